@@ -1,0 +1,281 @@
+// Causal attention over paged keys, forward and backward, in a fixed key order.
+//
+// A block is some query rows of one (sequence, kv head); the query heads of that kv head are extra rows.
+// Scores are fma chains over d; the largest is exact; masked keys weigh exactly +0; the denominator is a 16-lane sum
+// (key j into lane j mod 16); the output is one fma chain over keys, ascending. So neither the number of rows in a
+// block, nor where a key's page lies, nor how many masked keys trail can change a bit.
+#pragma once
+#include "gemm.hpp"
+#include "rows.hpp"
+
+namespace {
+
+using tinsmith::Attention;
+using tinsmith::AttentionBackward;
+
+#if defined(TINSMITH_AVX512)
+constexpr int kScoreRows = 6, kScorePages = 4;
+#elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
+constexpr int kScoreRows = 6, kScorePages = 1;
+#else
+constexpr int kScoreRows = 2, kScorePages = 1;
+#endif
+
+// S[MR rows, NP pages of 16 keys] = q . K^T, a chain over d.
+template <int MR, int NP>
+TS_INLINE void score_tile(int64_t d, const float* q, int64_t q_rs, const float* const* pages, float* s, int64_t s_rs) {
+  V16 acc[MR][NP];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++)
+#pragma GCC unroll 4
+    for (int p = 0; p < NP; p++) acc[m][p] = zero16();
+  for (int64_t k = 0; k < d; k++) {
+    V16 b[NP];
+#pragma GCC unroll 4
+    for (int p = 0; p < NP; p++) b[p] = load(pages[p] + 16 * k);
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; m++) {
+      const V16 a = set1(q[m * q_rs + k]);
+#pragma GCC unroll 4
+      for (int p = 0; p < NP; p++) acc[m][p] = fma(a, b[p], acc[m][p]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++)
+#pragma GCC unroll 4
+    for (int p = 0; p < NP; p++) store(s + m * s_rs + 16 * p, acc[m][p]);
+}
+
+// O[MR rows, NV * 16 columns] = p . V, a chain over all keys; a page is 16 rows of d_pad floats.
+template <int MR, int NV>
+TS_INLINE void value_tile(int64_t num_pages, const float* p, int64_t p_rs, const float* const* pages, int64_t column,
+                          int64_t d_pad, float* o, int64_t o_rs) {
+  V16 acc[MR][NV];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) acc[m][v] = zero16();
+  for (int64_t page = 0; page < num_pages; page++) {
+    const float* B = pages[page] + column;
+    for (int j = 0; j < 16; j++) {
+      V16 b[NV];
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; v++) b[v] = load(B + j * d_pad + 16 * v);
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; m++) {
+        const V16 a = set1(p[m * p_rs + 16 * page + j]);
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) store(o + m * o_rs + 16 * v, acc[m][v]);
+}
+
+#if defined(TINSMITH_SCALAR)
+#define TS_ROWS(CALL) switch (rows) { case 1: CALL(1); break; default: CALL(2); }
+#else
+#define TS_ROWS(CALL) \
+  switch (rows) { case 1: CALL(1); break; case 2: CALL(2); break; case 3: CALL(3); break; \
+                  case 4: CALL(4); break; case 5: CALL(5); break; default: CALL(6); }
+#endif
+
+template <int NP>
+static __attribute__((noinline)) void score_rows(int rows, int64_t d, const float* q, int64_t q_rs,
+                                                 const float* const* pages, float* s, int64_t s_rs) {
+#define TS_CALL(MR) score_tile<MR, NP>(d, q, q_rs, pages, s, s_rs)
+  TS_ROWS(TS_CALL)
+#undef TS_CALL
+}
+
+template <int NV>
+static __attribute__((noinline)) void value_rows(int rows, int64_t num_pages, const float* p, int64_t p_rs,
+                                                 const float* const* pages, int64_t column, int64_t d_pad, float* o,
+                                                 int64_t o_rs) {
+#define TS_CALL(MR) value_tile<MR, NV>(num_pages, p, p_rs, pages, column, d_pad, o, o_rs)
+  TS_ROWS(TS_CALL)
+#undef TS_CALL
+}
+
+// In place: scores of `visible` keys to exp(score - largest), +0 up to `keys`. Returns largest and sum.
+TS_INLINE void weigh(float* s, int64_t visible, int64_t keys, float& largest, float& sum) {
+  float best = s[0];
+  int64_t j = 0;
+  if (visible >= 16) {
+    V16 b = load(s);
+    for (j = 16; j + 16 <= visible; j += 16) b = max(load(s + j), b);
+    best = hmax(b);
+  }
+  for (; j < visible; j++) best = s[j] > best ? s[j] : best;
+  for (j = visible; j < keys; j++) s[j] = 0.0f;
+  const V16 m = set1(best);
+  V16 total = zero16();
+  for (j = 0; j + 16 <= visible; j += 16) {
+    const V16 e = exp16(load(s + j) - m);
+    store(s + j, e);
+    total = total + e;
+  }
+  if (j < visible) {
+    store_first(s + j, exp16(load(s + j) - m), (int)(visible - j));
+    total = total + load(s + j);
+  }
+  largest = best;
+  sum = hsum(total);
+}
+
+static int64_t attention_scratch(const Attention& a, int64_t rows, int64_t keys) {
+  const int64_t group = a.num_heads / a.num_kv_heads, pages = (keys + 15) / 16;
+  return group * rows * (a.d + a.d_pad + 16 * pages) + 4 * pages + 64;
+}
+
+// Query rows [row0, row1) of one sequence and kv head.
+static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t row0, int64_t row1, float* scratch) {
+  const int64_t group = a.num_heads / a.num_kv_heads, rows = (row1 - row0) * group;
+  const int64_t base = a.first_pos[seq] - a.row_begin[seq];  // position = base + row
+  const int64_t num_pages = (base + row1 + 15) / 16, keys = 16 * num_pages;
+  const float** k_pages = (const float**)scratch;
+  const float** v_pages = k_pages + num_pages;
+  float* q = scratch + 4 * num_pages;
+  float* s = q + rows * a.d;
+  float* o = s + rows * keys;
+  for (int64_t p = 0; p < num_pages; p++) {
+    const int64_t page = a.table[seq * a.table_rs + p];
+    k_pages[p] = a.k_pages + (page * a.num_kv_heads + kv_head) * a.d * 16;
+    v_pages[p] = a.v_pages + (page * a.num_kv_heads + kv_head) * 16 * a.d_pad;
+  }
+  const V16 scale = set1(a.scale);
+  for (int64_t r = 0; r < rows; r++) {
+    const float* from = a.q + (row0 + r / group) * a.q_rs + (kv_head * group + r % group) * a.d;
+    for (int64_t i = 0; i < a.d; i += 16) store_n(q + r * a.d + i, load_n(from + i, a.d - i) * scale, a.d - i);
+  }
+  for (int64_t p = 0; p < num_pages;) {
+    const int64_t take = num_pages - p < kScorePages ? num_pages - p : kScorePages;
+    for (int64_t r = 0; r < rows; r += kScoreRows) {
+      const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
+      const float* from = q + r * a.d;
+      float* to = s + r * keys + 16 * p;
+      switch (take) {
+        case 1: score_rows<1>(n, a.d, from, a.d, k_pages + p, to, keys); break;
+#if defined(TINSMITH_AVX512)
+        case 2: score_rows<2>(n, a.d, from, a.d, k_pages + p, to, keys); break;
+        case 3: score_rows<3>(n, a.d, from, a.d, k_pages + p, to, keys); break;
+        case 4: score_rows<4>(n, a.d, from, a.d, k_pages + p, to, keys); break;
+#endif
+      }
+    }
+    p += take;
+  }
+  float sums[16 * 64];
+  for (int64_t r = 0; r < rows; r++) {
+    float largest, sum;
+    weigh(s + r * keys, base + row0 + r / group + 1, keys, largest, sum);
+    sums[r] = sum;
+    if (a.row_max) {
+      const int64_t at = (row0 + r / group) * a.num_heads + kv_head * group + r % group;
+      a.row_max[at] = largest;
+      a.row_sum[at] = sum;
+    }
+  }
+  for (int64_t c = 0; c < a.d_pad;) {
+    const int64_t left = (a.d_pad - c) / 16, take = left < kScorePages ? left : kScorePages;
+    for (int64_t r = 0; r < rows; r += kScoreRows) {
+      const int n = (int)(rows - r < kScoreRows ? rows - r : kScoreRows);
+      const float* from = s + r * keys;
+      float* to = o + r * a.d_pad + c;
+      switch (take) {
+        case 1: value_rows<1>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+#if defined(TINSMITH_AVX512)
+        case 2: value_rows<2>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+        case 3: value_rows<3>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+        case 4: value_rows<4>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+#endif
+      }
+    }
+    c += 16 * take;
+  }
+  for (int64_t r = 0; r < rows; r++) {
+    const V16 sum = set1(sums[r]);
+    float* to = a.out + (row0 + r / group) * a.out_rs + (kv_head * group + r % group) * a.d;
+    for (int64_t i = 0; i < a.d; i += 16) store_n(to + i, load_n(o + r * a.d_pad + i, a.d - i) / sum, a.d - i);
+  }
+}
+
+constexpr int64_t kBackwardRows = 48;  // query rows of one block; free, as chains run through it
+
+static int64_t attention_backward_scratch(const AttentionBackward& a, int64_t length) {
+  const int64_t keys = (length + 15) / 16 * 16;
+  return 2 * a.d * keys + kBackwardRows * (2 * keys + 2 * a.d) + gemm_scratch(keys > a.d ? keys : a.d) + 64;
+}
+
+// X^T of the rows of one head: [d, keys], zero beyond the sequence's length.
+static void transpose_head(const float* x, int64_t rs, int64_t length, int64_t keys, int64_t d, float* out) {
+  for (int64_t i = 0; i < d; i++) {
+    for (int64_t t = 0; t < length; t++) out[i * keys + t] = x[t * rs + i];
+    for (int64_t t = length; t < keys; t++) out[i * keys + t] = 0.0f;
+  }
+}
+
+// dQ, dK, dV of one sequence and kv head. dK and dV are one chain each over (query head of the group, token);
+// dQ is a chain over keys.
+static void attention_backward(const AttentionBackward& a, int64_t seq, int64_t kv_head, float* scratch) {
+  const int64_t begin = a.row_begin[seq], length = a.row_begin[seq + 1] - begin, d = a.d;
+  const int64_t group = a.num_heads / a.num_kv_heads, keys = (length + 15) / 16 * 16;
+  float* kt = scratch;
+  float* vt = kt + d * keys;
+  float* p = vt + d * keys;
+  float* ds = p + kBackwardRows * keys;
+  float* q = ds + kBackwardRows * keys;
+  float* work = q + kBackwardRows * 2 * d;
+  const float* k_rows = a.k + begin * a.rs + kv_head * d;
+  const float* v_rows = a.v + begin * a.rs + kv_head * d;
+  float* dk_rows = a.d_k + begin * a.d_rs + kv_head * d;
+  float* dv_rows = a.d_v + begin * a.d_rs + kv_head * d;
+  transpose_head(k_rows, a.rs, length, keys, d, kt);
+  transpose_head(v_rows, a.rs, length, keys, d, vt);
+  for (int64_t t = 0; t < length; t++)
+    for (int64_t i = 0; i < d; i += 16) {
+      store_n(dk_rows + t * a.d_rs + i, zero16(), d - i);
+      store_n(dv_rows + t * a.d_rs + i, zero16(), d - i);
+    }
+  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++)
+    for (int64_t r0 = 0; r0 < length; r0 += kBackwardRows) {
+      const int64_t rows = length - r0 < kBackwardRows ? length - r0 : kBackwardRows;
+      const int64_t seen = r0 + rows, width = (seen + 15) / 16 * 16;
+      const float* d_out = a.d_out + (begin + r0) * a.out_rs + h * d;
+      const float* out = a.out + (begin + r0) * a.out_rs + h * d;
+      const V16 scale = set1(a.scale);
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < d; i += 16)
+          store_n(q + r * d + i, load_n(a.q + (begin + r0 + r) * a.rs + h * d + i, d - i) * scale, d - i);
+      gemm_block({rows, width, d, q, d, 1, kt, keys, 1, p, keys, false, nullptr, 0}, 0, rows, 0, width, work);
+      gemm_block({rows, width, d, d_out, a.out_rs, 1, vt, keys, 1, ds, keys, false, nullptr, 0}, 0, rows, 0, width, work);
+      for (int64_t r = 0; r < rows; r++) {
+        const int64_t at = (begin + r0 + r) * a.num_heads + h, visible = r0 + r + 1;
+        V16 dot = zero16();
+        for (int64_t i = 0; i < d; i += 16)
+          dot = fma(load_n(d_out + r * a.out_rs + i, d - i), load_n(out + r * a.out_rs + i, d - i), dot);
+        const V16 m = set1(a.row_max[at]), inv = set1(1.0f / a.row_sum[at]), delta = set1(hsum(dot));
+        float* pr = p + r * keys;
+        float* dr = ds + r * keys;
+        for (int64_t j = 0; j < visible; j += 16) {
+          const V16 w = exp16(load(pr + j) - m) * inv;
+          store(pr + j, w);
+          store(dr + j, w * (load(dr + j) - delta));
+        }
+        for (int64_t j = visible; j < width; j++) pr[j] = dr[j] = 0.0f;
+      }
+      gemm_block({rows, d, seen, ds, keys, 1, k_rows, a.rs, 1, a.d_q + (begin + r0) * a.d_rs + h * d, a.d_rs, false,
+                  nullptr, 0}, 0, rows, 0, d, work);
+      for (int64_t r = 0; r < rows; r++) {
+        float* dq = a.d_q + (begin + r0 + r) * a.d_rs + h * d;
+        for (int64_t i = 0; i < d; i += 16) store_n(dq + i, load_n(dq + i, d - i) * scale, d - i);
+      }
+      gemm_block({seen, d, rows, ds, 1, keys, q, d, 1, dk_rows, a.d_rs, true, nullptr, 0}, 0, seen, 0, d, work);
+      gemm_block({seen, d, rows, p, 1, keys, d_out, a.out_rs, 1, dv_rows, a.d_rs, true, nullptr, 0}, 0, seen, 0, d, work);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,156 @@
+// Attention over pages and its backward, split over threads by sequence, kv head and block of query rows.
+#include <vector>
+
+#include "bind.hpp"
+
+namespace tinsmith {
+namespace {
+
+struct Block {
+  int64_t seq, kv_head, row0, row1;
+};
+
+// K and V of rotated rows [q | k | v] into pages: row r of sequence s lands at position first_pos[s] + r - begin[s].
+void store_keys(const In& qkv, int64_t heads, int64_t kv_heads, const InInt& table, const InLong& row_begin,
+                const InLong& first_pos, const Out& k_pages, const Out& v_pages) {
+  require_rows(qkv, "store_keys: rows are contiguous");
+  require_dense(k_pages, "store_keys: pages are contiguous");
+  require_dense(v_pages, "store_keys: pages are contiguous");
+  const int64_t d = (int64_t)k_pages.shape(2), d_pad = (int64_t)v_pages.shape(3), count = (int64_t)row_begin.size() - 1;
+  const int64_t num_pages = (int64_t)k_pages.shape(0);
+  require((int64_t)qkv.shape(1) == (heads + 2 * kv_heads) * d && (int64_t)table.shape(0) == count, "store_keys: shapes");
+  for (int64_t s = 0; s < count; s++) {
+    const int64_t n = row_begin.data()[s + 1] - row_begin.data()[s], last = first_pos.data()[s] + n;
+    require((last + 15) / 16 <= (int64_t)table.shape(1), "store_keys: the page table is long enough");
+    for (int64_t p = first_pos.data()[s] / 16; p < (last + 15) / 16; p++) {
+      const int32_t page = table.data()[s * table.stride(0) + p];
+      require(page >= 0 && page < num_pages, "store_keys: page in range");
+    }
+  }
+  const auto body = [&](int64_t b, int64_t e) {
+    for (int64_t s = b; s < e; s++)
+      for (int64_t r = row_begin.data()[s]; r < row_begin.data()[s + 1]; r++) {
+        const int64_t pos = first_pos.data()[s] + r - row_begin.data()[s], slot = pos % 16;
+        const int64_t page = table.data()[s * table.stride(0) + pos / 16];
+        for (int64_t h = 0; h < kv_heads; h++) {
+          const float* k = qkv.data() + r * qkv.stride(0) + (heads + h) * d;
+          const float* v = k + kv_heads * d;
+          float* k_to = k_pages.data() + (page * kv_heads + h) * d * 16 + slot;
+          float* v_to = v_pages.data() + ((page * kv_heads + h) * 16 + slot) * d_pad;
+          for (int64_t i = 0; i < d; i++) {
+            k_to[i * 16] = k[i];
+            v_to[i] = v[i];
+          }
+        }
+      }
+  };
+  const int64_t work = count ? ((int64_t)qkv.shape(0) / count + 1) * kv_heads * d * 2 : 1;
+  parallel_rows(count, work, body);
+}
+
+void attention(const In& qkv, int64_t heads, int64_t kv_heads, const In& k_pages, const In& v_pages,
+               const InInt& table, const InLong& row_begin, const InLong& first_pos, float scale, const Out& out,
+               const std::optional<Out>& row_max, const std::optional<Out>& row_sum) {
+  require_rows(qkv, "attention: rows are contiguous");
+  require_rows(out, "attention: rows are contiguous");
+  require_dense(k_pages, "attention: pages are contiguous");
+  require_dense(v_pages, "attention: pages are contiguous");
+  Attention a{};
+  a.num_heads = heads;
+  a.num_kv_heads = kv_heads;
+  a.d = (int64_t)k_pages.shape(2);
+  a.d_pad = (int64_t)v_pages.shape(3);
+  require(kv_heads > 0 && heads % kv_heads == 0 && (int64_t)qkv.shape(1) == (heads + 2 * kv_heads) * a.d &&
+              (int64_t)out.shape(1) == heads * a.d && a.d_pad % 16 == 0, "attention: shapes");
+  a.q = qkv.data();
+  a.q_rs = qkv.stride(0);
+  a.k_pages = k_pages.data();
+  a.v_pages = v_pages.data();
+  a.table = table.data();
+  a.table_rs = table.stride(0);
+  a.row_begin = row_begin.data();
+  a.first_pos = first_pos.data();
+  a.out = out.data();
+  a.out_rs = out.stride(0);
+  a.row_max = pointer(row_max);
+  a.row_sum = pointer(row_sum);
+  a.scale = scale;
+  const int64_t group = heads / kv_heads, block_rows = group >= 24 ? 1 : 24 / group;
+  require(group * block_rows <= 1024, "attention: at most 1024 query heads per kv head");
+  std::vector<Block> blocks;
+  int64_t cost = 0;
+  for (int64_t s = 0; s + 1 < (int64_t)row_begin.size(); s++) {
+    const int64_t begin = a.row_begin[s], end = a.row_begin[s + 1], last = a.first_pos[s] + end - begin;
+    require((last + 15) / 16 <= (int64_t)table.shape(1), "attention: the page table is long enough");
+    for (int64_t p = 0; p < (last + 15) / 16; p++) {
+      const int32_t page = a.table[s * a.table_rs + p];
+      require(page >= 0 && page < (int64_t)k_pages.shape(0), "attention: page in range");
+    }
+    for (int64_t h = 0; h < kv_heads; h++)
+      for (int64_t r = begin; r < end; r += block_rows)
+        blocks.push_back({s, h, r, r + block_rows < end ? r + block_rows : end});
+    cost += (end - begin) * heads * last * a.d / 16;
+  }
+  const KernelTable& t = kernels();
+  const auto body = [&](int64_t b, int64_t e) {
+    for (int64_t i = b; i < e; i++) {
+      const Block& k = blocks[(size_t)i];
+      const int64_t keys = a.first_pos[k.seq] + k.row1 - a.row_begin[k.seq];
+      t.attention(a, k.seq, k.kv_head, k.row0, k.row1, scratch(t.attention_scratch(a, k.row1 - k.row0, keys)));
+    }
+  };
+  const int64_t count = (int64_t)blocks.size();
+  parallel_rows(count, count ? cost / count + 1 : 1, body);
+}
+
+void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In& out, const In& d_out,
+                        const In& row_max, const In& row_sum, const InLong& row_begin, float scale, const Out& d_qkv) {
+  require_rows(qkv, "attention_backward: rows are contiguous");
+  require_rows(d_qkv, "attention_backward: rows are contiguous");
+  require_rows(out, "attention_backward: rows are contiguous");
+  require_rows(d_out, "attention_backward: rows are contiguous");
+  require(out.stride(0) == d_out.stride(0), "attention_backward: out and d_out have one stride");
+  AttentionBackward a{};
+  a.num_heads = heads;
+  a.num_kv_heads = kv_heads;
+  a.d = (int64_t)qkv.shape(1) / (heads + 2 * kv_heads);
+  a.q = qkv.data();
+  a.k = a.q + heads * a.d;
+  a.v = a.k + kv_heads * a.d;
+  a.rs = qkv.stride(0);
+  a.out = out.data();
+  a.d_out = d_out.data();
+  a.out_rs = out.stride(0);
+  a.row_max = row_max.data();
+  a.row_sum = row_sum.data();
+  a.d_q = d_qkv.data();
+  a.d_k = a.d_q + heads * a.d;
+  a.d_v = a.d_k + kv_heads * a.d;
+  a.d_rs = d_qkv.stride(0);
+  a.row_begin = row_begin.data();
+  a.scale = scale;
+  const KernelTable& t = kernels();
+  const int64_t count = ((int64_t)row_begin.size() - 1) * kv_heads;
+  parallel(count, [&](int64_t b, int64_t e) {
+    for (int64_t i = b; i < e; i++) {
+      const int64_t seq = i / kv_heads, length = a.row_begin[seq + 1] - a.row_begin[seq];
+      if (length > 0)
+        t.attention_backward(a, seq, i % kv_heads, scratch(t.attention_backward_scratch(a, length)));
+    }
+  });
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& m) {
+  m.def("store_keys", &store_keys, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("table"),
+        nb::arg("row_begin"), nb::arg("first_pos"), nb::arg("k_pages"), nb::arg("v_pages"), NoGil());
+  m.def("attention", &attention, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("k_pages"),
+        nb::arg("v_pages"), nb::arg("table"), nb::arg("row_begin"), nb::arg("first_pos"), nb::arg("scale"),
+        nb::arg("out"), nb::arg("row_max").none(), nb::arg("row_sum").none(), NoGil());
+  m.def("attention_backward", &attention_backward, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
+        nb::arg("out"), nb::arg("d_out"), nb::arg("row_max"), nb::arg("row_sum"), nb::arg("row_begin"),
+        nb::arg("scale"), nb::arg("d_qkv"), NoGil());
+}
+
+}  // namespace tinsmith

@@ -1,0 +1,106 @@
+// Matrix products and column chains, split over threads by rows or columns of the output.
+#include "bind.hpp"
+
+namespace tinsmith {
+namespace {
+
+void run(const Gemm& g) {
+  const KernelTable& t = kernels();
+  const int64_t threads = num_threads();
+  const int64_t strips = (g.N + t.strip - 1) / t.strip, row_tiles = (g.M + 5) / 6;
+  const auto rows = [&](int64_t b, int64_t e) {
+    t.gemm(g, 6 * b, e * 6 < g.M ? e * 6 : g.M, 0, g.N, scratch(t.gemm_scratch(g.K)));
+  };
+  const auto columns = [&](int64_t b, int64_t e) {
+    t.gemm(g, 0, g.M, b * t.strip, e * t.strip < g.N ? e * t.strip : g.N, scratch(t.gemm_scratch(g.K)));
+  };
+  if (g.M * g.N * g.K < 400000) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
+  else if (strips >= 8 * threads || (strips >= threads && strips % threads == 0)) parallel(strips, columns);
+  else if (row_tiles >= 4 * threads || row_tiles > strips) parallel(row_tiles, rows);
+  else parallel(strips, columns);
+}
+
+void gemm(const In& a, const In& b, const Out& c, bool chain, const std::optional<InLong>& segments) {
+  require(a.ndim() == 2 && b.ndim() == 2, "gemm: a and b have two dimensions");
+  require_rows(c, "gemm: rows of c are contiguous");
+  const int64_t M = (int64_t)a.shape(0), K = (int64_t)a.shape(1), N = (int64_t)b.shape(1);
+  require((int64_t)b.shape(0) == K && (int64_t)c.shape(0) == M && (int64_t)c.shape(1) == N,
+          "gemm: shapes are [M, K] . [K, N] -> [M, N]");
+  if (M == 0 || N == 0) return;
+  Gemm g{M, N, K, a.data(), a.stride(0), a.stride(1), b.data(), b.stride(0), b.stride(1), c.data(), c.stride(0),
+         chain, nullptr, 0};
+  if (segments) {
+    require_dense(*segments, "gemm: segments are contiguous");
+    g.segments = segments->data();
+    g.num_segments = (int64_t)segments->size() - 1;
+    require(g.num_segments >= 0 && g.segments[0] >= 0 && g.segments[g.num_segments] <= K,
+            "gemm: segments lie within k");
+    if (!chain) {
+      parallel_rows(M, N / 8 + 1, [&](int64_t m0, int64_t m1) {
+        for (int64_t m = m0; m < m1; m++)
+          for (int64_t n = 0; n < N; n++) g.C[m * g.c_rs + n] = 0.0f;
+      });
+    }
+  }
+  run(g);
+}
+
+void column_chain(const In& x, const std::optional<In>& y, const InLong& segments, const Out& acc) {
+  require_rows(x, "column_chain: rows of x are contiguous");
+  require_dense(acc, "column_chain: acc is contiguous");
+  const int64_t N = (int64_t)x.shape(1), T = (int64_t)x.shape(0), count = (int64_t)segments.size() - 1;
+  require((int64_t)acc.size() == N, "column_chain: acc has one element per column");
+  require(count >= 0 && segments.data()[count] <= T, "column_chain: segments lie within the rows");
+  if (y) {
+    require_rows(*y, "column_chain: rows of y are contiguous");
+    require(y->shape(0) == x.shape(0) && y->shape(1) == x.shape(1), "column_chain: x and y have one shape");
+  }
+  const int64_t blocks = (N + 63) / 64;
+  parallel_rows(blocks, T * 8, [&](int64_t b, int64_t e) {
+    kernels().column_chain(x.data(), y ? y->data() : nullptr, x.stride(0), y ? y->stride(0) : 0, segments.data(), count,
+                           acc.data(), b * 64, e * 64 < N ? e * 64 : N);
+  });
+}
+
+// For each segment, rows of dy with one id are summed in row order and the sum is added to that id's row of `into`.
+void embed_backward(const InLong& ids, const In& dy, const InLong& segments, const Out& into) {
+  require_rows(dy, "embed_backward: rows of dy are contiguous");
+  require_dense(into, "embed_backward: into is contiguous");
+  const int64_t H = (int64_t)dy.shape(1), V = (int64_t)into.shape(0), count = (int64_t)segments.size() - 1;
+  require(into.ndim() == 2 && (int64_t)into.shape(1) == H && ids.shape(0) == dy.shape(0), "embed_backward: shapes");
+  for (size_t t = 0; t < ids.shape(0); t++) require(ids.data()[t] >= 0 && ids.data()[t] < V, "embed_backward: id");
+  parallel(1, [&](int64_t, int64_t) {
+    std::vector<int32_t> next, first((size_t)V, -1);
+    std::vector<float> sum((size_t)H);
+    for (int64_t s = 0; s < count; s++) {
+      const int64_t t0 = segments.data()[s], t1 = segments.data()[s + 1];
+      next.assign((size_t)(t1 - t0), -1);
+      for (int64_t t = t1; t-- > t0;) {  // lists by id, ascending in t
+        const int64_t id = ids.data()[t];
+        next[(size_t)(t - t0)] = first[(size_t)id];
+        first[(size_t)id] = (int32_t)(t - t0);
+      }
+      for (int64_t t = t0; t < t1; t++) {
+        const int64_t id = ids.data()[t];
+        if (first[(size_t)id] != (int32_t)(t - t0)) continue;
+        std::fill(sum.begin(), sum.end(), 0.0f);
+        for (int32_t i = first[(size_t)id]; i >= 0; i = next[(size_t)i])
+          for (int64_t h = 0; h < H; h++) sum[(size_t)h] += dy.data()[(t0 + i) * dy.stride(0) + h];
+        for (int64_t h = 0; h < H; h++) into.data()[id * H + h] += sum[(size_t)h];
+        first[(size_t)id] = -1;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void bind_products(nb::module_& m) {
+  m.def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("chain") = false,
+        nb::arg("segments").none() = nb::none(), NoGil());
+  m.def("column_chain", &column_chain, nb::arg("x"), nb::arg("y").none(), nb::arg("segments"), nb::arg("acc"), NoGil());
+  m.def("embed_backward", &embed_backward, nb::arg("ids"), nb::arg("dy"), nb::arg("segments"), nb::arg("into"),
+        NoGil());
+}
+
+}  // namespace tinsmith

@@ -1,0 +1,184 @@
+// The k-sequential matrix product: one accumulator per output element, one fma per k, k ascending.
+//
+// Vectors lie along n, so that a lane is an output column and its chain does not know its tile. Which tile an
+// element falls into, and whether its strip of B was packed, are free choices of speed.
+#pragma once
+#include "table.hpp"
+#include "v16.hpp"
+
+namespace {
+
+using tinsmith::Gemm;
+
+#if defined(TINSMITH_AVX512)
+constexpr int kMaxRows = 6, kStripVectors = 4;
+#elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
+constexpr int kMaxRows = 6, kStripVectors = 1;
+#else
+constexpr int kMaxRows = 2, kStripVectors = 1;
+#endif
+constexpr int kStrip = 16 * kStripVectors;
+// From this many rows on, copying a strip of B into one contiguous run pays for itself.
+constexpr int64_t kPackRows = 48;
+
+enum class End { Store, Add };
+
+// MR rows by NV vectors over k in [0, K). `tail` lanes of the last vector exist in C (16: all).
+template <int MR, int NV, bool UnitA>
+TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
+                    int64_t c_rs, bool chain, End end, int tail) {
+  V16 acc[MR][NV];
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++)
+      acc[m][v] = !chain ? zero16()
+                  : (v == NV - 1 && tail < 16) ? load_first(C + m * c_rs + 16 * v, tail)
+                                               : load(C + m * c_rs + 16 * v);
+  const int64_t step = UnitA ? 1 : a_cs;
+  for (int64_t k = 0; k < K; k++) {
+    V16 b[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) b[v] = load(B + 16 * v);
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; m++) {
+      const V16 a = set1(A[m * a_rs]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+    }
+    A += step;
+    B += b_rs;
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; m++)
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) {
+      float* c = C + m * c_rs + 16 * v;
+      const bool part = v == NV - 1 && tail < 16;
+      V16 sum = acc[m][v];
+      if (end == End::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
+      if (part) store_first(c, sum, tail);
+      else store(c, sum);
+    }
+}
+
+template <int NV, bool UnitA>
+static __attribute__((noinline)) void tile_rows(int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs,
+                                                const float* B, int64_t b_rs, float* C, int64_t c_rs, bool chain,
+                                                End end, int tail) {
+  switch (rows) {
+    case 1: tile<1, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+    case 2: tile<2, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+#if !defined(TINSMITH_SCALAR)
+    case 3: tile<3, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+    case 4: tile<4, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+    case 5: tile<5, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+    case 6: tile<6, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+#endif
+  }
+}
+
+TS_INLINE void tile_any(int vectors, int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B,
+                        int64_t b_rs, float* C, int64_t c_rs, bool chain, End end, int tail) {
+#define TS_TILE(NV)                                                                                   \
+  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail)         \
+             : tile_rows<NV, false>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail))
+  switch (vectors) {
+    case 1: TS_TILE(1); break;
+#if defined(TINSMITH_AVX512)
+    case 2: TS_TILE(2); break;
+    case 3: TS_TILE(3); break;
+    case 4: TS_TILE(4); break;
+#endif
+  }
+#undef TS_TILE
+}
+
+// Copy columns [n, n + width) of B into [K, 16 * vectors], zero beyond width.
+static void pack_strip(const Gemm& g, int64_t n, int width, int vectors, float* packed) {
+  const int row = 16 * vectors;
+  if (g.b_cs == 1) {
+    for (int64_t k = 0; k < g.K; k++) {
+      const float* from = g.B + k * g.b_rs + n;
+      float* to = packed + k * row;
+      int i = 0;
+      for (; i + 16 <= width; i += 16) store(to + i, load(from + i));
+      for (; i < row; i++) to[i] = i < width ? from[i] : 0.0f;
+    }
+    return;
+  }
+  for (int i = 0; i < row; i++) {
+    if (i >= width) {
+      for (int64_t k = 0; k < g.K; k++) packed[k * row + i] = 0.0f;
+      continue;
+    }
+  }
+  // 16 k at a time, so that both sides stay in cache lines.
+  for (int64_t k0 = 0; k0 < g.K; k0 += 16) {
+    const int64_t k1 = k0 + 16 < g.K ? k0 + 16 : g.K;
+    for (int i = 0; i < width; i++) {
+      const float* from = g.B + (n + i) * g.b_cs;
+      for (int64_t k = k0; k < k1; k++) packed[k * row + i] = from[k * g.b_rs];
+    }
+  }
+}
+
+// One strip of C: rows [m0, m1), from column n on.
+static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vectors, int tail, const float* B,
+                       int64_t b_rs) {
+  for (int64_t m = m0; m < m1;) {
+    int rows = m1 - m < kMaxRows ? (int)(m1 - m) : kMaxRows;
+    float* C = g.C + m * g.c_rs + n;
+    const float* A = g.A + m * g.a_rs;
+    if (g.segments == nullptr) {
+      tile_any(vectors, rows, g.K, A, g.a_rs, g.a_cs, B, b_rs, C, g.c_rs, g.chain, End::Store, tail);
+    } else {
+      for (int64_t s = 0; s < g.num_segments; s++) {
+        const int64_t k0 = g.segments[s], k1 = g.segments[s + 1];
+        if (k1 > k0)
+          tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, C, g.c_rs, false,
+                   End::Add, tail);
+      }
+    }
+    m += rows;
+  }
+}
+
+// Rows [m0, m1) and columns [n0, n1); scratch holds K * kStrip floats.
+static void gemm_block(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
+  const bool pack_all = g.b_cs != 1 || m1 - m0 >= kPackRows;
+  for (int64_t n = n0; n < n1;) {
+    const int64_t left = n1 - n;
+    const int width = left < kStrip ? (int)left : kStrip;
+    const int vectors = (width + 15) / 16;
+    const int tail = width - 16 * (vectors - 1);
+    if (pack_all || tail < 16) {
+      pack_strip(g, n, width, vectors, scratch);
+      strip_rows(g, m0, m1, n, vectors, tail, scratch, 16 * vectors);
+    } else {
+      strip_rows(g, m0, m1, n, vectors, 16, g.B + n, g.b_rs);
+    }
+    n += width;
+  }
+}
+
+static int64_t gemm_scratch(int64_t K) { return K * kStrip; }
+
+// acc[n] += for each segment, the fma chain over its rows of x[t,n] * y[t,n] (y null: of x[t,n] * 1).
+static void column_chain(const float* x, const float* y, int64_t rs_x, int64_t rs_y, const int64_t* segments,
+                         int64_t num_segments, float* acc, int64_t n0, int64_t n1) {
+  const V16 one = set1(1.0f);
+  for (int64_t n = n0; n < n1; n += 16) {
+    const int lanes = n1 - n < 16 ? (int)(n1 - n) : 16;
+    V16 total = load_first(acc + n, lanes);
+    for (int64_t s = 0; s < num_segments; s++) {
+      V16 sum = zero16();
+      for (int64_t t = segments[s]; t < segments[s + 1]; t++)
+        sum = fma(load_first(x + t * rs_x + n, lanes), y ? load_first(y + t * rs_y + n, lanes) : one, sum);
+      total = total + sum;
+    }
+    store_first(acc + n, total, lanes);
+  }
+}
+
+}  // namespace

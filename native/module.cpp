@@ -1,0 +1,17 @@
+// The extension module: kernels by name, instruction set, threads.
+#include "bind.hpp"
+
+NB_MODULE(_native, m) {
+  using namespace tinsmith;
+  m.doc() = "Canonical arithmetic: kernels whose bits depend on their operands only.";
+  m.def("supported_isas", &supported_isas);
+  m.def("use_isa", &use_isa, nb::arg("name"));
+  m.def("isa", [] { return std::string(kernels().name); });
+  m.def("set_num_threads", &set_num_threads, nb::arg("n"));
+  m.def("num_threads", &num_threads);
+  bind_products(m);
+  bind_rows(m);
+  bind_attention(m);
+  bind_sampling(m);
+  bind_state(m);
+}

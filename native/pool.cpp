@@ -1,0 +1,163 @@
+// The thread pool: condition variables, no spinning, restarted after a fork.
+#include "pool.hpp"
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace tinsmith {
+namespace {
+
+// IEEE defaults (round to nearest, denormals kept) while alive.
+class FloatDefaults {
+ public:
+#if defined(__SSE__)
+  FloatDefaults() : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
+  ~FloatDefaults() { _mm_setcsr(saved_); }
+ private:
+  unsigned saved_;
+#elif defined(__aarch64__)
+  FloatDefaults() { asm volatile("mrs %0, fpcr" : "=r"(saved_)); asm volatile("msr fpcr, %0" ::"r"(uint64_t{0})); }
+  ~FloatDefaults() { asm volatile("msr fpcr, %0" ::"r"(saved_)); }
+ private:
+  uint64_t saved_ = 0;
+#endif
+};
+
+class Pool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {
+    for (int t = 1; t < threads_; t++) workers_.emplace_back([this, t] { work(t); });
+  }
+  ~Pool() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+  void run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      body_ = &body;
+      count_ = count;
+      left_ = threads_ - 1;
+      generation_++;
+    }
+    wake_.notify_all();
+    share(0, count, body);
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [this] { return left_ == 0; });
+  }
+  int threads() const { return threads_; }
+
+ private:
+  void share(int thread, int64_t count, const std::function<void(int64_t, int64_t)>& body) const {
+    const int64_t begin = count * thread / threads_, end = count * (thread + 1) / threads_;
+    if (begin == end) return;
+    FloatDefaults defaults;
+    body(begin, end);
+  }
+  void work(int thread) {
+    uint64_t seen = 0;
+    for (;;) {
+      const std::function<void(int64_t, int64_t)>* body;
+      int64_t count;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
+        if (stop_) return;
+        seen = generation_;
+        body = body_;
+        count = count_;
+      }
+      share(thread, count, *body);
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        left_--;
+        if (left_ == 0) done_.notify_one();
+      }
+    }
+  }
+
+  const int threads_;
+  std::vector<std::thread> workers_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  const std::function<void(int64_t, int64_t)>* body_ = nullptr;
+  int64_t count_ = 0;
+  int left_ = 0;
+  uint64_t generation_ = 0;
+  bool stop_ = false;
+};
+
+// Never destroyed: worker threads must not be joined while the interpreter is going down.
+std::mutex* entry = new std::mutex;
+Pool* pool = nullptr;
+int wanted = 1;
+
+// After a fork the workers are gone and the locks may be held: the child starts anew.
+void forget_after_fork() {
+  entry = new std::mutex;
+  pool = nullptr;
+}
+
+}  // namespace
+
+void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  if (count <= 0) return;
+  std::lock_guard<std::mutex> lock(*entry);
+  if (wanted == 1 || count == 1) {
+    FloatDefaults defaults;
+    body(0, count);
+    return;
+  }
+  if (pool == nullptr || pool->threads() != wanted) {
+    static const int registered = pthread_atfork(nullptr, nullptr, forget_after_fork);
+    (void)registered;
+    delete pool;
+    pool = new Pool(wanted);
+  }
+  pool->run(count, body);
+}
+
+int num_threads() {
+  std::lock_guard<std::mutex> lock(*entry);
+  return wanted;
+}
+
+void set_num_threads(int n) {
+  std::lock_guard<std::mutex> lock(*entry);
+  wanted = n;
+}
+
+float* scratch(int64_t floats) {
+  struct Buffer {
+    float* data = nullptr;
+    int64_t size = 0;
+    ~Buffer() { std::free(data); }
+  };
+  thread_local Buffer buffer;
+  if (buffer.size < floats) {
+    std::free(buffer.data);
+    buffer.size = (floats + 1023) / 1024 * 1024;
+    buffer.data = static_cast<float*>(std::aligned_alloc(64, buffer.size * sizeof(float)));
+    if (buffer.data == nullptr) {
+      buffer.size = 0;
+      throw std::bad_alloc();
+    }
+  }
+  return buffer.data;
+}
+
+}  // namespace tinsmith

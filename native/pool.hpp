@@ -1,0 +1,19 @@
+// Threads that sleep until there is work, and scratch memory of their own.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace tinsmith {
+
+// Call body(begin, end) over a static partition of [0, count) into at most num_threads() runs. Which run a task
+// falls into never changes a result. Denormals and rounding are the IEEE defaults inside, whatever the caller set.
+void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body);
+
+int num_threads();
+void set_num_threads(int n);
+
+// At least `floats` floats owned by the calling thread; contents are undefined.
+float* scratch(int64_t floats);
+
+}  // namespace tinsmith

@@ -1,0 +1,88 @@
+// What every ISA provides: serial kernels over a range of rows, columns or elements; threads are split above them.
+#pragma once
+#include <cstdint>
+
+namespace tinsmith {
+
+// C[M,N] (+)= A[M,K] . B[K,N]. Each element is one fma chain over k, ascending.
+struct Gemm {
+  int64_t M, N, K;
+  const float* A; int64_t a_rs, a_cs;  // strides over m and k
+  const float* B; int64_t b_rs, b_cs;  // strides over k and n
+  float* C; int64_t c_rs;              // n is contiguous
+  bool chain;                          // the chain continues from C instead of starting at +0
+  const int64_t* segments;             // or nullptr; else num_segments + 1 boundaries in k: each segment is a chain
+  int64_t num_segments;                // of its own, started at +0 and added to C, in order
+};
+
+// Paged causal attention. A page holds 16 keys: K as [heads, d, 16], V as [heads, 16, d_pad].
+struct Attention {
+  int64_t num_heads, num_kv_heads, d, d_pad;
+  const float* q; int64_t q_rs;        // query rows [tokens, heads * d], strided
+  const float* k_pages; const float* v_pages;
+  const int32_t* table; int64_t table_rs;  // page numbers per sequence
+  const int64_t* row_begin;            // sequence s has query rows row_begin[s] .. row_begin[s+1]
+  const int64_t* first_pos;            // position of the sequence's first query row
+  float* out; int64_t out_rs;          // [tokens, heads * d]
+  float* row_max; float* row_sum;      // [tokens, heads], or nullptr
+  float scale;
+};
+
+// Backward of the same over whole sequences (first position 0), from the unpaged rotated q, k, v.
+struct AttentionBackward {
+  int64_t num_heads, num_kv_heads, d;
+  const float* q; const float* k; const float* v; int64_t rs;   // rows of one [tokens, (heads + 2 kv) * d] buffer
+  const float* out; const float* d_out; int64_t out_rs;
+  const float* row_max; const float* row_sum;
+  float* d_q; float* d_k; float* d_v; int64_t d_rs;
+  const int64_t* row_begin;
+  float scale;
+};
+
+struct Adam {
+  float* p; const float* g; float* m; float* v;
+  float lr, beta1, beta2, eps, weight_decay, grad_scale;
+  float bias1, bias2;  // 1 - beta^t
+};
+
+struct KernelTable {
+  const char* name;
+  int64_t strip;  // columns a packed strip of B holds
+  void (*gemm)(const Gemm&, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch);
+  int64_t (*gemm_scratch)(int64_t K);
+  void (*column_chain)(const float* x, const float* y, int64_t rs_x, int64_t rs_y, const int64_t* segments,
+                       int64_t num_segments, float* acc, int64_t n0, int64_t n1);
+  void (*attention)(const Attention&, int64_t seq, int64_t kv_head, int64_t row0, int64_t row1, float* scratch);
+  int64_t (*attention_scratch)(const Attention&, int64_t rows, int64_t keys);
+  void (*attention_backward)(const AttentionBackward&, int64_t seq, int64_t kv_head, float* scratch);
+  int64_t (*attention_backward_scratch)(const AttentionBackward&, int64_t length);
+  void (*add_rms_norm)(const float* x, const float* delta, const float* gain, float eps, int64_t H, float* sum,
+                       float* y, float* inv_rms, int64_t r0, int64_t r1);
+  void (*rms_norm_backward)(const float* x, const float* gain, const float* inv_rms, const float* d_sum, const float* dy,
+                            int64_t H, float* dx, float* xhat, int64_t r0, int64_t r1);
+  void (*rotate)(const float* x, int64_t x_rs, float* y, int64_t y_rs, const int64_t* pos, const float* cos,
+                 const float* sin, int64_t q_heads, int64_t kv_heads, int64_t d, const float* q_gain,
+                 const float* k_gain, float eps, int64_t r0, int64_t r1);
+  void (*rotate_backward)(const float* x, int64_t x_rs, const float* dy, int64_t dy_rs, float* dx, int64_t dx_rs,
+                          const int64_t* pos, const float* cos, const float* sin, int64_t q_heads, int64_t kv_heads,
+                          int64_t d, const float* q_gain, const float* k_gain, float eps, float* dgain_q, float* dgain_k,
+                          int64_t r0, int64_t r1);
+  void (*silu_gate)(const float* gate_up, int64_t I, float* y, int64_t r0, int64_t r1);
+  void (*silu_gate_backward)(const float* gate_up, const float* dy, int64_t I, float* d_gate_up, int64_t r0, int64_t r1);
+  void (*row_stats)(const float* logits, int64_t V, float temperature, float* row_max, float* log_sum, int64_t r0,
+                    int64_t r1);
+  void (*logprob_backward)(const float* logits, int64_t V, const int64_t* rows, const int32_t* targets, const float* g,
+                           const float* row_max, const float* log_sum, float* d_logits, int64_t r0, int64_t r1);
+  void (*scale_bias)(float* y, int64_t y_rs, int64_t N, const float* scale, const float* bias, int64_t r0, int64_t r1);
+  void (*gumbel_screen)(const float* logits, int64_t V, float temperature, uint64_t key, float* score);
+  void (*log_softmax)(const float* logits, int64_t V, float temperature, float row_max, float log_sum, float* out);
+  void (*exp)(const float* x, float* y, int64_t n);
+  void (*adam)(const Adam&, int64_t i0, int64_t i1);
+};
+
+const KernelTable& scalar_kernels();
+const KernelTable& avx2_kernels();
+const KernelTable& avx512_kernels();
+const KernelTable& neon_kernels();
+
+}  // namespace tinsmith

@@ -1,0 +1,1 @@
+"""F3: sessions, training, sampling, checkpoints."""

@@ -1,0 +1,1 @@
+"""F2: the decoder, its weights, adapters and presets."""

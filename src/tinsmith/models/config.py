@@ -1,0 +1,137 @@
+"""The shape of a decoder: the numbers that, with its weights, determine its function."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tinsmith.types.errors import ConfigError
+
+
+class Family(StrEnum):
+    """Supported architectures, by `model_type` of a Hugging Face config."""
+
+    LLAMA = "llama"
+    QWEN2 = "qwen2"
+    QWEN3 = "qwen3"
+    MISTRAL = "mistral"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Llama3Scaling:
+    """RoPE frequencies rescaled as published with Llama 3.1 (`rope_type: llama3`)."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_positions: int
+
+    def __post_init__(self) -> None:
+        _require_positive(
+            factor=self.factor,
+            low_freq_factor=self.low_freq_factor,
+            high_freq_factor=self.high_freq_factor,
+            original_max_positions=self.original_max_positions,
+        )
+        if not self.low_freq_factor < self.high_freq_factor:
+            raise ConfigError(
+                "the two frequency bounds are the wrong way round",
+                field="high_freq_factor",
+                value=self.high_freq_factor,
+                allowed=f"> low_freq_factor = {self.low_freq_factor}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearScaling:
+    """RoPE frequencies divided by a factor (`rope_type: linear`)."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        _require_positive(factor=self.factor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderConfig:
+    """A pre-norm decoder: RMSNorm, RoPE, grouped-query attention, SwiGLU, tied or free head.
+
+    Raises:
+        ConfigError: for numbers that no decoder can have.
+    """
+
+    family: Family
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_positions: int
+    """Longest context, prompt and completion together; capped at a model's sliding window."""
+    norm_eps: float
+    rope_theta: float
+    rope_scaling: Llama3Scaling | LinearScaling | None = None
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    tied: bool = False
+    """The head is the embedding matrix."""
+    end_tokens: tuple[int, ...] = ()
+    """Token ids that end a completion, from the model's config."""
+
+    def __post_init__(self) -> None:
+        _require_positive(
+            vocab_size=self.vocab_size,
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            num_layers=self.num_layers,
+            num_heads=self.num_heads,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.head_dim,
+            max_positions=self.max_positions,
+            norm_eps=self.norm_eps,
+            rope_theta=self.rope_theta,
+        )
+        if self.num_heads % self.num_kv_heads:
+            raise ConfigError(
+                "query heads share key heads in groups of one size",
+                field="num_kv_heads",
+                value=self.num_kv_heads,
+                allowed=f"a divisor of num_heads = {self.num_heads}",
+            )
+        if self.head_dim % 2:
+            raise ConfigError(
+                "RoPE rotates pairs",
+                field="head_dim",
+                value=self.head_dim,
+                allowed="an even number",
+            )
+        if any(token < 0 for token in self.end_tokens):
+            raise ConfigError(
+                "a token id is not negative",
+                field="end_tokens",
+                value=self.end_tokens,
+                allowed=">= 0",
+            )
+
+    @property
+    def q_size(self) -> int:
+        """Width of all query heads together."""
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        """Width of all key (or value) heads together."""
+        return self.num_kv_heads * self.head_dim
+
+
+def _require_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise ConfigError(
+                "a decoder cannot have this", field=name, value=value, allowed="finite and > 0"
+            )

@@ -1,0 +1,168 @@
+"""A folder in Hugging Face's layout: config.json and safetensors, read without a hub or pickle.
+
+Nothing here computes with a model, and no path is ever taken for a name on a hub.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.hf_config import config_values, parse_config
+from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
+from tinsmith.models.stored import (
+    WEIGHTS,
+    StoredTensor,
+    check_shapes,
+    opened,
+    read_object,
+    stored_tensors,
+)
+from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.fingerprints import tensors_sha256
+
+_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+def read_config(path: Path) -> DecoderConfig:
+    """Return the decoder described by a folder's config.json and generation_config.json.
+
+    Raises:
+        ConfigError: when there is no such folder or file, or the decoder is not supported.
+    """
+    file = _folder(path) / "config.json"
+    if not file.is_file():
+        raise ConfigError("a model's folder has a config.json", field="path", value=str(path))
+    generation = file.with_name("generation_config.json")
+    return parse_config(
+        read_object(file, ConfigError),
+        source=str(file),
+        generation=read_object(generation, ConfigError) if generation.is_file() else None,
+    )
+
+
+def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
+    """Return a folder's weights as fp32 tensors under their Hugging Face names, as `config` needs.
+
+    Names and shapes are checked before anything is loaded. A head stored beside the embedding it is
+    tied to is dropped; so are RoPE frequencies, which follow from the config.
+
+    Raises:
+        ConfigError: when the folder holds no safetensors, or a tied head is not the embedding.
+        CheckpointError: when a file is damaged or a tensor is missing, unexpected, or of the wrong
+            shape or dtype.
+    """
+    folder = _folder(path)
+    stored = stored_tensors(folder)
+    expected = expected_tensors(config)
+    if config.tied and HEAD in stored:
+        expected[HEAD] = expected[EMBEDDING]
+    check_shapes(
+        {name: tensor.shape for name, tensor in stored.items()},
+        expected,
+        source=str(folder),
+        files={name: str(tensor.file) for name, tensor in stored.items()},
+    )
+    _check_dtypes(stored)
+    weights: dict[str, torch.Tensor] = {}
+    for file in sorted({tensor.file for tensor in stored.values()}):
+        with opened(file) as handle:
+            for name in (name for name, tensor in stored.items() if tensor.file == file):
+                # A copy, because safetensors hands out views of the file's pages.
+                weights[name] = handle.get_tensor(name).to(torch.float32, copy=True)
+    if config.tied and HEAD in stored:
+        _check_tied_head(weights[HEAD], weights[EMBEDDING], stored[HEAD].file)
+    return {name: weights[name] for name in expected_tensors(config)}
+
+
+def write_folder(
+    path: Path,
+    config: DecoderConfig,
+    weights: Mapping[str, torch.Tensor],
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Write config.json and model.safetensors, such that transformers loads the same model.
+
+    The folder appears whole or not at all. Equal arguments give equal bytes.
+
+    Raises:
+        ConfigError: when something is at `path` already, or the dtype or decoder cannot be written.
+        CheckpointError: when the weights are not `config`'s.
+    """
+    dtype_name = str(dtype).removeprefix("torch.")
+    if dtype_name not in _DTYPES.values():
+        raise ConfigError(
+            "weights cannot be written like this",
+            field="dtype",
+            value=dtype_name,
+            allowed=", ".join(_DTYPES.values()),
+        )
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ConfigError(
+            "something is there already", field="path", value=str(path), fix="name a new folder"
+        )
+    values = config_values(config, dtype=dtype_name)
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    check_shapes(shapes, expected_tensors(config), source=str(path), files={})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
+        whole = Path(staging) / "whole"
+        whole.mkdir()
+        text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+        (whole / "config.json").write_text(text, encoding="utf-8")
+        tensors = {
+            name: weights[name].detach().to("cpu", dtype).contiguous() for name in sorted(weights)
+        }
+        save_file(tensors, whole / WEIGHTS, metadata={"format": "pt"})
+        # safetensors makes files that only their owner can read.
+        shutil.copymode(whole / "config.json", whole / WEIGHTS)
+        whole.replace(path)
+
+
+def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
+    """Return the SHA-256 (hex) of weights as fp32, over names, shapes and bits, sorted by name."""
+    return tensors_sha256(
+        {name: tensor.detach().to("cpu", torch.float32).numpy() for name, tensor in weights.items()}
+    )
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise ConfigError(
+            "there is no such folder",
+            field="path",
+            value=str(path),
+            allowed="a local folder with config.json and safetensors; no hub is asked",
+            fix="download the model first, and give the folder's path",
+        )
+    return path
+
+
+def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:
+    for name, tensor in stored.items():
+        if tensor.dtype not in _DTYPES:
+            raise CheckpointError(
+                f"{tensor.file}: weights of this dtype cannot be read",
+                field=name,
+                value=tensor.dtype,
+                allowed=", ".join(_DTYPES),
+            )
+
+
+def _check_tied_head(head: torch.Tensor, embedding: torch.Tensor, file: Path) -> None:
+    if not torch.equal(head, embedding):
+        raise ConfigError(
+            f"{file}: the head differs from the embedding that the config ties it to",
+            field="tie_word_embeddings",
+            value=True,
+            allowed="false for these weights, or weights without lm_head.weight",
+            fix="set it to false in config.json if the head was trained by itself",
+        )

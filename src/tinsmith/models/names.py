@@ -1,0 +1,55 @@
+"""Which tensors a decoder has, by their Hugging Face names, and which linear layers adapt.
+
+What the tensors do is the decoder's business; this file knows names and shapes only.
+"""
+
+from __future__ import annotations
+
+from tinsmith.models.config import DecoderConfig
+
+EMBEDDING = "model.embed_tokens.weight"
+FINAL_NORM = "model.norm.weight"
+HEAD = "lm_head.weight"
+
+ATTENTION_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
+MLP_TARGETS = ("gate_proj", "up_proj", "down_proj")
+LINEAR_TARGETS = (*ATTENTION_TARGETS, *MLP_TARGETS, "lm_head")
+"""The linear layers that an adapter can sit on; all but the last occur once per layer."""
+
+
+def expected_tensors(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
+    """Return every tensor's shape by name, in reading order; a linear weight is (out, in).
+
+    A tied head is the embedding and has no entry of its own.
+    """
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, config.hidden_size)}
+    for layer_idx in range(config.num_layers):
+        for name, shape in _layer_tensors(config).items():
+            shapes[f"model.layers.{layer_idx}.{name}"] = shape
+    shapes[FINAL_NORM] = (config.hidden_size,)
+    if not config.tied:
+        shapes[HEAD] = (config.vocab_size, config.hidden_size)
+    return shapes
+
+
+def _layer_tensors(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
+    hidden, inner = config.hidden_size, config.intermediate_size
+    linears = (
+        ("self_attn.q_proj", config.q_size, hidden, config.qkv_bias),
+        ("self_attn.k_proj", config.kv_size, hidden, config.qkv_bias),
+        ("self_attn.v_proj", config.kv_size, hidden, config.qkv_bias),
+        ("self_attn.o_proj", hidden, config.q_size, config.o_bias),
+        ("mlp.gate_proj", inner, hidden, config.mlp_bias),
+        ("mlp.up_proj", inner, hidden, config.mlp_bias),
+        ("mlp.down_proj", hidden, inner, config.mlp_bias),
+    )
+    shapes: dict[str, tuple[int, ...]] = {"input_layernorm.weight": (hidden,)}
+    for name, num_out, num_in, has_bias in linears:
+        shapes[f"{name}.weight"] = (num_out, num_in)
+        if has_bias:
+            shapes[f"{name}.bias"] = (num_out,)
+    if config.qk_norm:
+        shapes["self_attn.q_norm.weight"] = (config.head_dim,)
+        shapes["self_attn.k_norm.weight"] = (config.head_dim,)
+    shapes["post_attention_layernorm.weight"] = (hidden,)
+    return shapes

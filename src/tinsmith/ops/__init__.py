@@ -1,0 +1,1 @@
+"""F1: the arithmetic: native kernels and torch, losses, advantages, the sampling law."""

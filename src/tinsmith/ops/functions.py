@@ -1,0 +1,130 @@
+"""The differentiable steps of a decoder, as autograd functions over a `Kernels` object.
+
+Weights are not autograd leaves: each `Weight` owns a gradient buffer, and a backward step adds the weight's gradient
+there itself, one chain per datum and datums in order. Returned to autograd, gradients of micro-batches would be
+separate sums, and the micro-batch would show in the bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pages, Rope, Rows
+
+
+@dataclass(slots=True, eq=False)
+class Weight:
+    """A tensor the model computes with, and where its gradient is summed (None: frozen)."""
+
+    value: Tensor
+    grad: Tensor | None = None
+
+    def train(self) -> None:
+        """Give it a zeroed gradient buffer."""
+        self.grad = torch.zeros_like(self.value)
+
+
+class _Ctx(FunctionCtx):
+    """What our functions keep between forward and backward."""
+
+    kernels: Kernels
+    saved: tuple[Any, ...]
+
+
+class Embed(torch.autograd.Function):
+    """Rows of the embedding by token id."""
+
+    @staticmethod
+    def forward(ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, rows: Rows) -> Tensor:
+        del anchor  # requires grad, so that autograd records what follows
+        ctx.kernels, ctx.saved = kernels, (table, ids, rows)
+        return kernels.embed(table.value, ids)
+
+    @staticmethod
+    def backward(ctx: _Ctx, dy: Tensor) -> tuple[None, ...]:
+        table, ids, rows = ctx.saved
+        if table.grad is not None:
+            ctx.kernels.embed_backward(ids, dy.contiguous(), rows.row_begin, table.grad)
+        return (None,) * 5
+
+
+class AddRmsNorm(torch.autograd.Function):
+    """(x + delta, RMSNorm of it); delta None leaves x."""
+
+    @staticmethod
+    def forward(
+        ctx: _Ctx, x: Tensor, delta: Tensor | None, kernels: Kernels, gain: Weight, eps: float, rows: Rows
+    ) -> tuple[Tensor, Tensor]:
+        total, y, inv_rms = kernels.add_rms_norm(x, delta, gain.value, eps)
+        ctx.kernels, ctx.saved = kernels, (total, gain, inv_rms, rows, delta is not None)
+        return (total.view_as(total) if delta is None else total), y
+
+    @staticmethod
+    def backward(ctx: _Ctx, d_total: Tensor, dy: Tensor) -> tuple[Tensor | None, ...]:
+        total, gain, inv_rms, rows, has_delta = ctx.saved
+        dx, xhat = ctx.kernels.rms_norm_backward(
+            total, gain.value, inv_rms, d_total.contiguous(), dy.contiguous(), want_xhat=gain.grad is not None
+        )
+        if gain.grad is not None:
+            ctx.kernels.column_chain(dy.contiguous(), xhat, rows.row_begin, gain.grad)
+        return dx, (dx if has_delta else None), None, None, None, None
+
+
+class Rotate(torch.autograd.Function):
+    """Per-head norm of q and k where the family has it, and rotation by position."""
+
+    @staticmethod
+    def forward(
+        ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, rows: Rows, rope: Rope,
+        gains: tuple[Weight, Weight, float] | None,
+    ) -> Tensor:  # fmt: skip
+        heads = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+        ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, rope, gains, heads)
+        return kernels.rotate(qkv, shape, rows.positions, rope, heads)
+
+    @staticmethod
+    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, shape, rows, rope, gains, heads = ctx.saved
+        train = gains is not None and gains[0].grad is not None
+        dx, sums = ctx.kernels.rotate_backward(
+            qkv, dy.contiguous(), shape, rows.positions, rope, heads, want_gains=train
+        )
+        if train and sums is not None:
+            ctx.kernels.column_chain(sums[0], None, rows.row_begin * shape.heads, gains[0].grad)
+            ctx.kernels.column_chain(sums[1], None, rows.row_begin * shape.kv_heads, gains[1].grad)
+        return dx, None, None, None, None, None
+
+
+class Attention(torch.autograd.Function):
+    """Causal attention of whole sequences among themselves."""
+
+    @staticmethod
+    def forward(ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, rows: Rows) -> Tensor:
+        pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+        kernels.store_keys(qkv, shape, rows, pages)
+        out, stats = kernels.attention(qkv, shape, rows, pages, want_stats=True)
+        ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, out, stats)
+        return out
+
+    @staticmethod
+    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+        qkv, shape, rows, out, stats = ctx.saved
+        return ctx.kernels.attention_backward(qkv, shape, rows, out, dy.contiguous(), stats), None, None, None
+
+
+class SiluGate(torch.autograd.Function):
+    """silu(gate) * up."""
+
+    @staticmethod
+    def forward(ctx: _Ctx, gate_up: Tensor, kernels: Kernels) -> Tensor:
+        ctx.kernels, ctx.saved = kernels, (gate_up,)
+        return kernels.silu_gate(gate_up)
+
+    @staticmethod
+    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.kernels.silu_gate_backward(ctx.saved[0], dy.contiguous()), None

@@ -1,0 +1,263 @@
+"""The one seam of the arithmetic: what a device must compute for a decoder to run and to be trained.
+
+Everything above calls these methods and nothing else, so that `canonical`, `invariant` and `fast` differ in one
+object. Rows are tokens of several sequences without padding; `segments` are row boundaries between datums (int64,
+n + 1). Gradients of weights are *added* into buffers: one chain per segment, segments in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.types.arithmetic import Arithmetic
+
+PAGE = 16
+"""Keys per page of the KV cache: one logical vector of the kernels."""
+
+
+@dataclass(slots=True)
+class Pages:
+    """One layer's keys [pages, kv_heads, d, 16] and values [pages, kv_heads, 16, d padded to 16].
+
+    Values must be finite everywhere (a masked key weighs exactly zero, and 0 * inf is not zero).
+    """
+
+    keys: Tensor
+    values: Tensor
+
+    @staticmethod
+    def allocate(num_pages: int, kv_heads: int, head_dim: int, device: torch.device) -> Pages:
+        """Zeroed pages."""
+        padded = (head_dim + PAGE - 1) // PAGE * PAGE
+        return Pages(
+            keys=torch.zeros(num_pages, kv_heads, head_dim, PAGE, device=device),
+            values=torch.zeros(num_pages, kv_heads, PAGE, padded, device=device),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Which rows belong to which sequence, and where they stand in it."""
+
+    row_begin: Tensor
+    """(n + 1,) int64: sequence s has rows row_begin[s] .. row_begin[s + 1]."""
+    first_pos: Tensor
+    """(n,) int64: position of each sequence's first row; earlier positions are in its pages already."""
+    positions: Tensor
+    """(rows,) int64."""
+    table: Tensor
+    """(n, pages) int32: page numbers, by position // 16."""
+
+    @staticmethod
+    def whole(lengths: list[int]) -> Rows:
+        """Whole sequences from position 0, with pages numbered in order."""
+        begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        pages = [(n + PAGE - 1) // PAGE for n in lengths]
+        table = np.zeros((len(lengths), max(pages)), np.int32)
+        page = 0
+        for s, count in enumerate(pages):
+            table[s, :count] = np.arange(page, page + count)
+            page += count
+        positions = np.concatenate([np.arange(n) for n in lengths]).astype(np.int64)
+        return Rows(
+            row_begin=torch.from_numpy(begin),
+            first_pos=torch.zeros(len(lengths), dtype=torch.int64),
+            positions=torch.from_numpy(positions),
+            table=torch.from_numpy(table),
+        )
+
+    @property
+    def num_pages(self) -> int:
+        """One more than the largest page number in the table."""
+        return int(self.table.max()) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadShape:
+    """Heads of a [q | k | v] row, and how q is scaled."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def scale(self) -> float:
+        """head_dim ** -0.5."""
+        return self.head_dim**-0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """How each sampled row draws its token; arrays of one length."""
+
+    rows: NDArray[np.int64]
+    seeds: NDArray[np.uint64]
+    samples: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    temperatures: NDArray[np.float32]
+    top_ks: NDArray[np.int64]
+    top_ps: NDArray[np.float64]
+
+
+class Kernels(Protocol):
+    """Arithmetic on one device."""
+
+    arithmetic: Arithmetic
+    device: torch.device
+
+    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
+        """a [M, K] . b [K, N]; with `into`, each element's chain continues from its value there."""
+        ...
+
+    def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
+        """into [M, N] += per segment of rows, a[rows]^T . b[rows]."""
+        ...
+
+    def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
+        """into [N] += per segment, the column sums of x * y (of x without y)."""
+        ...
+
+    def embed(self, table: Tensor, ids: Tensor) -> Tensor:
+        """Rows of `table` [V, H] by id."""
+        ...
+
+    def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
+        """into [V, H] += per segment, rows of dy summed by id in row order."""
+        ...
+
+    def add_rms_norm(
+        self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(x + delta, its RMS-normalised rows times gain, 1 / rms per row)."""
+        ...
+
+    def rms_norm_backward(
+        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """(gradient of x, x * inv_rms if wanted)."""
+        ...
+
+    def rotate(
+        self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
+    ) -> Tensor:
+        """[q | k | v] with q and k normalised per head (where gains are given) and rotated by position."""
+        ...
+
+    def rotate_backward(
+        self,
+        qkv: Tensor,
+        dy: Tensor,
+        shape: HeadShape,
+        positions: Tensor,
+        rope: Rope,
+        gains: HeadGains | None,
+        *,
+        want_gains: bool,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """(gradient of qkv, rows whose column sums are the gains' gradients: [rows * heads, d] for q and for k)."""
+        ...
+
+    def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:
+        """Write rotated k and v of every row into its page slot."""
+        ...
+
+    def attention(
+        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """Causal attention of every row over its sequence's pages: [rows, heads * d], and (max, sum) per head."""
+        ...
+
+    def attention_backward(
+        self, qkv: Tensor, shape: HeadShape, rows: Rows, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Gradient of rotated qkv for whole sequences."""
+        ...
+
+    def silu_gate(self, gate_up: Tensor) -> Tensor:
+        """silu(gate) * up of rows [gate | up]."""
+        ...
+
+    def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
+        """Gradient of gate_up."""
+        ...
+
+    def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """Per row: the largest logit / temperature, and ln(sum exp(logit / temperature - largest))."""
+        ...
+
+    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]) -> Tensor:
+        """log softmax at temperature 1, at each row's target (int32)."""
+        ...
+
+    def logprob_backward(
+        self, logits: Tensor, rows: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Gradient of the selected rows of logits, [len(rows), V]."""
+        ...
+
+    def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
+        """y = y * scale + bias per column, in place."""
+        ...
+
+    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The drawn token of each drawing row, and its log-probability before top-k and top-p."""
+        ...
+
+    def top_logprobs(
+        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The k most probable tokens of each row, descending, ties by lower id: [n, k] twice."""
+        ...
+
+    def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
+        """One AdamW step, in place."""
+        ...
+
+    def sum_squares(self, x: Tensor) -> float:
+        """Sum of squares in fp64 and in a fixed order."""
+        ...
+
+    def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
+        """NF4 weights [out, in] decoded as their transpose [in, out]."""
+        ...
+
+    def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
+        """Tables of cos and sin of position times frequency."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """cos and sin, each (positions, head_dim / 2)."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadGains:
+    """Gains and epsilon of the per-head RMSNorm of q and k (Qwen3)."""
+
+    q: Tensor
+    k: Tensor
+    eps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamStep:
+    """Scalars of one AdamW step; bias_t = 1 - beta_t ** step."""
+
+    learning_rate: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    grad_scale: float
+    bias1: float
+    bias2: float

@@ -1,0 +1,223 @@
+"""A linear step: frozen, trained, or quantised base; low-rank adapters beside it; never merged.
+
+Weights are kept transposed, [in, out], which is what a product of rows reads. A LoRA's second product continues the
+chain of the base product; DoRA scales the sum per output column by magnitude / norm (arXiv:2402.09353 sec. 4.3: the
+norm is a constant in backward).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
+from tinsmith.ops.kernels import Kernels
+
+
+@dataclass(slots=True, eq=False)
+class Nf4Base:
+    """A base weight held as NF4 codes; decoded for each product, never kept."""
+
+    codes: Tensor
+    absmax: Tensor
+    """Per block of 64, already decoded from its own 8 bits."""
+    out_size: int
+    in_size: int
+
+
+@dataclass(slots=True, eq=False)
+class Linear:
+    """One matrix (or several beside one another that read the same rows) and its bias."""
+
+    base: tuple[Weight, ...] | tuple[Nf4Base, ...]
+    """One Weight [in, out], or one Nf4Base per original matrix, in column order."""
+    in_size: int
+    out_size: int
+    bias: Weight | None = None
+
+    def weight(self, kernels: Kernels) -> Tensor:
+        """The base as fp32 [in, out]."""
+        first = self.base[0]
+        if isinstance(first, Weight):
+            return first.value
+        parts = [kernels.nf4_transposed(b.codes, b.absmax, b.out_size, b.in_size) for b in self.base if isinstance(b, Nf4Base)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+@dataclass(slots=True, eq=False)
+class LowRank:
+    """The adapter of one `Linear`: A for all its targets side by side, B per target."""
+
+    a: Weight
+    """[in, sum of ranks]."""
+    b: tuple[Weight, ...]
+    """Per target [rank, columns]."""
+    columns: tuple[tuple[int, int], ...]
+    """Per target, its columns in the output."""
+    scaling: float
+    magnitude: Weight | None = None
+    """DoRA: [out]; one value per output column (columns without a target keep their norm)."""
+    inv_norm: Tensor | None = None
+    """DoRA: 1 / norm of each row of W + scaling B A, [out]; made once per weight version."""
+    gain: Tensor | None = None
+    """DoRA: magnitude * inv_norm, [out]."""
+
+    def rank_slices(self) -> list[tuple[int, int]]:
+        """Columns of `a` that belong to each target."""
+        slices: list[tuple[int, int]] = []
+        start = 0
+        for b in self.b:
+            slices.append((start, start + b.value.shape[0]))
+            start += b.value.shape[0]
+        return slices
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows [begin, end) go through this adapter (None: the base alone)."""
+
+    begin: int
+    end: int
+    adapter: LowRank | None
+
+
+def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
+    """Recompute DoRA's norm after its weights changed: row norms of W + scaling B A, each one chain over `in`."""
+    if low.magnitude is None:
+        return
+    summed = linear.weight(kernels).clone()
+    for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
+        kernels.gemm(low.a.value[:, r0:r1] * low.scaling, b.value, into=summed[:, c0:c1])
+    squares = torch.zeros(linear.out_size, device=summed.device)
+    kernels.column_chain(summed, summed, torch.tensor([0, linear.in_size]), squares)
+    low.inv_norm = 1.0 / torch.sqrt(squares)
+    low.gain = low.magnitude.value * low.inv_norm
+
+
+def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) -> Tensor:
+    """y = x W^T + bias with each run's adapter, rows unaffected by one another."""
+    return _forward(kernels, x, linear, runs, keep=False)[0]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What backward needs of the single training run."""
+
+    xa: Tensor | None = None
+    unscaled: Tensor | None = None
+
+
+def _forward(
+    kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...], *, keep: bool
+) -> tuple[Tensor, _Kept]:
+    y = kernels.gemm(x, linear.weight(kernels))
+    kept = _Kept()
+    bias = None if linear.bias is None else linear.bias.value
+    for run in runs:
+        low = run.adapter
+        part = y[run.begin : run.end]
+        if low is not None:
+            xa = kernels.gemm(x[run.begin : run.end], low.a.value)
+            xa *= low.scaling
+            for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
+                kernels.gemm(xa[:, r0:r1], b.value, into=part[:, c0:c1])
+            if keep:
+                kept.xa = xa
+                kept.unscaled = part.clone() if low.magnitude is not None and low.magnitude.grad is not None else None
+        gain = None if low is None else low.gain
+        if gain is not None or bias is not None:
+            kernels.scale_bias(part, gain, bias)
+    return y, kept
+
+
+def backward(
+    kernels: Kernels, x: Tensor, dy: Tensor, linear: Linear, low: LowRank | None, kept: _Kept, segments: Tensor
+) -> Tensor:
+    """Add the gradients of every trained weight, and return that of x."""
+    if linear.bias is not None and linear.bias.grad is not None:
+        kernels.column_chain(dy, None, segments, linear.bias.grad)
+    if low is not None and low.gain is not None and low.magnitude is not None:
+        if low.magnitude.grad is not None and kept.unscaled is not None and low.inv_norm is not None:
+            sums = torch.zeros_like(low.magnitude.value)
+            _magnitude_grad(kernels, dy, kept.unscaled, low, segments, sums)
+        dy = dy.clone()
+        kernels.scale_bias(dy, low.gain, None)
+    first = linear.base[0]
+    if isinstance(first, Weight) and first.grad is not None:
+        kernels.grad_gemm(x, dy, segments, first.grad)
+    dx = kernels.gemm(dy, linear.weight(kernels).t())
+    if low is not None and kept.xa is not None:
+        dxa = torch.empty_like(kept.xa)
+        for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
+            if b.grad is not None:
+                kernels.grad_gemm(kept.xa[:, r0:r1], dy[:, c0:c1], segments, b.grad)
+            dxa[:, r0:r1] = kernels.gemm(dy[:, c0:c1], b.value.t())
+        dxa *= low.scaling
+        if low.a.grad is not None:
+            kernels.grad_gemm(x, dxa, segments, low.a.grad)
+        kernels.gemm(dxa, low.a.value.t(), into=dx)
+    return dx
+
+
+def _magnitude_grad(
+    kernels: Kernels, dy: Tensor, unscaled: Tensor, low: LowRank, segments: Tensor, sums: Tensor
+) -> None:
+    """Per datum: sum over tokens of dy * (W + sBA)x, times 1 / norm, added in datum order."""
+    assert low.magnitude is not None and low.magnitude.grad is not None and low.inv_norm is not None
+    bounds = segments.tolist()
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        sums.zero_()
+        kernels.column_chain(dy[begin:end], unscaled[begin:end], torch.tensor([0, end - begin]), sums)
+        low.magnitude.grad += sums * low.inv_norm
+
+
+class LinearStep(torch.autograd.Function):
+    """`forward` with a backward, for one run that covers all rows."""
+
+    @staticmethod
+    def forward(
+        ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, segments: Tensor
+    ) -> Tensor:
+        y, kept = _forward(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
+        ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, segments)
+        return y
+
+    @staticmethod
+    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, linear, low, kept, segments = ctx.saved
+        return backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments), None, None, None, None
+
+
+class HeadLogprobs(torch.autograd.Function):
+    """log p(target) per row: the head's product, log-softmax, gather, as one step.
+
+    Backward touches only rows whose gradient is not zero: a zero row adds fma(0, x, acc) = acc to every chain.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, targets: Tensor, segments: Tensor
+    ) -> Tensor:
+        logits, kept = _forward(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
+        stats = kernels.row_stats(logits, 1.0)
+        ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, logits, stats, targets, segments)
+        return kernels.gather_logprobs(logits, targets, stats)
+
+    @staticmethod
+    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, linear, low, kept, logits, stats, targets, segments = ctx.saved
+        rows = torch.nonzero(dy).flatten()
+        dx = torch.zeros_like(x)
+        if rows.numel():
+            d_logits = ctx.kernels.logprob_backward(logits, rows, targets[rows], dy[rows].contiguous(), stats)
+            some = _Kept(
+                xa=None if kept.xa is None else kept.xa[rows],
+                unscaled=None if kept.unscaled is None else kept.unscaled[rows],
+            )
+            bounds = torch.searchsorted(rows, segments)
+            dx[rows] = backward(ctx.kernels, x[rows], d_logits, linear, low, some, bounds)
+        return dx, None, None, None, None, None
+
+

@@ -1,0 +1,198 @@
+"""`canonical` on CPU: the native kernels behind the `Kernels` seam.
+
+Tensors cross as zero-copy DLPack/buffer views. torch computes nothing here: it holds memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.ops.extension import native
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rope, Rows
+from tinsmith.types.arithmetic import Arithmetic
+
+
+def _view(x: Tensor) -> NDArray[np.generic]:
+    return x.detach().numpy() if x.requires_grad else x.numpy()
+
+
+def _maybe(x: Tensor | None) -> NDArray[np.generic] | None:
+    return None if x is None else _view(x)
+
+
+class NativeKernels:
+    """Every floating-point reduction is one chain in a logical order; see `docs/ops.md`."""
+
+    arithmetic = Arithmetic.CANONICAL
+    device = torch.device("cpu")
+
+    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
+        c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
+        native.gemm(_view(a), _view(b), c.numpy(), into is not None)
+        return c
+
+    def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
+        native.gemm(_view(a).T, _view(b), _view(into), True, _view(segments))
+
+    def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
+        native.column_chain(_view(x), _maybe(y), _view(segments), _view(into))
+
+    def embed(self, table: Tensor, ids: Tensor) -> Tensor:
+        return table.detach()[ids]
+
+    def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
+        native.embed_backward(_view(ids), _view(dy), _view(segments), _view(into))
+
+    def add_rms_norm(
+        self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        total = x if delta is None else torch.empty_like(x)
+        y = torch.empty_like(x)
+        inv_rms = torch.empty(x.shape[0])
+        native.add_rms_norm(
+            _view(x), _maybe(delta), _view(gain), eps, None if delta is None else total.numpy(), y.numpy(), inv_rms.numpy()
+        )
+        return total, y, inv_rms
+
+    def rms_norm_backward(
+        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        dx = torch.empty_like(x)
+        xhat = torch.empty_like(x) if want_xhat else None
+        native.rms_norm_backward(
+            _view(x), _view(gain), _view(inv_rms), _maybe(d_sum), _view(dy), dx.numpy(), _maybe(xhat)
+        )
+        return dx, xhat
+
+    def rotate(
+        self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
+    ) -> Tensor:
+        y = torch.empty_like(qkv)
+        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+        native.rotate(
+            _view(qkv), y.numpy(), _view(positions), _view(rope.cos), _view(rope.sin), shape.heads, shape.kv_heads, q, k, eps
+        )
+        return y
+
+    def rotate_backward(
+        self,
+        qkv: Tensor,
+        dy: Tensor,
+        shape: HeadShape,
+        positions: Tensor,
+        rope: Rope,
+        gains: HeadGains | None,
+        *,
+        want_gains: bool,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        dx = torch.empty_like(dy)
+        rows: tuple[Tensor, Tensor] | None = None
+        if want_gains:
+            n, d = qkv.shape[0], shape.head_dim
+            rows = (torch.empty(n * shape.heads, d), torch.empty(n * shape.kv_heads, d))
+        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+        native.rotate_backward(
+            _view(qkv), _view(dy), dx.numpy(), _view(positions), _view(rope.cos), _view(rope.sin), shape.heads,
+            shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(), None if rows is None else rows[1].numpy(),
+        )  # fmt: skip
+        return dx, rows
+
+    def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:
+        native.store_keys(
+            _view(qkv), shape.heads, shape.kv_heads, _view(rows.table), _view(rows.row_begin), _view(rows.first_pos),
+            _view(pages.keys), _view(pages.values),
+        )  # fmt: skip
+
+    def attention(
+        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        n = qkv.shape[0]
+        out = torch.empty(n, shape.heads * shape.head_dim)
+        stats = (torch.empty(n, shape.heads), torch.empty(n, shape.heads)) if want_stats else None
+        native.attention(
+            _view(qkv), shape.heads, shape.kv_heads, _view(pages.keys), _view(pages.values), _view(rows.table),
+            _view(rows.row_begin), _view(rows.first_pos), shape.scale, out.numpy(),
+            None if stats is None else stats[0].numpy(), None if stats is None else stats[1].numpy(),
+        )  # fmt: skip
+        return out, stats
+
+    def attention_backward(
+        self, qkv: Tensor, shape: HeadShape, rows: Rows, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        d_qkv = torch.empty_like(qkv)
+        native.attention_backward(
+            _view(qkv), shape.heads, shape.kv_heads, _view(out), _view(d_out), _view(stats[0]), _view(stats[1]),
+            _view(rows.row_begin), shape.scale, d_qkv.numpy(),
+        )  # fmt: skip
+        return d_qkv
+
+    def silu_gate(self, gate_up: Tensor) -> Tensor:
+        y = torch.empty(gate_up.shape[0], gate_up.shape[1] // 2)
+        native.silu_gate(_view(gate_up), y.numpy())
+        return y
+
+    def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
+        d_gate_up = torch.empty_like(gate_up)
+        native.silu_gate_backward(_view(gate_up), _view(dy), d_gate_up.numpy())
+        return d_gate_up
+
+    def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        largest, log_sum = torch.empty(logits.shape[0]), torch.empty(logits.shape[0])
+        native.row_stats(_view(logits), temperature, largest.numpy(), log_sum.numpy())
+        return largest, log_sum
+
+    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]) -> Tensor:
+        out = torch.empty(logits.shape[0])
+        native.gather_logprobs(_view(logits), _view(targets), 1.0, _view(stats[0]), _view(stats[1]), out.numpy())
+        return out
+
+    def logprob_backward(
+        self, logits: Tensor, rows: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        out = torch.empty(rows.shape[0], logits.shape[1])
+        native.logprob_backward(
+            _view(logits), _view(rows), _view(targets), _view(grads), _view(stats[0]), _view(stats[1]), out.numpy()
+        )
+        return out
+
+    def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
+        native.scale_bias(_view(y), _maybe(scale), _maybe(bias))
+
+    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        tokens = np.empty(len(draws.rows), np.int32)
+        logprobs = np.empty(len(draws.rows), np.float32)
+        native.choose(
+            _view(logits), draws.rows, draws.seeds, draws.samples, draws.positions, draws.temperatures, draws.top_ks,
+            draws.top_ps, tokens, logprobs,
+        )  # fmt: skip
+        return tokens, logprobs
+
+    def top_logprobs(
+        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        tokens = np.empty((len(rows), k), np.int32)
+        logprobs = np.empty((len(rows), k), np.float32)
+        native.top_logprobs(_view(logits), rows, temperatures, k, tokens, logprobs)
+        return tokens, logprobs
+
+    def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
+        native.adam(
+            _view(weight), _view(grad), _view(m), _view(v), step.learning_rate, step.beta1, step.beta2, step.eps,
+            step.weight_decay, step.grad_scale, step.bias1, step.bias2,
+        )  # fmt: skip
+
+    def sum_squares(self, x: Tensor) -> float:
+        return native.sum_squares(_view(x))
+
+    def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
+        wt = torch.empty(in_, out)
+        native.nf4_dequantise_transposed(_view(codes), _view(absmax), out, in_, wt.numpy())
+        return wt
+
+    def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
+        cos, sin = torch.empty(positions, len(frequencies)), torch.empty(positions, len(frequencies))
+        native.rope_table(frequencies, cos.numpy(), sin.numpy())
+        return Rope(cos, sin)

@@ -1,0 +1,51 @@
+"""F1: chat to tokens and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.renderers.chat import ChatRenderer
+from tinsmith.renderers.plain import PlainRenderer
+from tinsmith.renderers.renderer import (
+    Message,
+    ParsedResponse,
+    Renderer,
+    ResponseOutcome,
+    Role,
+)
+from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = [
+    "RENDERERS",
+    "ChatRenderer",
+    "Message",
+    "ParsedResponse",
+    "PlainRenderer",
+    "Renderer",
+    "ResponseOutcome",
+    "Role",
+    "make_renderer",
+]
+
+RENDERERS: Final[Mapping[str, Callable[[PreTrainedTokenizerBase], Renderer]]] = MappingProxyType(
+    {"chat": ChatRenderer, "plain": PlainRenderer}
+)
+"""Every renderer by its name."""
+
+
+def make_renderer(name: str, tokenizer: PreTrainedTokenizerBase) -> Renderer:
+    """Return renderer `name` for `tokenizer`.
+
+    Raises:
+        ConfigError: for an unknown name, or a tokenizer that the renderer cannot work with.
+    """
+    if name not in RENDERERS:
+        raise ConfigError(
+            "no such renderer", field="renderer", value=name, allowed=", ".join(RENDERERS)
+        )
+    return RENDERERS[name](tokenizer)

@@ -1,0 +1,111 @@
+"""The presets' tokenizers: byte-level BPE, trained on the spot, the same bits for the same texts.
+
+All 256 bytes are in the alphabet and nothing is normalised, so any text comes back exactly. Digits
+are tokens of their own. A folder written here loads with `AutoTokenizer`, except beside a
+`config.json` of type qwen2: transformers then rebuilds the tokenizer by Qwen2's own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.renderers.corpus import builtin_corpus
+from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+END = "<|end|>"
+"""Ends a turn, and a text; token 0."""
+PAD = "<|pad|>"
+"""Fills a batch; never part of a prompt or a reply; token 1."""
+ROLE_MARKS = ("<|system|>", "<|user|>", "<|assistant|>")
+"""Open a turn; tokens 2 to 4."""
+
+PRESET_VOCAB_SIZES: Final[Mapping[str, int]] = MappingProxyType({"nano": 512, "tiny": 4096})
+"""Vocabulary of every preset's tokenizer."""
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message['role'] not in ['system', 'user', 'assistant'] -%}"
+    "{{- raise_exception('roles are system, user and assistant, not ' + message['role']) -}}"
+    "{%- endif -%}"
+    "{{- '<|' + message['role'] + '|>' + message['content'] + '<|end|>' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
+)
+"""A role mark, the content as it is, the end mark; and nothing else."""
+
+_SPECIAL = (END, PAD, *ROLE_MARKS)
+_SMALLEST = 256 + len(_SPECIAL)
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE tokenizer with exactly `vocab_size` tokens.
+
+    Where the texts hold too few pairs to merge, the rest are reserved tokens `<|reserved_i|>`.
+    Equal texts in equal order give equal files, in any process.
+
+    Raises:
+        ConfigError: if `vocab_size` does not hold the 256 bytes and the special tokens.
+    """
+    if vocab_size < _SMALLEST:
+        raise ConfigError(
+            "too small for 256 bytes and the special tokens",
+            field="vocab_size",
+            value=vocab_size,
+            allowed=f">= {_SMALLEST}",
+        )
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=list(_SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    num_reserved = vocab_size - backend.get_vocab_size()
+    backend.add_special_tokens([f"<|reserved_{i}|>" for i in range(num_reserved)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token=END,
+        pad_token=PAD,
+        extra_special_tokens=list(ROLE_MARKS),
+        clean_up_tokenization_spaces=False,
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+@cache
+def preset_tokenizer(name: str) -> PreTrainedTokenizerFast:
+    """Return the tokenizer of preset `name`, trained on the built-in corpus once per process.
+
+    Raises:
+        ConfigError: for a name that is not in `PRESET_VOCAB_SIZES`.
+    """
+    if name not in PRESET_VOCAB_SIZES:
+        raise ConfigError(
+            "no such preset", field="preset", value=name, allowed=", ".join(PRESET_VOCAB_SIZES)
+        )
+    return train_tokenizer(builtin_corpus(), PRESET_VOCAB_SIZES[name])
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write tokenizer.json, tokenizer_config.json and chat_template.jinja into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(str(folder))

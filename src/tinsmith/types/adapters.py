@@ -1,0 +1,69 @@
+"""Which weights a training session trains: the kind of adapter, its rank, scale and targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tinsmith.types.errors import ConfigError
+
+ALPHA = 32.0
+"""LoRA's alpha, fixed as in Tinker, so that the best learning rate hardly depends on the rank."""
+
+MAX_RANK = 1024
+
+
+class AdapterKind(StrEnum):
+    """How a session's trainable weights sit on the base; also the suffix of a base model's name."""
+
+    LORA = "lora"
+    DORA = "dora"
+    QLORA = "qlora"
+    QDORA = "qdora"
+    FULL = "full"
+
+    @property
+    def quantised(self) -> bool:
+        """Whether the base's linear weights are held as NF4."""
+        return self in (AdapterKind.QLORA, AdapterKind.QDORA)
+
+    @property
+    def decomposed(self) -> bool:
+        """Whether a trained magnitude stands beside the low-rank direction (DoRA)."""
+        return self in (AdapterKind.DORA, AdapterKind.QDORA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterSpec:
+    """Everything that, with a base model, determines a fresh adapter bit for bit."""
+
+    kind: AdapterKind = AdapterKind.LORA
+    rank: int = 32
+    """Rank of A and B; ignored by FULL, where it must stay 0 or the default."""
+    seed: int = 0
+    """Seed of A's initial values; B starts at zero."""
+    alpha: float = ALPHA
+    """The low-rank product is scaled by alpha / rank."""
+    train_attn: bool = True
+    train_mlp: bool = True
+    train_unembed: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rank <= MAX_RANK:
+            raise ConfigError(
+                "this rank is not possible", field="rank", value=self.rank, allowed=f"1 to {MAX_RANK}"
+            )
+        if not self.alpha > 0:
+            raise ConfigError("alpha scales the adapter", field="alpha", value=self.alpha, allowed="> 0")
+        if not (self.train_attn or self.train_mlp or self.train_unembed):
+            raise ConfigError(
+                "nothing would be trained",
+                field="train_attn, train_mlp, train_unembed",
+                value=False,
+                allowed="at least one of them true",
+            )
+
+    @property
+    def scaling(self) -> float:
+        """alpha / rank."""
+        return self.alpha / self.rank

@@ -1,0 +1,70 @@
+"""One training example: tokens in, target tokens, and what a loss needs at every position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int32]
+
+
+class LossName(StrEnum):
+    """The losses of the Tinker API that have a published formula; all are sums over tokens."""
+
+    CROSS_ENTROPY = "cross_entropy"
+    IMPORTANCE_SAMPLING = "importance_sampling"
+    PPO = "ppo"
+    CISPO = "cispo"
+    DRO = "dro"
+    GSPO = "gspo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Datum:
+    """One sequence. `tokens[t]` is the input at position t, `inputs["target_tokens"][t]` its target.
+
+    `inputs` has the Tinker names: target_tokens (int, N) always; weights | logprobs, advantages,
+    sequence_ratio_mask (float, N) as the loss asks. `engine.validation` checks them.
+    """
+
+    tokens: IntArray
+    inputs: Mapping[str, NDArray[np.generic]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __len__(self) -> int:
+        return int(self.tokens.shape[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DatumOutput:
+    """What the model said about one datum."""
+
+    logprobs: FloatArray
+    """log p(target_tokens[t] | tokens[..t]) in nats, shape (N,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardBackwardResult:
+    """Per-datum outputs in the caller's order, and metrics named `name:reduction` as Tinker's."""
+
+    outputs: tuple[DatumOutput, ...]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamParams:
+    """One optimizer step's settings; defaults are the Tinker SDK's."""
+
+    learning_rate: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-12
+    weight_decay: float = 0.0
+    """Decoupled (AdamW): the weight shrinks by learning_rate * weight_decay."""
+    grad_clip_norm: float = 0.0
+    """The gradient is scaled down to this global L2 norm; 0 means never."""

@@ -1,0 +1,84 @@
+"""The one error tree: what can go wrong, and how a person is told in at most five lines.
+
+::
+
+    TinsmithError
+    +-- ConfigError (ValueError)        a setting: key, flag, environment variable
+    +-- InputError (ValueError)         the content of a request: datum, prompt, sampling parameters
+    +-- ContractError (ValueError)      a model's answer breaks its JSON contract
+    +-- DataError (ValueError)          a corpus, slice or table
+    +-- CheckpointError (ValueError)    a checkpoint is damaged, missing, or of another model
+    +-- BackendError (RuntimeError)     the engine cannot compute here (missing extension, device)
+    +-- DeterminismError (RuntimeError) a promise about bits does not hold
+    +-- JudgeError (RuntimeError)       a judge did not answer
+"""
+
+from __future__ import annotations
+
+
+class TinsmithError(Exception):
+    """Base of every error tinsmith raises on purpose.
+
+    The message names the field, the value, what is allowed and what to do; each part is optional
+    and stands on a line of its own, so that a user's mistake takes at most five lines.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        allowed: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        self.what = what
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        self.fix = fix
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        lines = [self.what]
+        if self.field is not None:
+            shown = repr(self.value)
+            shown = shown if len(shown) <= 120 else shown[:117] + "..."
+            lines.append(f"  field: {self.field} = {shown}")
+        if self.allowed is not None:
+            lines.append(f"  allowed: {self.allowed}")
+        if self.fix is not None:
+            lines.append(f"  do: {self.fix}")
+        return "\n".join(lines)
+
+
+class ConfigError(TinsmithError, ValueError):
+    """A setting has a value that is not allowed."""
+
+
+class InputError(TinsmithError, ValueError):
+    """A request's content is not allowed; nothing was computed or changed."""
+
+
+class ContractError(TinsmithError, ValueError):
+    """A model's answer does not satisfy its contract."""
+
+
+class DataError(TinsmithError, ValueError):
+    """A corpus, slice or table is not as it must be."""
+
+
+class CheckpointError(TinsmithError, ValueError):
+    """A checkpoint or weights file is damaged, missing, or belongs to another model."""
+
+
+class BackendError(TinsmithError, RuntimeError):
+    """The engine cannot compute here: no extension, no such device, no such arithmetic."""
+
+
+class DeterminismError(TinsmithError, RuntimeError):
+    """A promise about bits does not hold on this machine."""
+
+
+class JudgeError(TinsmithError, RuntimeError):
+    """A judge did not give a usable verdict; recorded, never turned into a low reward."""

@@ -1,0 +1,87 @@
+"""Fingerprints: canonical JSON and SHA-256 of values, arrays, tensor sets and files.
+
+An array's fingerprint covers dtype, shape and bits, with -0.0 counted as +0.0, because the sign of a
+zero carries no result. Anything without a stable identity is refused, never hashed by its repr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.types.errors import DataError
+
+
+def canonical_json(value: object) -> str:
+    """Return `value` as JSON with sorted keys and no spaces; dataclasses, enums, tuples allowed.
+
+    Raises:
+        DataError: for anything without a stable identity (a callable, a set, a NaN, an object).
+    """
+    plain = _plain(value, "value")
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _plain(value: object, where: str) -> object:
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, where)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        if value != value:
+            raise DataError("NaN has no identity", field=where, value=value)
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise DataError("keys of a fingerprinted mapping are strings", field=where, value=value)
+        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
+    raise DataError("no stable identity", field=where, value=type(value).__name__)
+
+
+def sha256_of(value: object) -> str:
+    """Return the SHA-256 (hex) of `value`'s canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def array_sha256(array: NDArray[np.generic]) -> str:
+    """Return the SHA-256 (hex) over dtype, shape and bits of one array, -0.0 as +0.0."""
+    digest = hashlib.sha256()
+    _feed(digest, array)
+    return digest.hexdigest()
+
+
+def tensors_sha256(tensors: Mapping[str, NDArray[np.generic]]) -> str:
+    """Return the SHA-256 (hex) over named arrays, sorted by name."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode() + b"\0")
+        _feed(digest, tensors[name])
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _feed(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:  # pyright: ignore[reportPrivateUsage]
+    contiguous = np.ascontiguousarray(array)
+    if contiguous.dtype.kind == "f":
+        contiguous = contiguous + contiguous.dtype.type(0)  # -0.0 + 0.0 is +0.0
+    digest.update(f"{contiguous.dtype.str}{contiguous.shape}".encode())
+    digest.update(contiguous.tobytes())

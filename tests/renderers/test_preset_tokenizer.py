@@ -1,0 +1,167 @@
+"""The presets' tokenizers: exact round trips, exact sizes, the same bits everywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tinsmith.renderers.corpus import builtin_corpus
+from tinsmith.renderers.tokenizer import (
+    PRESET_VOCAB_SIZES,
+    preset_tokenizer,
+    save_tokenizer,
+    train_tokenizer,
+)
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+
+PRESETS = tuple(PRESET_VOCAB_SIZES)
+FILES = ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json")
+VOCABULARY_SHA256 = {
+    "nano": "<NANO>",
+    "tiny": "<TINY>",
+}
+MESSAGES = [
+    {"role": "system", "content": "Answer in JSON."},
+    {"role": "user", "content": " caf\u00e9, 2019?\n"},
+    {"role": "assistant", "content": '{"label": "neutral"}'},
+]
+SEEDED = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@SEEDED
+@given(text=st.text())
+@example(text="")
+@example(text=" .  , don't ?  !\r\n\t ")
+@example(text="e\u0301 \u00e9 \U0001f468\u200d\U0001f469\u200d\U0001f467 \x00\x1b\x7f\ufeff\ufffd")
+@example(text="<|end|><|user|> 1234567890 <|reserved_0|> <|unknown|>")
+def test_any_text_comes_back_exactly(name: str, text: str) -> None:
+    tokenizer = preset_tokenizer(name)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_exactly_its_number_of_tokens(name: str) -> None:
+    tokenizer = preset_tokenizer(name)
+    assert len(tokenizer) == PRESET_VOCAB_SIZES[name]
+    assert sorted(tokenizer.get_vocab().values()) == list(range(PRESET_VOCAB_SIZES[name]))
+
+
+def test_the_special_tokens_come_first() -> None:
+    tokenizer = preset_tokenizer("nano")
+    marks = ["<|end|>", "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>"]
+    assert tokenizer.convert_ids_to_tokens(range(5)) == marks
+    assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (0, 1)
+
+
+def test_the_presets_need_no_reserved_tokens() -> None:
+    for name in PRESETS:
+        assert not [token for token in preset_tokenizer(name).get_vocab() if "reserved" in token]
+
+
+def test_too_few_texts_are_made_up_for_by_reserved_tokens() -> None:
+    tokenizer = train_tokenizer(["abc abc abc"], 300)
+    reserved = [token for token in tokenizer.get_vocab() if token.startswith("<|reserved_")]
+    assert len(tokenizer) == 300
+    assert len(reserved) == 36
+    assert tokenizer.decode(tokenizer.encode("abc")) == "abc"
+
+
+def test_every_digit_is_a_token_of_its_own() -> None:
+    tokenizer = preset_tokenizer("tiny")
+    assert [tokenizer.decode([token]) for token in tokenizer.encode("1987")] == list("1987")
+
+
+def test_a_larger_vocabulary_needs_fewer_tokens() -> None:
+    text = " ".join(builtin_corpus(num_sentences=50, seed=7))
+    lengths = [len(preset_tokenizer(name).encode(text)) for name in PRESETS]
+    assert lengths[1] < 0.6 * lengths[0]
+
+
+def test_two_trainings_write_identical_files(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        save_tokenizer(train_tokenizer(builtin_corpus(num_sentences=500), 512), tmp_path / folder)
+    for name in FILES:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+
+
+def test_another_process_with_another_hash_seed_writes_identical_files(tmp_path: Path) -> None:
+    save_tokenizer(preset_tokenizer("nano"), tmp_path / "here")
+    program = (
+        "import pathlib, sys\n"
+        "from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer\n"
+        "save_tokenizer(preset_tokenizer('nano'), pathlib.Path(sys.argv[1]))\n"
+    )
+    threads = {"PYTHONHASHSEED": "12345", "RAYON_NUM_THREADS": "1"}
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "there")],
+        env={**os.environ, **threads},
+        check=True,
+    )
+    for name in FILES:
+        assert file_sha256(tmp_path / "here" / name) == file_sha256(tmp_path / "there" / name)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_its_recorded_vocabulary(name: str) -> None:
+    assert sha256_of(preset_tokenizer(name).get_vocab()) == VOCABULARY_SHA256[name]
+
+
+@pytest.mark.parametrize("model_type", [None, "llama", "qwen3", "mistral"])
+def test_auto_tokenizer_reloads_the_folder(tmp_path: Path, model_type: str | None) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = preset_tokenizer("tiny")
+    save_tokenizer(tokenizer, tmp_path)
+    if model_type is not None:
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    reloaded = AutoTokenizer.from_pretrained(str(tmp_path))
+    text = "e\u0301 caf\u00e9 in 2019, don't <|end|> . \U0001f600"
+    assert reloaded.encode(text) == tokenizer.encode(text)
+    assert reloaded.decode(reloaded.encode(text)) == text
+    assert (len(reloaded), reloaded.eos_token_id, reloaded.pad_token_id) == (4096, 0, 1)
+    for opened in (False, True):
+        assert reloaded.apply_chat_template(
+            MESSAGES, add_generation_prompt=opened
+        ) == tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=opened)
+
+
+def test_the_chat_template_writes_marks_and_contents_and_nothing_else() -> None:
+    text = preset_tokenizer("nano").apply_chat_template(
+        MESSAGES, add_generation_prompt=True, tokenize=False
+    )
+    assert text == (
+        "<|system|>Answer in JSON.<|end|><|user|> caf\u00e9, 2019?\n<|end|>"
+        '<|assistant|>{"label": "neutral"}<|end|><|assistant|>'
+    )
+
+
+def test_a_preset_is_trained_once_per_process() -> None:
+    assert preset_tokenizer("nano") is preset_tokenizer("nano")
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="allowed: nano, tiny"):
+        preset_tokenizer("huge")
+
+
+def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="allowed: >= 261"):
+        train_tokenizer(["a"], 260)
+
+
+def test_importing_the_renderers_does_not_import_transformers() -> None:
+    program = (
+        "import sys, tinsmith.renderers, tinsmith.renderers.tokenizer\n"
+        "sys.exit('transformers' in sys.modules or 'tokenizers' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
