@@ -10,7 +10,7 @@ from loss_cases import ALL, LINEAR_IN_A, SAMPLED, TOKEN_WISE, config_of, datum, 
 
 from tinsmith.ops.exact import fsum
 from tinsmith.ops.loss_config import DEFAULTS
-from tinsmith.ops.losses import LOSSES, optional_inputs, required_inputs
+from tinsmith.ops.losses import LOSSES, LossConfig, optional_inputs, required_inputs
 from tinsmith.types.datum import LossName
 from tinsmith.types.errors import InputError
 
@@ -153,15 +153,34 @@ def test_gspo_without_a_marked_token_is_zero_even_where_advantages_are_not() -> 
     assert value.metrics["tokens"] == 0.0
 
 
-def test_an_overflowing_ratio_that_counts_is_visible() -> None:
-    value = one_token(
-        LOSSES[LossName.IMPORTANCE_SAMPLING].value,
-        LossName.IMPORTANCE_SAMPLING,
-        difference=800.0,
-        a=-1.0,
-    )
-    assert value.total == math.inf
-    assert value.grad.tolist() == [math.inf]
+def test_a_sequence_ratio_that_overflows_leaves_positions_with_no_advantage_at_zero() -> None:
+    inputs = {
+        "logprobs": floats(-2000.0, -1.0),
+        "advantages": floats(0.0, 1.0),
+        "sequence_ratio_mask": floats(1.0, 1.0),
+    }
+    value = LOSSES[LossName.GSPO].value(floats(-0.5, -1.0), inputs, config_of(LossName.GSPO))
+    assert value.total == -np.float64(1.2)
+    assert value.grad.tolist() == [0.0, 0.0]
+
+
+def test_a_weight_of_zero_hides_an_impossible_token() -> None:
+    inputs = {"weights": floats(0.0, 1.0)}
+    value = LOSSES[LossName.CROSS_ENTROPY].value(floats(-math.inf, -2.0), inputs, LossConfig())
+    assert value.total == 2.0
+    assert value.grad.tolist() == [0.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("difference", "a", "total"), [(100.0, -1.0, 2.6881171418161356e43), (700.0, -1e30, math.inf)]
+)
+def test_an_overflow_that_counts_is_visible_and_warns_nobody(
+    difference: float, a: float, total: float
+) -> None:
+    loss = LossName.IMPORTANCE_SAMPLING
+    value = one_token(LOSSES[loss].value, loss, difference=difference, a=a)
+    assert value.total == pytest.approx(total, rel=1e-14)
+    assert value.grad.tolist() == [math.inf]  # beyond float32
 
 
 def test_on_policy_every_ratio_is_literally_one() -> None:

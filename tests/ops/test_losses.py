@@ -86,19 +86,26 @@ def test_gspo_gives_every_token_the_geometric_mean_of_the_masked_ratios() -> Non
 
 def test_metrics_count_tokens_clips_and_mismatch() -> None:
     inputs = {
-        "logprobs": floats(0.0, -1.0, -1.0, -1.0),
-        "advantages": floats(0.0, 1.0, -1.0, 2.0),
+        "logprobs": floats(0.0, -1.0, -1.0, -1.0, -1.0),
+        "advantages": floats(0.0, 1.0, -1.0, 2.0, 0.0),
     }
-    logprobs = floats(-30.0, -0.5, -1.5, -1.0)
+    logprobs = floats(-30.0, -0.5, -1.5, -1.0, -2.0)
     value = LOSSES[LossName.PPO].value(logprobs, inputs, config_of(LossName.PPO))
     assert value.metrics == {
-        "tokens": 3.0,
-        "unequal_logprob_bits": 2.0,
-        "kl_sample_train_v1": 0.0,
-        "kl_sample_train_v2": 0.25,
+        "tokens": 4.0,
+        "unequal_logprob_bits": 3.0,
+        "kl_sample_train_v1": 1.0,
+        "kl_sample_train_v2": 0.75,
         "clipped_low": 1.0,
         "clipped_high": 1.0,
     }
+
+
+def test_cispo_counts_bounded_tokens_only_where_there_is_an_advantage() -> None:
+    inputs = {"logprobs": floats(0.0, -1.0, -1.0), "advantages": floats(0.0, 1.0, -1.0)}
+    config = config_of(LossName.CISPO, clip_low_threshold=1.1, clip_high_threshold=1.3)
+    value = LOSSES[LossName.CISPO].value(floats(-9.0, -1.0, -0.5), inputs, config)
+    assert (value.metrics["clipped_low"], value.metrics["clipped_high"]) == (1.0, 1.0)
 
 
 # Against torch

@@ -13,7 +13,7 @@ from tinsmith.renderers.grammar import RULES
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 
-CORPUS_SHA256 = "<CORPUS>"
+CORPUS_SHA256 = "5913cd692319d60439390ccf2eb034c2a05f6d4557b25c5cbeef2468e6516781"
 
 
 def test_a_longer_corpus_begins_with_the_shorter_one() -> None:

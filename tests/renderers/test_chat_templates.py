@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tokenizers.pre_tokenizers import ByteLevel
 
 from tinsmith.renderers import ChatRenderer, Message, ResponseOutcome, Role
 from tinsmith.renderers.tokenizer import preset_tokenizer
@@ -12,6 +13,11 @@ from tinsmith.types.errors import ConfigError, InputError, TinsmithError
 
 END, PAD = 0, 1
 TOKENIZER = preset_tokenizer("nano")
+LAST_USER = (
+    "{%- set last = namespace(user=-1) -%}{%- for message in messages -%}"
+    "{%- if message.role == 'user' -%}{%- set last.user = loop.index0 -%}{%- endif -%}"
+    "{%- endfor -%}"
+)
 OPEN = "{%- if add_generation_prompt -%}{{- '<|assistant|>\\n' }}{%- endif -%}"
 
 
@@ -23,13 +29,9 @@ def loop(body: str) -> str:
     return "{%- for message in messages -%}" + body + "{%- endfor -%}" + OPEN
 
 
-DROPS_REASONING = (
-    "{%- set seen = namespace(user=-1) -%}{%- for message in messages -%}"
-    "{%- if message.role == 'user' -%}{%- set seen.user = loop.index0 -%}{%- endif -%}"
-    "{%- endfor -%}"
-) + loop(
+DROPS_REASONING = LAST_USER + loop(
     "{%- set content = message.content -%}"
-    "{%- if message.role == 'assistant' and '</think>' in content and loop.index0 < seen.user -%}"
+    "{%- if message.role == 'assistant' and '</think>' in content and loop.index0 < last.user -%}"
     "{%- set content = content.split('</think>')[-1].lstrip('\\n') -%}{%- endif -%}"
     "{%- if message.role == 'assistant' and '</think>' not in content and loop.last -%}"
     "{%- set content = '<think>\\n\\n</think>\\n\\n' + content -%}{%- endif -%}" + turn("content")
@@ -37,10 +39,11 @@ DROPS_REASONING = (
 """As Qwen3's: earlier reasoning is dropped, and a last reply without any is given an empty one."""
 TRIMS = loop(turn("(message.content | trim)"))
 """As Llama 3's."""
-MOVES_SYSTEM = (
-    "{%- for message in messages if message.role != 'system' -%}"
-    "{%- set first = messages[0].content + '\\n' if loop.last and messages[0].role == 'system'"
-    " else '' -%}" + turn("first + message.content") + "{%- endfor -%}" + OPEN
+MOVES_SYSTEM = LAST_USER + loop(
+    "{%- set moved = loop.index0 == last.user and messages[0].role == 'system' -%}"
+    "{%- if message.role != 'system' -%}"
+    + turn("(messages[0].content + '\\n' if moved else '') + message.content")
+    + "{%- endif -%}"
 )
 """As Mistral's: the system's words stand in the last user turn."""
 THINK = "<think>\nhm\n</think>\n\nneutral"
@@ -129,13 +132,29 @@ def test_a_reply_that_begins_with_a_line_break_keeps_the_prompt_s_tokens() -> No
     assert sum(weights) == len(tokens) - len(prompt)
 
 
+def test_a_tokenizer_that_adds_spaces_to_a_lone_reply_is_caught() -> None:
+    tokenizer = copy.deepcopy(TOKENIZER)
+    tokenizer.add_tokens(["\n\n"])
+    tokenizer.backend_tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=True)
+    tokenizer.chat_template = loop(turn("message.content"))
+    with pytest.raises(InputError, match="rewrites the reply when it is tokenised"):
+        ChatRenderer(tokenizer).build_supervised_example([user("q"), reply("\nyes")])
+
+
 def test_moving_the_system_s_words_is_caught() -> None:
     renderer = chat(MOVES_SYSTEM)
-    renderer.build_generation_prompt([system("rules"), user("q")])
+    renderer.build_supervised_example([system("rules"), user("q"), reply("a")])
     with pytest.raises(InputError, match="rewrites or moves"):
         renderer.build_generation_prompt([system("rules"), user("q"), reply("a"), user("r")])
+
+
+def test_a_prompt_that_changes_once_the_reply_is_there_is_caught() -> None:
+    renderer = chat(loop(turn("message.content")).replace("<|assistant|>", "<|assistant|><think>"))
+    renderer.build_generation_prompt([user("q")])
     with pytest.raises(InputError, match="rewrites the text before a reply"):
-        renderer.build_supervised_example([system("rules"), user("q"), reply("a")])
+        renderer.build_supervised_example([user("q"), reply("a")])
+    with pytest.raises(InputError, match="rewrites an earlier reply"):
+        renderer.extend(encode("q"), (*encode("a"), END), [user("r")])
 
 
 def test_replacing_words_inside_a_content_is_caught() -> None:
@@ -178,7 +197,10 @@ def test_the_tokenizer_s_end_token_ends_a_reply_too_and_the_turn_is_closed_after
 
 
 def test_a_printed_date_does_not_follow_the_clock() -> None:
-    dated = "{%- if date_string is not defined -%}{%- set date_string = strftime_now('%Y') -%}{%- endif -%}{{- date_string }}"
+    dated = (
+        "{%- if date_string is not defined -%}{%- set date_string = strftime_now('%Y') -%}"
+        "{%- endif -%}{{- date_string }}"
+    )
     prompt = chat(dated + loop(turn("message.content"))).build_generation_prompt([user("q")])
     assert text_of(prompt).startswith("26 Jul 2024<|user|>")
 

@@ -34,8 +34,14 @@ class Linear:
     base: tuple[Weight, ...] | tuple[Nf4Base, ...]
     """One Weight [in, out], or one Nf4Base per original matrix, in column order."""
     in_size: int
-    out_size: int
+    widths: tuple[int, ...]
+    """Output columns of each original matrix, in order."""
     bias: Weight | None = None
+
+    @property
+    def out_size(self) -> int:
+        """Output columns in all."""
+        return sum(self.widths)
 
     def weight(self, kernels: Kernels) -> Tensor:
         """The base as fp32 [in, out]."""

@@ -31,7 +31,7 @@ _FIX = "use renderer=plain, or a chat_template.jinja that keeps every turn as it
 
 
 class ChatRenderer:
-    """See `Renderer`. `extend` compares the last reply with the template; earlier ones were."""
+    """See `Renderer`. `extend` is given no history: it checks every reply as it comes by."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer

@@ -1,0 +1,196 @@
+"""Trainable weights of a session: a low-rank adapter beside a frozen base, or the whole base.
+
+One base serves many adapters; an adapter is never merged for sampling. A fresh one changes nothing: B is zero, and a
+DoRA magnitude is the row norm of the base as held (quantised, if it is).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
+from tinsmith.models.slots import Slot
+from tinsmith.ops.functions import Weight
+from tinsmith.ops.linear import Linear, LowRank, refresh_norm
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.seeds import derive, uniform
+
+_TARGETS: dict[Site, tuple[str, ...]] = {
+    Site.QKV: ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    Site.O: ("self_attn.o_proj",),
+    Site.GATE_UP: ("mlp.gate_proj", "mlp.up_proj"),
+    Site.DOWN: ("mlp.down_proj",),
+    Site.HEAD: ("lm_head",),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Adapter:
+    """Trained weights with the names they are published under (PEFT's, without its prefix)."""
+
+    spec: AdapterSpec
+    decoder: Decoder
+    """The base it computes on; for `full`, the trained copy itself."""
+    low: dict[Place, LowRank] = field(default_factory=dict[Place, LowRank])
+    slots: tuple[Slot, ...] = ()
+
+    def weights(self) -> list[Weight]:
+        """Every trained weight once, in the slots' order."""
+        return list({id(slot.weight): slot.weight for slot in self.slots}.values())
+
+    def gradient_sources(self) -> list[tuple[Weight, list[tuple[Weight, bool]]]]:
+        """Per trained weight, the weights whose buffers add up to its gradient, and whether transposed.
+
+        A tied head has a buffer of its own: were both uses to add into one, their order would follow micro-batches.
+        """
+        head = self.decoder.head.base[0]
+        tied = self.spec.kind is AdapterKind.FULL and self.decoder.config.tied
+        sources: list[tuple[Weight, list[tuple[Weight, bool]]]] = []
+        for weight in self.weights():
+            own = [(weight, False)]
+            if tied and weight is self.decoder.embedding and isinstance(head, Weight):
+                own.append((head, True))
+            sources.append((weight, own))
+        return sources
+
+    def buffers(self) -> list[Weight]:
+        """Every weight that holds a gradient buffer."""
+        return [source for _, sources in self.gradient_sources() for source, _ in sources]
+
+    def changed(self) -> None:
+        """Bring what is derived from the weights up to date: DoRA's norms, a tied head."""
+        linears = self.decoder.linears()
+        for place, low in self.low.items():
+            refresh_norm(self.decoder.kernels, linears[place], low)
+        if self.spec.kind is AdapterKind.FULL:
+            self.decoder.refresh_tied_head()
+
+    def snapshot(self) -> Adapter:
+        """A frozen copy that later training does not change."""
+        return copy(self, lambda weight: Weight(weight.value.clone()))
+
+
+def create_adapter(decoder: Decoder, spec: AdapterSpec) -> Adapter:
+    """Make a fresh trainable adapter on `decoder`; the same bits for the same spec on any machine.
+
+    A is uniform within 1 / sqrt(in) (PEFT's Kaiming initialisation), drawn from a seed derived from the spec's seed and
+    the target's name; B is zero.
+    """
+    if spec.kind is AdapterKind.FULL:
+        adapter = Adapter(spec, copy_decoder(decoder, lambda weight: Weight(weight.value.clone())))
+        adapter.slots = adapter.decoder.slots
+    else:
+        adapter = Adapter(spec, decoder)
+        slots: list[Slot] = []
+        for place, linear in decoder.linears().items():
+            if _wanted(spec, place.site):
+                adapter.low[place] = _low_rank(spec, place, linear, slots)
+        adapter.slots = tuple(slots)
+        _initial_magnitudes(adapter)
+    for weight in adapter.buffers():
+        weight.train()
+    adapter.changed()
+    return adapter
+
+
+def _wanted(spec: AdapterSpec, site: Site) -> bool:
+    if site is Site.HEAD:
+        return spec.train_unembed
+    return spec.train_attn if site in (Site.QKV, Site.O) else spec.train_mlp
+
+
+def _low_rank(spec: AdapterSpec, place: Place, linear: Linear, slots: list[Slot]) -> LowRank:
+    names = [n if place == HEAD_PLACE else f"model.layers.{place.layer}.{n}" for n in _TARGETS[place.site]]
+    sizes = linear.widths
+    bounds = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    rank = spec.rank
+    drawn = [
+        uniform(derive(spec.seed, "lora_A", name), (rank, linear.in_size), 1.0 / math.sqrt(linear.in_size)) for name in names
+    ]
+    device = linear_device(linear)
+    a = Weight(torch.cat([torch.from_numpy(x).t() for x in drawn], dim=1).contiguous().to(device))
+    b = tuple(Weight(torch.zeros(rank, size, device=device)) for size in sizes)
+    columns = tuple((bounds[i], bounds[i + 1]) for i in range(len(sizes)))
+    magnitude = Weight(torch.zeros(linear.out_size, device=device)) if spec.kind.decomposed else None
+    for i, name in enumerate(names):
+        slots.append(Slot(f"{name}.lora_A.weight", a, (i * rank, (i + 1) * rank), transposed=True))
+        slots.append(Slot(f"{name}.lora_B.weight", b[i], transposed=True))
+        if magnitude is not None:
+            slots.append(Slot(f"{name}.lora_magnitude_vector", magnitude, columns[i]))
+    return LowRank(a=a, b=b, columns=columns, scaling=spec.scaling, magnitude=magnitude)
+
+
+def linear_device(linear: Linear) -> torch.device:
+    """Where a linear step's base lies."""
+    base = linear.base[0]
+    return base.value.device if isinstance(base, Weight) else base.codes.device
+
+
+def _initial_magnitudes(adapter: Adapter) -> None:
+    linears = adapter.decoder.linears()
+    for place, low in adapter.low.items():
+        if low.magnitude is not None:
+            refresh_norm(adapter.decoder.kernels, linears[place], low)
+            assert low.inv_norm is not None
+            low.magnitude.value.copy_(1.0 / low.inv_norm)
+
+
+def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
+    """Copy an adapter's weights by `clone`, each once; a low-rank copy shares the frozen base."""
+    if adapter.spec.kind is AdapterKind.FULL:
+        decoder = copy_decoder(adapter.decoder, clone)
+        return Adapter(adapter.spec, decoder, slots=decoder.slots)
+    copied = {id(weight): clone(weight) for weight in adapter.weights()}
+    low = {
+        place: LowRank(
+            a=copied[id(part.a)],
+            b=tuple(copied[id(b)] for b in part.b),
+            columns=part.columns,
+            scaling=part.scaling,
+            magnitude=None if part.magnitude is None else copied[id(part.magnitude)],
+            inv_norm=None if part.inv_norm is None else part.inv_norm.clone(),
+            gain=None if part.gain is None else part.gain.clone(),
+        )
+        for place, part in adapter.low.items()
+    }
+    slots = tuple(Slot(s.name, copied[id(s.weight)], s.columns, s.transposed) for s in adapter.slots)
+    return Adapter(adapter.spec, adapter.decoder, low, slots)
+
+
+def copy_decoder(decoder: Decoder, clone: Callable[[Weight], Weight]) -> Decoder:
+    """Copy a full-precision decoder's weights by `clone`, each once."""
+    known: dict[int, Weight] = {}
+
+    def once(weight: Weight) -> Weight:
+        return known.setdefault(id(weight), clone(weight))
+
+    def linear(old: Linear) -> Linear:
+        base = tuple(once(b) for b in old.base if isinstance(b, Weight))
+        return replace(old, base=base, bias=None if old.bias is None else once(old.bias))
+
+    layers = tuple(
+        replace(
+            layer,
+            input_norm=once(layer.input_norm),
+            qkv=linear(layer.qkv),
+            o=linear(layer.o),
+            post_norm=once(layer.post_norm),
+            gate_up=linear(layer.gate_up),
+            down=linear(layer.down),
+            q_norm=None if layer.q_norm is None else once(layer.q_norm),
+            k_norm=None if layer.k_norm is None else once(layer.k_norm),
+        )
+        for layer in decoder.layers
+    )
+    return replace(
+        decoder,
+        embedding=once(decoder.embedding),
+        layers=layers,
+        final_norm=once(decoder.final_norm),
+        head=linear(decoder.head),
+        slots=tuple(Slot(s.name, once(s.weight), s.columns, s.transposed) for s in decoder.slots),
+    )

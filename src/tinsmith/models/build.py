@@ -1,0 +1,123 @@
+"""Builds a decoder from published tensors: fuses, transposes and, if asked, quantises them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.decoder import Decoder, Layer
+from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD
+from tinsmith.models.rotary import inverse_frequencies
+from tinsmith.models.slots import Slot
+from tinsmith.ops import nf4
+from tinsmith.ops.functions import Weight
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.linear import Linear, Nf4Base
+
+
+def build_decoder(
+    config: DecoderConfig, weights: Mapping[str, Tensor], kernels: Kernels, *, quantised: bool = False
+) -> Decoder:
+    """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`).
+
+    With `quantised`, every linear weight but the head is held as NF4 with double quantisation (QLoRA,
+    arXiv:2305.14314 sec. 3), rounded here, deterministically.
+    """
+    builder = _Builder(weights, kernels, quantised=quantised)
+    layers = tuple(builder.layer(config, i) for i in range(config.num_layers))
+    embedding = builder.vector(EMBEDDING)
+    if config.tied:
+        value = embedding.value.t().contiguous()
+        head = Linear((Weight(value),), in_size=config.hidden_size, widths=(config.vocab_size,))
+    else:
+        head = builder.linear((HEAD.removesuffix(".weight"),), quantise=False)
+    return Decoder(
+        config=config,
+        kernels=kernels,
+        embedding=embedding,
+        layers=layers,
+        final_norm=builder.vector(FINAL_NORM),
+        head=head,
+        rope=kernels.rope(inverse_frequencies(config), config.max_positions),
+        slots=tuple(builder.slots),
+    )
+
+
+class _Builder:
+    """Collects slots while the parts of one decoder are made."""
+
+    def __init__(self, weights: Mapping[str, Tensor], kernels: Kernels, *, quantised: bool) -> None:
+        self.weights = weights
+        self.kernels = kernels
+        self.quantised = quantised
+        self.slots: list[Slot] = []
+
+    def tensor(self, name: str) -> Tensor:
+        return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
+
+    def vector(self, name: str) -> Weight:
+        """A weight kept in its published orientation."""
+        weight = Weight(self.tensor(name).clone().contiguous())
+        self.slots.append(Slot(name, weight))
+        return weight
+
+    def linear(self, names: tuple[str, ...], *, quantise: bool) -> Linear:
+        """Matrices that read the same rows, side by side."""
+        parts = [self.tensor(f"{name}.weight") for name in names]
+        in_size, sizes = parts[0].shape[1], [part.shape[0] for part in parts]
+        bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+        base: tuple[Weight, ...] | tuple[Nf4Base, ...]
+        if quantise and self.quantised:
+            base = tuple(self.nf4(part, name) for part, name in zip(parts, names, strict=True))
+        else:
+            weight = Weight(torch.cat([part.t() for part in parts], dim=1).contiguous())
+            base = (weight,)
+            self.slots += [
+                Slot(f"{name}.weight", weight, (bounds[i], bounds[i + 1]), transposed=True) for i, name in enumerate(names)
+            ]
+        bias: Weight | None = None
+        if f"{names[0]}.bias" in self.weights:
+            bias = Weight(torch.cat([self.tensor(f"{name}.bias") for name in names]).contiguous())
+            self.slots += [Slot(f"{name}.bias", bias, (bounds[i], bounds[i + 1])) for i, name in enumerate(names)]
+        return Linear(base, in_size=in_size, widths=tuple(sizes), bias=bias)
+
+    def nf4(self, weight: Tensor, name: str) -> Nf4Base:
+        packed = nf4.quantise(weight.cpu().numpy(), name=name)
+        return Nf4Base(
+            codes=torch.from_numpy(packed.codes.copy()).to(self.kernels.device),
+            absmax=torch.from_numpy(nf4.block_absmax(packed).copy()).to(self.kernels.device),
+            out_size=weight.shape[0],
+            in_size=weight.shape[1],
+        )
+
+    def layer(self, config: DecoderConfig, index: int) -> Layer:
+        prefix = f"model.layers.{index}"
+        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        return Layer(
+            input_norm=self.vector(f"{prefix}.input_layernorm.weight"),
+            qkv=self.linear(tuple(f"{attention}.{n}" for n in ("q_proj", "k_proj", "v_proj")), quantise=True),
+            o=self.linear((f"{attention}.o_proj",), quantise=True),
+            post_norm=self.vector(f"{prefix}.post_attention_layernorm.weight"),
+            gate_up=self.linear((f"{mlp}.gate_proj", f"{mlp}.up_proj"), quantise=True),
+            down=self.linear((f"{mlp}.down_proj",), quantise=True),
+            q_norm=self.vector(f"{attention}.q_norm.weight") if config.qk_norm else None,
+            k_norm=self.vector(f"{attention}.k_norm.weight") if config.qk_norm else None,
+        )
+
+
+def base_bytes(decoder: Decoder) -> int:
+    """Bytes of the base weights as held (a tied head's copy included)."""
+    weights = {id(slot.weight): slot.weight for slot in decoder.slots}
+    total = sum(weight.value.numel() * weight.value.element_size() for weight in weights.values())
+    for linear in decoder.linears().values():
+        for base in linear.base:
+            if isinstance(base, Nf4Base):
+                total += base.codes.numel() + base.absmax.numel() * 4
+    head = decoder.head.base[0]
+    if decoder.config.tied and isinstance(head, Weight):
+        total += head.value.numel() * head.value.element_size()
+    return total

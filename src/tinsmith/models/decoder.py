@@ -1,0 +1,139 @@
+"""The decoder: which steps, in which order, with which weights. Written once, for sampling and for training.
+
+RMSNorm, rotary attention with grouped keys, gated MLP, pre-norm residuals: Llama, Mistral, Qwen2/2.5 (biased q, k, v)
+and Qwen3 (normed q and k). What a step computes is `steps.py`'s business, and how, `ops`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from torch import Tensor
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.slots import Slot
+from tinsmith.ops.functions import Weight
+from tinsmith.ops.kernels import HeadShape, Kernels, Rope
+from tinsmith.ops.linear import Linear
+
+
+class Site(StrEnum):
+    """The linear steps of a layer, and the head."""
+
+    QKV = "qkv"
+    O = "o"  # noqa: E741
+    GATE_UP = "gate_up"
+    DOWN = "down"
+    HEAD = "head"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One linear step: its layer (-1 for the head) and site."""
+
+    layer: int
+    site: Site
+
+
+HEAD_PLACE = Place(-1, Site.HEAD)
+
+
+@dataclass(slots=True, eq=False)
+class Layer:
+    """The weights of one block."""
+
+    input_norm: Weight
+    qkv: Linear
+    o: Linear
+    post_norm: Weight
+    gate_up: Linear
+    down: Linear
+    q_norm: Weight | None = None
+    k_norm: Weight | None = None
+
+
+class Steps(Protocol):
+    """How each step is carried out: recorded for training, or over a cache for sampling."""
+
+    def embed(self, table: Weight, ids: Tensor) -> Tensor:
+        """Rows of the embedding."""
+        ...
+
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
+        """(x + delta, RMSNorm of it)."""
+        ...
+
+    def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
+        """The product with a weight and its adapters."""
+        ...
+
+    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
+        """Head norms and rotation."""
+        ...
+
+    def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
+        """Causal attention."""
+        ...
+
+    def gate(self, gate_up: Tensor) -> Tensor:
+        """silu(gate) * up."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Decoder:
+    """A model's weights with the kernels that compute on them."""
+
+    config: DecoderConfig
+    kernels: Kernels
+    embedding: Weight
+    """[V, H]."""
+    layers: tuple[Layer, ...]
+    final_norm: Weight
+    head: Linear
+    """[H, V]; a tied head is a copy of the embedding, refreshed after every change of it."""
+    rope: Rope
+    slots: tuple[Slot, ...]
+    """Every published tensor held in full precision; a tied head has none of its own."""
+
+    @property
+    def shape(self) -> HeadShape:
+        """Heads of every layer."""
+        c = self.config
+        return HeadShape(heads=c.num_heads, kv_heads=c.num_kv_heads, head_dim=c.head_dim)
+
+    def hidden(self, steps: Steps, ids: Tensor) -> Tensor:
+        """Normalised hidden states of every row, [rows, H]: what the head reads."""
+        eps, shape = self.config.norm_eps, self.shape
+        x, delta = steps.embed(self.embedding, ids), None
+        for i, layer in enumerate(self.layers):
+            gains = None if layer.q_norm is None or layer.k_norm is None else (layer.q_norm, layer.k_norm, eps)
+            x, h = steps.add_norm(x, delta, layer.input_norm, eps)
+            h = steps.linear(h, layer.qkv, Place(i, Site.QKV))
+            h = steps.rotate(h, shape, self.rope, gains)
+            h = steps.attend(h, shape, i)
+            h = steps.linear(h, layer.o, Place(i, Site.O))
+            x, h = steps.add_norm(x, h, layer.post_norm, eps)
+            h = steps.linear(h, layer.gate_up, Place(i, Site.GATE_UP))
+            h = steps.gate(h)
+            delta = steps.linear(h, layer.down, Place(i, Site.DOWN))
+        return steps.add_norm(x, delta, self.final_norm, eps)[1]
+
+    def linears(self) -> dict[Place, Linear]:
+        """Every linear step by place, in reading order."""
+        places: dict[Place, Linear] = {}
+        for i, layer in enumerate(self.layers):
+            places[Place(i, Site.QKV)] = layer.qkv
+            places[Place(i, Site.O)] = layer.o
+            places[Place(i, Site.GATE_UP)] = layer.gate_up
+            places[Place(i, Site.DOWN)] = layer.down
+        places[HEAD_PLACE] = self.head
+        return places
+
+    def refresh_tied_head(self) -> None:
+        """Copy the embedding into a tied head."""
+        head = self.head.base[0]
+        if self.config.tied and isinstance(head, Weight):
+            head.value.copy_(self.embedding.value.t())

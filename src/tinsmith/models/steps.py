@@ -1,0 +1,91 @@
+"""The decoder's steps carried out: recorded for training, or over a paged cache for sampling.
+
+Both call the same kernels on the same operands row by row, which is why a sampled token's log-probability is the
+trainer's, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place
+from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pages, Rope, Rows
+from tinsmith.ops.linear import HeadLogprobs, Linear, LinearStep, LowRank, Run, forward
+
+LowRanks = Mapping[Place, LowRank]
+"""An adapter's low-rank parts by place; places without one compute with the base alone."""
+
+
+@dataclass(slots=True)
+class TrainSteps:
+    """Whole sequences, one adapter, recorded by autograd wherever it is enabled."""
+
+    kernels: Kernels
+    rows: Rows
+    adapter: LowRanks = field(default_factory=dict[Place, LowRank])
+
+    def embed(self, table: Weight, ids: Tensor) -> Tensor:
+        anchor = torch.empty(0, requires_grad=True)
+        return Embed.apply(anchor, self.kernels, table, ids, self.rows)  # pyright: ignore[reportReturnType]
+
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
+        return AddRmsNorm.apply(x, delta, self.kernels, gain, eps, self.rows)  # pyright: ignore[reportReturnType]
+
+    def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
+        low = self.adapter.get(place)
+        return LinearStep.apply(x, self.kernels, linear, low, self.rows.row_begin)  # pyright: ignore[reportReturnType]
+
+    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
+        return Rotate.apply(qkv, self.kernels, shape, self.rows, rope, gains)  # pyright: ignore[reportReturnType]
+
+    def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
+        del layer
+        return Attention.apply(qkv, self.kernels, shape, self.rows)  # pyright: ignore[reportReturnType]
+
+    def gate(self, gate_up: Tensor) -> Tensor:
+        return SiluGate.apply(gate_up, self.kernels)  # pyright: ignore[reportReturnType]
+
+
+def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, targets: Tensor) -> Tensor:
+    """log p(targets[t] | ids up to t) of every row, [rows]; int64 ids, int32 targets."""
+    h = decoder.hidden(steps, ids)
+    low = steps.adapter.get(HEAD_PLACE)
+    return HeadLogprobs.apply(h, steps.kernels, decoder.head, low, targets, steps.rows.row_begin)  # pyright: ignore[reportReturnType]
+
+
+@dataclass(slots=True)
+class SampleSteps:
+    """New rows of many sequences over their caches; each run of rows has an adapter of its own."""
+
+    kernels: Kernels
+    rows: Rows
+    pages: tuple[Pages, ...]
+    """Per layer."""
+    runs: tuple[tuple[int, int, LowRanks], ...]
+    """(first row, last row + 1, adapter), covering all rows."""
+
+    def embed(self, table: Weight, ids: Tensor) -> Tensor:
+        return self.kernels.embed(table.value, ids)
+
+    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
+        total, y, _ = self.kernels.add_rms_norm(x, delta, gain.value, eps)
+        return total, y
+
+    def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
+        return forward(self.kernels, x, linear, tuple(Run(b, e, low.get(place)) for b, e, low in self.runs))
+
+    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
+        from_gains = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+        return self.kernels.rotate(qkv, shape, self.rows.positions, rope, from_gains)
+
+    def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
+        self.kernels.store_keys(qkv, shape, self.rows, self.pages[layer])
+        return self.kernels.attention(qkv, shape, self.rows, self.pages[layer], want_stats=False)[0]
+
+    def gate(self, gate_up: Tensor) -> Tensor:
+        return self.kernels.silu_gate(gate_up)
