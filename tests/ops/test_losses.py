@@ -101,11 +101,16 @@ def test_metrics_count_tokens_clips_and_mismatch() -> None:
     }
 
 
-def test_cispo_counts_bounded_tokens_only_where_there_is_an_advantage() -> None:
+@pytest.mark.parametrize(
+    ("low", "high", "counts"), [(1.1, 1.3, (1.0, 1.0)), (0.5, 0.9, (0.0, 2.0))]
+)
+def test_cispo_counts_bounded_tokens_only_where_there_is_an_advantage(
+    low: float, high: float, counts: tuple[float, float]
+) -> None:
     inputs = {"logprobs": floats(0.0, -1.0, -1.0), "advantages": floats(0.0, 1.0, -1.0)}
-    config = config_of(LossName.CISPO, clip_low_threshold=1.1, clip_high_threshold=1.3)
-    value = LOSSES[LossName.CISPO].value(floats(-9.0, -1.0, -0.5), inputs, config)
-    assert (value.metrics["clipped_low"], value.metrics["clipped_high"]) == (1.0, 1.0)
+    config = config_of(LossName.CISPO, clip_low_threshold=low, clip_high_threshold=high)
+    metrics = LOSSES[LossName.CISPO].value(floats(-9.0, -1.0, -0.5), inputs, config).metrics
+    assert (metrics["clipped_low"], metrics["clipped_high"]) == counts
 
 
 # Against torch

@@ -1,4 +1,8 @@
-"""Loads the compiled extension, and applies TINSMITH_ISA and TINSMITH_THREADS to it."""
+"""The compiled extension: whether it is here, and TINSMITH_ISA and TINSMITH_THREADS applied to it.
+
+Importing this file needs no extension, so that `arithmetic=fast` runs without a compiler; `require`
+comes before the first use of `native`.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,63 @@ from types import ModuleType
 from tinsmith.types.arithmetic import Isa
 from tinsmith.types.errors import BackendError, ConfigError
 
+_why_missing = ""
 try:
     from tinsmith import _native as native
 except ImportError as error:
-    raise BackendError(
-        f"the compiled extension tinsmith._native is missing ({error}): install a C++17 compiler and run 'pip install .'"
-    ) from None
+    native = None  # pyright: ignore[reportAssignmentType]  # `require` raises then
+    _why_missing = str(error)
+
+_configured = False
+
+
+def require() -> None:
+    """Make the native kernels ready: present, and configured by the environment if by nothing else.
+
+    Raises:
+        BackendError: the extension is not built; one line.
+        ConfigError: TINSMITH_ISA or TINSMITH_THREADS is not possible here.
+    """
+    if not _configured:
+        configure()
+
+
+def configure(threads: int | None = None, isa: Isa | None = None) -> None:
+    """Set the instruction set and the number of threads of the kernels; neither changes a bit.
+
+    Arguments win over TINSMITH_ISA and TINSMITH_THREADS, which win over the defaults (the fastest
+    set this CPU has; the physical cores this process may use).
+
+    Raises:
+        BackendError: the extension is not built; one line.
+        ConfigError: a value that is not possible here.
+    """
+    global _configured
+    if native is None:
+        raise BackendError(
+            f"the compiled extension tinsmith._native is missing ({_why_missing}): "
+            "install a C++17 compiler and run 'pip install .', or choose arithmetic=fast"
+        )
+    supported = native.supported_isas()
+    name = isa.value if isa is not None else os.environ.get("TINSMITH_ISA") or supported[-1]
+    if name not in supported:
+        allowed = ", ".join(supported)
+        raise ConfigError(f"TINSMITH_ISA={name!r} is not possible here: allowed are {allowed}")
+    wanted = threads if threads is not None else os.environ.get("TINSMITH_THREADS")
+    text = str(wanted or physical_cores())
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise ConfigError(f"TINSMITH_THREADS={text!r} is not possible: allowed are 1 to 1024")
+    native.use_isa(name)
+    native.set_num_threads(int(text))
+    _configured = True
 
 
 def physical_cores() -> int:
-    """Physical cores this process may use: its CPU affinity with hyper-threads counted once, at least 1."""
-    cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    """Count the physical cores this process may use: its CPU affinity, hyper-threads once."""
+    if hasattr(os, "sched_getaffinity"):
+        cpus = sorted(os.sched_getaffinity(0))
+    else:
+        cpus = range(os.cpu_count() or 1)
     cores: set[tuple[str, str]] = set()
     for cpu in cpus:
         topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
@@ -31,29 +81,8 @@ def physical_cores() -> int:
     return max(1, len(cores))
 
 
-def configure(threads: int | None = None, isa: Isa | None = None) -> None:
-    """Set the instruction set and the number of threads of the native kernels; neither changes a bit.
-
-    Arguments win over TINSMITH_ISA and TINSMITH_THREADS, which win over the defaults (the fastest set this CPU has;
-    the physical cores this process may use).
-
-    Raises:
-        ConfigError: for a value that is not possible here.
-    """
-    supported: list[str] = native.supported_isas()
-    name = isa.value if isa is not None else os.environ.get("TINSMITH_ISA") or supported[-1]
-    if name not in supported:
-        raise ConfigError(f"TINSMITH_ISA={name!r} is not possible here: allowed are {', '.join(supported)}")
-    native.use_isa(name)
-    text = str(threads) if threads is not None else os.environ.get("TINSMITH_THREADS") or str(physical_cores())
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise ConfigError(f"TINSMITH_THREADS={text!r} is not possible: allowed are 1 to 1024")
-    native.set_num_threads(int(text))
-
-
 def module() -> ModuleType:
-    """The extension itself, for what has no torch in it."""
+    """Return the extension itself, ready for use, for what has no torch in it."""
+    require()
+    assert native is not None
     return native
-
-
-configure()

@@ -46,7 +46,8 @@ class Embed(torch.autograd.Function):
         return kernels.embed(table.value, ids)
 
     @staticmethod
-    def backward(ctx: _Ctx, dy: Tensor) -> tuple[None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[None, ...]:
+        (dy,) = grads
         table, ids, rows = ctx.saved
         if table.grad is not None:
             ctx.kernels.embed_backward(ids, dy.contiguous(), rows.row_begin, table.grad)
@@ -61,11 +62,13 @@ class AddRmsNorm(torch.autograd.Function):
         ctx: _Ctx, x: Tensor, delta: Tensor | None, kernels: Kernels, gain: Weight, eps: float, rows: Rows
     ) -> tuple[Tensor, Tensor]:
         total, y, inv_rms = kernels.add_rms_norm(x, delta, gain.value, eps)
-        ctx.kernels, ctx.saved = kernels, (total, gain, inv_rms, rows, delta is not None)
+        # Detached: a node that keeps its own output is a cycle, freed only by the garbage collector.
+        ctx.kernels, ctx.saved = kernels, (total.detach(), gain, inv_rms, rows, delta is not None)
         return (total.view_as(total) if delta is None else total), y
 
     @staticmethod
-    def backward(ctx: _Ctx, d_total: Tensor, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        d_total, dy = grads
         total, gain, inv_rms, rows, has_delta = ctx.saved
         dx, xhat = ctx.kernels.rms_norm_backward(
             total, gain.value, inv_rms, d_total.contiguous(), dy.contiguous(), want_xhat=gain.grad is not None
@@ -88,15 +91,16 @@ class Rotate(torch.autograd.Function):
         return kernels.rotate(qkv, shape, rows.positions, rope, heads)
 
     @staticmethod
-    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = grads
         qkv, shape, rows, rope, gains, heads = ctx.saved
-        train = gains is not None and gains[0].grad is not None
+        buffers = None if gains is None or gains[0].grad is None else (gains[0].grad, gains[1].grad)
         dx, sums = ctx.kernels.rotate_backward(
-            qkv, dy.contiguous(), shape, rows.positions, rope, heads, want_gains=train
+            qkv, dy.contiguous(), shape, rows.positions, rope, heads, want_gains=buffers is not None
         )
-        if train and sums is not None:
-            ctx.kernels.column_chain(sums[0], None, rows.row_begin * shape.heads, gains[0].grad)
-            ctx.kernels.column_chain(sums[1], None, rows.row_begin * shape.kv_heads, gains[1].grad)
+        if buffers is not None and sums is not None:
+            ctx.kernels.column_chain(sums[0], None, rows.row_begin * shape.heads, buffers[0])
+            ctx.kernels.column_chain(sums[1], None, rows.row_begin * shape.kv_heads, buffers[1])
         return dx, None, None, None, None, None
 
 
@@ -108,11 +112,12 @@ class Attention(torch.autograd.Function):
         pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
         kernels.store_keys(qkv, shape, rows, pages)
         out, stats = kernels.attention(qkv, shape, rows, pages, want_stats=True)
-        ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, out, stats)
+        ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, out.detach(), stats)
         return out
 
     @staticmethod
-    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = grads
         qkv, shape, rows, out, stats = ctx.saved
         return ctx.kernels.attention_backward(qkv, shape, rows, out, dy.contiguous(), stats), None, None, None
 
@@ -126,5 +131,6 @@ class SiluGate(torch.autograd.Function):
         return kernels.silu_gate(gate_up)
 
     @staticmethod
-    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = grads
         return ctx.kernels.silu_gate_backward(ctx.saved[0], dy.contiguous()), None

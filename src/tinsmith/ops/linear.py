@@ -191,7 +191,8 @@ class LinearStep(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = grads
         x, linear, low, kept, segments = ctx.saved
         return backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments), None, None, None, None
 
@@ -212,7 +213,8 @@ class HeadLogprobs(torch.autograd.Function):
         return kernels.gather_logprobs(logits, targets, stats)
 
     @staticmethod
-    def backward(ctx: _Ctx, dy: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = grads
         x, linear, low, kept, logits, stats, targets, segments = ctx.saved
         rows = torch.nonzero(dy).flatten()
         dx = torch.zeros_like(x)
@@ -222,7 +224,7 @@ class HeadLogprobs(torch.autograd.Function):
                 xa=None if kept.xa is None else kept.xa[rows],
                 unscaled=None if kept.unscaled is None else kept.unscaled[rows],
             )
-            bounds = torch.searchsorted(rows, segments)
+            bounds = torch.searchsorted(rows.cpu(), segments)
             dx[rows] = backward(ctx.kernels, x[rows], d_logits, linear, low, some, bounds)
         return dx, None, None, None, None, None
 

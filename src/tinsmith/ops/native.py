@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.ops.extension import native
+from tinsmith.ops.extension import native, require
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rope, Rows
 from tinsmith.types.arithmetic import Arithmetic
 
@@ -26,8 +26,11 @@ def _maybe(x: Tensor | None) -> NDArray[np.generic] | None:
 class NativeKernels:
     """Every floating-point reduction is one chain in a logical order; see `docs/ops.md`."""
 
-    arithmetic = Arithmetic.CANONICAL
-    device = torch.device("cpu")
+    arithmetic: Arithmetic = Arithmetic.CANONICAL
+    device: torch.device = torch.device("cpu")
+
+    def __init__(self) -> None:
+        require()
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into

@@ -1,0 +1,156 @@
+"""Canonical arithmetic: kernels whose bits depend on their operands only.
+
+Arrays are float32 where nothing else is said, and are passed without a copy. `Out` arrays are
+written. A wrong shape, stride or index raises ValueError.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+In = NDArray[np.generic]
+Out = NDArray[np.generic]
+Int32s = NDArray[np.generic]
+Int64s = NDArray[np.generic]
+
+def supported_isas() -> list[str]: ...
+def use_isa(name: str) -> None: ...
+def isa() -> str: ...
+def set_num_threads(n: int) -> None: ...
+def num_threads() -> int: ...
+
+# Products
+
+def gemm(a: In, b: In, c: Out, chain: bool = False, segments: Int64s | None = None) -> None: ...
+def column_chain(x: In, y: In | None, segments: Int64s, acc: Out) -> None: ...
+def embed_backward(ids: Int64s, dy: In, segments: Int64s, into: Out) -> None: ...
+
+# Rows
+
+def add_rms_norm(
+    x: In, delta: In | None, gain: In, eps: float, sum: Out | None, y: Out, inv_rms: Out
+) -> None: ...
+def rms_norm_backward(
+    x: In, gain: In, inv_rms: In, d_sum: In | None, dy: In, dx: Out, xhat: Out | None
+) -> None: ...
+def rotate(
+    x: In,
+    y: Out,
+    positions: Int64s,
+    cos: In,
+    sin: In,
+    heads: int,
+    kv_heads: int,
+    q_gain: In | None,
+    k_gain: In | None,
+    eps: float,
+) -> None: ...
+def rotate_backward(
+    x: In,
+    dy: In,
+    dx: Out,
+    positions: Int64s,
+    cos: In,
+    sin: In,
+    heads: int,
+    kv_heads: int,
+    q_gain: In | None,
+    k_gain: In | None,
+    eps: float,
+    dgain_q: Out | None,
+    dgain_k: Out | None,
+) -> None: ...
+def silu_gate(gate_up: In, y: Out) -> None: ...
+def silu_gate_backward(gate_up: In, dy: In, d_gate_up: Out) -> None: ...
+def row_stats(logits: In, temperature: float, row_max: Out, log_sum: Out) -> None: ...
+def gather_logprobs(
+    logits: In, targets: Int32s, temperature: float, row_max: In, log_sum: In, out: Out
+) -> None: ...
+def logprob_backward(
+    logits: In, rows: Int64s, targets: Int32s, g: In, row_max: In, log_sum: In, d_logits: Out
+) -> None: ...
+def scale_bias(y: Out, scale: In | None, bias: In | None) -> None: ...
+
+# Attention
+
+def store_keys(
+    qkv: In,
+    heads: int,
+    kv_heads: int,
+    table: Int32s,
+    row_begin: Int64s,
+    first_pos: Int64s,
+    k_pages: Out,
+    v_pages: Out,
+) -> None: ...
+def attention(
+    qkv: In,
+    heads: int,
+    kv_heads: int,
+    k_pages: In,
+    v_pages: In,
+    table: Int32s,
+    row_begin: Int64s,
+    first_pos: Int64s,
+    scale: float,
+    out: Out,
+    row_max: Out | None,
+    row_sum: Out | None,
+) -> None: ...
+def attention_backward(
+    qkv: In,
+    heads: int,
+    kv_heads: int,
+    out: In,
+    d_out: In,
+    row_max: In,
+    row_sum: In,
+    row_begin: Int64s,
+    scale: float,
+    d_qkv: Out,
+) -> None: ...
+
+# Sampling
+
+def choose(
+    logits: In,
+    rows: NDArray[np.int64],
+    seeds: NDArray[np.uint64],
+    samples: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    temperatures: NDArray[np.float32],
+    top_ks: NDArray[np.int64],
+    top_ps: NDArray[np.float64],
+    tokens: NDArray[np.int32],
+    logprobs: NDArray[np.float32],
+) -> None: ...
+def top_logprobs(
+    logits: In,
+    rows: NDArray[np.int64],
+    temperatures: NDArray[np.float32],
+    k: int,
+    tokens: NDArray[np.int32],
+    logprobs: NDArray[np.float32],
+) -> None: ...
+
+# State
+
+def adam(
+    p: Out,
+    g: In,
+    m: Out,
+    v: Out,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    grad_scale: float,
+    bias1: float,
+    bias2: float,
+) -> None: ...
+def sum_squares(x: In) -> float: ...
+def exp(x: In, y: Out) -> None: ...
+def nf4_dequantise_transposed(
+    codes: NDArray[np.generic], absmax: In, out: int, in_: int, wt: Out
+) -> None: ...
+def rope_table(frequencies: In, cos: Out, sin: Out) -> None: ...

@@ -1,0 +1,77 @@
+"""The KV cache: pages of 16 keys shared by reference, reserved before they are needed.
+
+Where a key lies never changes a bit, so pages are handed out in any order; that a recycled page holds old finite
+values is harmless, since a masked key weighs exactly zero.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.ops.kernels import PAGE, Pages
+from tinsmith.types.errors import ConfigError
+
+
+def pages_for(tokens: int) -> int:
+    """Pages that hold this many tokens."""
+    return (tokens + PAGE - 1) // PAGE
+
+
+class PagePool:
+    """A fixed number of pages per layer, with reference counts and reservations."""
+
+    def __init__(self, config: DecoderConfig, capacity: int, device: torch.device) -> None:
+        """Hold `capacity` pages per layer.
+
+        Raises:
+            ConfigError: if one sequence of the model's whole context would not fit.
+        """
+        least = pages_for(config.max_positions) + 1
+        if capacity < least:
+            raise ConfigError(
+                "the KV cache cannot hold one whole context", field="cache_pages", value=capacity, allowed=f">= {least}"
+            )
+        self.layers = tuple(
+            Pages.allocate(capacity, config.num_kv_heads, config.head_dim, device) for _ in range(config.num_layers)
+        )
+        self._free = list(range(capacity - 1, -1, -1))
+        self._references = [0] * capacity
+        self._reserved = 0
+
+    @property
+    def available(self) -> int:
+        """Free pages nobody has reserved."""
+        return len(self._free) - self._reserved
+
+    def reserve(self, count: int) -> None:
+        """Set pages aside; the caller has checked `available`."""
+        assert count <= self.available
+        self._reserved += count
+
+    def unreserve(self, count: int) -> None:
+        """Give a reservation back."""
+        self._reserved -= count
+
+    def take(self) -> int:
+        """Turn one reservation into a page."""
+        self._reserved -= 1
+        page = self._free.pop()
+        self._references[page] = 1
+        return page
+
+    def share(self, page: int) -> None:
+        """Add a reference."""
+        self._references[page] += 1
+
+    def release(self, page: int) -> None:
+        """Drop a reference; the last one frees the page."""
+        self._references[page] -= 1
+        if self._references[page] == 0:
+            self._free.append(page)
+
+    def duplicate(self, page: int, copies: list[int]) -> None:
+        """Copy one page's keys and values into others, in every layer."""
+        for layer in self.layers:
+            layer.keys[copies] = layer.keys[page].clone()
+            layer.values[copies] = layer.values[page].clone()

@@ -1,0 +1,289 @@
+"""Continuous batching: every step feeds one token of each running sample and a chunk of waiting prompts.
+
+What is batched with what is a matter of speed only. A prompt is prefilled once for all its samples; several weights
+(adapters on one base, whole models of one shape) are served in one step; a sample's randomness is a function of
+(seed, sample index, position, token id), so that nothing else that runs can change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.engine.cache import PagePool, pages_for
+from tinsmith.engine.sequences import DecodeText, Group, Policy, Sample, StopRule
+from tinsmith.engine.validation import check_request
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.decoder import HEAD_PLACE, Decoder
+from tinsmith.models.steps import SampleSteps
+from tinsmith.ops.kernels import PAGE, Draws, Kernels, Rows
+from tinsmith.ops.linear import Run, forward
+from tinsmith.types.sampling import SampleRequest, SampleResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplerLimits:
+    """How much is computed at once. None of it can change a result."""
+
+    cache_pages: int | None = None
+    """KV pages per layer; None: 32 whole contexts, or 512 MiB if that is less."""
+    max_samples: int = 256
+    """Samples decoded in one step."""
+    prefill_tokens: int = 2048
+    """Prompt tokens computed in one step."""
+    logits: int = 1 << 26
+    """Logits held at once."""
+
+
+@dataclass(slots=True)
+class _Feed:
+    """Tokens of one sequence in this step: a chunk of a prompt, or a sample's latest token."""
+
+    group: Group
+    sample: Sample | None
+    tokens: NDArray[np.int32] | list[int]
+    first_pos: int
+    pages: list[int]
+
+
+class Sampler:
+    """Serves requests on models of one shape. Not thread-safe: one caller drives `step`."""
+
+    def __init__(
+        self, config: DecoderConfig, kernels: Kernels, *, limits: SamplerLimits | None = None, text: DecodeText | None = None
+    ) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.limits = limits or SamplerLimits()
+        self._text = text
+        capacity = self.limits.cache_pages or _default_pages(config)
+        self.pool = PagePool(config, capacity, kernels.device)
+        self._waiting: deque[Group] = deque()
+        self._prefilling: list[Group] = []
+        self._forking: deque[Group] = deque()
+        self._running: list[tuple[Group, Sample]] = []
+
+    def submit(self, request: SampleRequest, policy: Policy) -> Group:
+        """Queue a request; its `result` is set by a later `step`.
+
+        Raises:
+            InputError: for a request that cannot be served; nothing was queued.
+        """
+        max_tokens = check_request(request, self.config)
+        group = Group(request, policy, StopRule(request, policy.decoder, max_tokens, self._text))
+        self._waiting.append(group)
+        return group
+
+    def sample(self, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
+        """Serve requests to the end, in the order given."""
+        groups = [self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)]
+        while self.busy:
+            self.step()
+        results = [group.result for group in groups]
+        assert all(result is not None for result in results)
+        return [result for result in results if result is not None]
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is unfinished."""
+        return bool(self._waiting or self._prefilling or self._forking or self._running)
+
+    def cancel(self, group: Group) -> None:
+        """Drop a request and free what it holds; its result stays None."""
+        if group in self._waiting:
+            self._waiting.remove(group)
+            return
+        if group.result is not None:
+            return
+        for _, sample in [pair for pair in self._running if pair[0] is group]:
+            Group.close(self.pool, sample)
+        self._running = [pair for pair in self._running if pair[0] is not group]
+        self._prefilling = [other for other in self._prefilling if other is not group]
+        self._forking = deque(other for other in self._forking if other is not group)
+        group.release(self.pool)
+
+    def step(self) -> list[Group]:
+        """Compute one step for everything that is under way; return the requests it completed."""
+        self._admit()
+        feeds = self._decode_feeds() + self._prefill_feeds()
+        by_decoder: dict[int, list[_Feed]] = {}
+        for feed in feeds:
+            by_decoder.setdefault(id(feed.group.policy.decoder), []).append(feed)
+        for same in by_decoder.values():
+            same.sort(key=lambda feed: id(feed.group.policy.low))
+            self._compute(same[0].group.policy.decoder, same)
+        self._running = [(group, sample) for group, sample in self._running if sample.stop_reason is None]
+        return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.result is not None]
+
+    def _admit(self) -> None:
+        """Fork prefilled prompts, then start waiting ones, as far as the cache allows."""
+        while self._forking:
+            group = self._forking[0]
+            if group.result is None:
+                self._running += [(group, s) for s in group.fork(self.pool, self.limits.max_samples - len(self._running))]
+                if group.unforked:
+                    return
+            self._forking.popleft()
+        while self._waiting and len(self._prefilling) < self.limits.max_samples:
+            group = self._waiting[0]
+            if self.pool.available < group.prompt_pages + group.sample_pages:
+                return
+            group.admit(self.pool)
+            self._prefilling.append(self._waiting.popleft())
+
+    def _decode_feeds(self) -> list[_Feed]:
+        feeds: list[_Feed] = []
+        for group, sample in self._running:
+            position = len(group.request.prompt) + len(sample.tokens) - 1
+            if position // PAGE == len(sample.pages):
+                Group.extend(self.pool, sample)
+            feeds.append(_Feed(group, sample, sample.tokens[-1:], position, sample.pages))
+        return feeds
+
+    def _prefill_feeds(self) -> list[_Feed]:
+        feeds: list[_Feed] = []
+        room = self.limits.prefill_tokens
+        for group in self._prefilling:
+            if room == 0:
+                break
+            chunk = group.request.prompt[group.prefilled : group.prefilled + room]
+            while len(group.pages) < pages_for(group.prefilled + len(chunk)):
+                group.pages.append(self.pool.take())
+            feeds.append(_Feed(group, None, chunk, group.prefilled, group.pages))
+            room -= len(chunk)
+        return feeds
+
+    def _compute(self, decoder: Decoder, feeds: list[_Feed]) -> None:
+        """One forward pass of rows that share base weights, then whatever their logits are needed for."""
+        rows = _rows(feeds)
+        begin = rows.row_begin.tolist()
+        runs: list[tuple[int, int, Policy]] = []
+        for i, feed in enumerate(feeds):
+            if runs and runs[-1][2].low is feed.group.policy.low:
+                runs[-1] = (runs[-1][0], begin[i + 1], runs[-1][2])
+            else:
+                runs.append((begin[i], begin[i + 1], feed.group.policy))
+        steps = SampleSteps(self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs))
+        ids = np.concatenate([np.asarray(feed.tokens, np.int64) for feed in feeds])
+        hidden = decoder.hidden(steps, torch.from_numpy(ids).to(self.kernels.device))
+        for feed in feeds:
+            if feed.sample is None:
+                feed.group.prefilled += len(feed.tokens)
+                if feed.group.prefilled == len(feed.group.request.prompt):
+                    self._prefilling.remove(feed.group)
+        for chunk in self._logit_chunks(feeds, begin):
+            wanted = [row for _, row, _ in chunk]
+            logits = self._logits(decoder, hidden, wanted, runs)
+            self._read_prompts(chunk, logits)
+            self._draw(chunk, logits)
+
+    def _logit_chunks(self, feeds: list[_Feed], begin: list[int]) -> list[list[tuple[_Feed, int, int]]]:
+        """(feed, row, position) of every row whose logits are needed, in lists small enough to hold."""
+        wanted: list[tuple[_Feed, int, int]] = []
+        for i, feed in enumerate(feeds):
+            request = feed.group.request
+            whole = feed.sample is None and (request.prompt_logprobs or request.topk_prompt_logprobs > 0)
+            complete = feed.sample is not None or feed.group.prefilled == len(request.prompt)
+            for row in range(begin[i] if whole else begin[i + 1] - 1, begin[i + 1]):
+                if whole or complete:
+                    wanted.append((feed, row, feed.first_pos + row - begin[i]))
+        size = max(1, self.limits.logits // self.config.vocab_size)
+        return [wanted[i : i + size] for i in range(0, len(wanted), size)]
+
+    def _logits(self, decoder: Decoder, hidden: Tensor, wanted: list[int], runs: list[tuple[int, int, Policy]]) -> Tensor:
+        """Head logits of some rows, each through its own adapter."""
+        x = hidden if len(wanted) == hidden.shape[0] else hidden[torch.tensor(wanted, device=hidden.device)]
+        ends = np.searchsorted(np.array(wanted), [end for _, end, _ in runs]).tolist()
+        starts = [0, *ends[:-1]]
+        parts = tuple(Run(b, e, p.low.get(HEAD_PLACE)) for b, e, (_, _, p) in zip(starts, ends, runs, strict=True) if e > b)
+        return forward(self.kernels, x.contiguous(), decoder.head, parts)
+
+    def _read_prompts(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
+        """Log-probabilities of prompt tokens, each read from the row before it."""
+        picked = [
+            (i, feed.group, position + 1)
+            for i, (feed, _, position) in enumerate(chunk)
+            if feed.sample is None
+            and position + 1 < len(feed.group.request.prompt)
+            and (feed.group.request.prompt_logprobs or feed.group.request.topk_prompt_logprobs)
+        ]
+        if not picked:
+            return
+        rows = torch.tensor([i for i, _, _ in picked], device=logits.device)
+        some = logits[rows]
+        targets = np.array([group.request.prompt[at] for _, group, at in picked], np.int32)
+        stats = self.kernels.row_stats(some, 1.0)
+        logprobs = self.kernels.gather_logprobs(some, torch.from_numpy(targets).to(logits.device), stats).cpu().numpy()
+        most = max(group.request.topk_prompt_logprobs for _, group, _ in picked)
+        tokens, values = self.kernels.top_logprobs(some, np.arange(len(picked)), np.ones(len(picked), np.float32), most)
+        for j, (_, group, at) in enumerate(picked):
+            group.prompt_logprobs[at] = logprobs[j]
+            k = group.request.topk_prompt_logprobs
+            group.prompt_top.tokens[at], group.prompt_top.logprobs[at] = tokens[j, :k], values[j, :k]
+
+    def _draw(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
+        """The next token of every sample whose row is here; a prompt's last row serves all its samples."""
+        drawn: list[tuple[int, Group, Sample, int]] = []
+        for i, (feed, _, position) in enumerate(chunk):
+            if feed.sample is not None:
+                drawn.append((i, feed.group, feed.sample, position + 1))
+            elif position + 1 == len(feed.group.request.prompt):
+                drawn += [(i, feed.group, sample, position + 1) for sample in feed.group.samples]
+                self._forking.append(feed.group)
+        if not drawn:
+            return
+        params = [group.request.params for _, group, _, _ in drawn]
+        draws = Draws(
+            rows=np.array([i for i, _, _, _ in drawn], np.int64),
+            seeds=np.array([p.seed for p in params], np.uint64),
+            samples=np.array([sample.index for _, _, sample, _ in drawn], np.int64),
+            positions=np.array([position for _, _, _, position in drawn], np.int64),
+            temperatures=np.array([p.temperature for p in params], np.float32),
+            top_ks=np.array([p.top_k for p in params], np.int64),
+            top_ps=np.array([p.top_p for p in params], np.float64),
+        )
+        tokens, logprobs = self.kernels.choose(logits, draws)
+        self._keep_top(drawn, draws, logits)
+        for (_, group, sample, _), token, logprob in zip(drawn, tokens.tolist(), logprobs.tolist(), strict=True):
+            sample.tokens.append(token)
+            sample.logprobs.append(logprob)
+            reason = group.rule.reason(sample.tokens)
+            if reason is not None:
+                group.end(self.pool, sample, reason)
+
+    def _keep_top(self, drawn: list[tuple[int, Group, Sample, int]], draws: Draws, logits: Tensor) -> None:
+        most = max(group.request.topk_logprobs for _, group, _, _ in drawn)
+        if most == 0:
+            return
+        tokens, logprobs = self.kernels.top_logprobs(logits, draws.rows, draws.temperatures, most)
+        for j, (_, group, sample, _) in enumerate(drawn):
+            k = group.request.topk_logprobs
+            sample.top.append((tokens[j, :k], logprobs[j, :k]))
+
+
+def _rows(feeds: list[_Feed]) -> Rows:
+    lengths = [len(feed.tokens) for feed in feeds]
+    table = np.zeros((len(feeds), max(len(feed.pages) for feed in feeds)), np.int32)
+    for i, feed in enumerate(feeds):
+        table[i, : len(feed.pages)] = feed.pages
+    first = np.array([feed.first_pos for feed in feeds], np.int64)
+    begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    positions = np.repeat(first - begin[:-1], lengths) + np.arange(begin[-1])
+    return Rows(
+        row_begin=torch.from_numpy(begin),
+        first_pos=torch.from_numpy(first),
+        positions=torch.from_numpy(positions),
+        table=torch.from_numpy(table),
+    )
+
+
+def _default_pages(config: DecoderConfig) -> int:
+    page_bytes = 2 * 4 * PAGE * config.kv_size * config.num_layers
+    contexts = 32 * (pages_for(config.max_positions) + 1)
+    return max(pages_for(config.max_positions) + 1, min(contexts, (512 << 20) // page_bytes))

@@ -1,0 +1,191 @@
+"""A request on its way: its prompt, prefilled once, and its samples, each with a cache of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.engine.cache import PagePool, pages_for
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.steps import LowRanks
+from tinsmith.ops.kernels import PAGE
+from tinsmith.types.errors import InputError
+from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, StopReason, TopLogprobs
+
+DecodeText = Callable[[Sequence[int]], str]
+"""Token ids to text, special tokens kept: what stop strings are looked for in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """What is sampled from: a base and the low-rank parts beside it, both frozen."""
+
+    decoder: Decoder
+    low: LowRanks
+
+
+class StopRule:
+    """When a sequence ends: end tokens, stop tokens, stop strings, or its length."""
+
+    def __init__(self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: DecodeText | None) -> None:
+        """Read a request's stop conditions.
+
+        Raises:
+            InputError: for stop strings where there is no tokenizer.
+        """
+        stop = request.params.stop
+        self.max_tokens = max_tokens
+        self.strings = tuple(s for s in stop or () if isinstance(s, str))
+        if self.strings and text is None:
+            raise InputError(
+                "stop strings need a tokenizer", field="stop", value=self.strings, allowed="token ids for a model without one"
+            )
+        self._text = text
+        self._window = max((4 * len(s) + 4 for s in self.strings), default=0)
+        ends = () if stop is not None and len(stop) == 0 else decoder.config.end_tokens
+        self._tokens = frozenset((*ends, *(t for t in stop or () if isinstance(t, int))))
+
+    def reason(self, tokens: list[int]) -> StopReason | None:
+        """Why `tokens`, whose last one is new, end here; None if they go on."""
+        if tokens[-1] in self._tokens:
+            return StopReason.STOP
+        if self.strings and self._text is not None:
+            tail = self._text(tokens[-self._window :])
+            if any(s in tail for s in self.strings):
+                return StopReason.STOP
+        return StopReason.LENGTH if len(tokens) >= self.max_tokens else None
+
+
+@dataclass(slots=True, eq=False)
+class Sample:
+    """One completion in progress: tokens drawn so far, and the pages of prompt and tokens."""
+
+    index: int
+    tokens: list[int] = field(default_factory=list[int])
+    logprobs: list[float] = field(default_factory=list[float])
+    top: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = field(
+        default_factory=list[tuple[NDArray[np.int32], NDArray[np.float32]]]
+    )
+    pages: list[int] = field(default_factory=list[int])
+    reserved: int = 0
+    stop_reason: StopReason | None = None
+
+
+class Group:
+    """One request: the prompt's cache, and samples forked from it."""
+
+    def __init__(self, request: SampleRequest, policy: Policy, rule: StopRule) -> None:
+        self.request = request
+        self.policy = policy
+        self.rule = rule
+        self.prefilled = 0
+        self.pages: list[int] = []
+        self.samples = [Sample(i) for i in range(request.num_samples)]
+        self.unforked = list(self.samples)
+        self.open = len(self.samples)
+        self.spare = 0
+        prompt = len(request.prompt)
+        self.prompt_logprobs = np.full(prompt, np.nan, np.float32)
+        self.prompt_top = TopLogprobs(
+            tokens=np.full((prompt, request.topk_prompt_logprobs), -1, np.int32),
+            logprobs=np.full((prompt, request.topk_prompt_logprobs), np.nan, np.float32),
+        )
+        self.result: SampleResult | None = None
+
+    @property
+    def prompt_pages(self) -> int:
+        """Pages of the prompt."""
+        return pages_for(len(self.request.prompt))
+
+    @property
+    def sample_pages(self) -> int:
+        """Pages one sample may come to need of its own: all but the prompt's full ones."""
+        prompt = len(self.request.prompt)
+        return pages_for(prompt + self.rule.max_tokens - 1) - prompt // PAGE
+
+    def admit(self, pool: PagePool) -> None:
+        """Reserve the prompt and its first sample, so that a prompt that started can always go on."""
+        self.spare = self.sample_pages
+        pool.reserve(self.prompt_pages + self.spare)
+
+    def fork(self, pool: PagePool, most: int) -> list[Sample]:
+        """Give up to `most` open samples the prompt's cache: full pages by reference, a part-filled one as a copy."""
+        self.unforked = [sample for sample in self.unforked if sample.stop_reason is None]
+        prompt = len(self.request.prompt)
+        shared = self.pages[: prompt // PAGE]
+        samples: list[Sample] = []
+        while self.unforked and len(samples) < most and (self.spare or pool.available >= self.sample_pages):
+            sample = self.unforked.pop(0)
+            samples.append(sample)
+            if self.spare:
+                self.spare = 0
+            else:
+                pool.reserve(self.sample_pages)
+            sample.reserved = self.sample_pages
+            sample.pages = list(shared)
+            for page in shared:
+                pool.share(page)
+        if samples and prompt % PAGE:
+            copies = [self.extend(pool, sample) for sample in samples]
+            pool.duplicate(self.pages[prompt // PAGE], copies)
+        return samples
+
+    @staticmethod
+    def extend(pool: PagePool, sample: Sample) -> int:
+        """Take one reserved page for a sample."""
+        page = pool.take()
+        sample.reserved -= 1
+        sample.pages.append(page)
+        return page
+
+    def end(self, pool: PagePool, sample: Sample, reason: StopReason) -> None:
+        """Close a sample; with the last one, the result is put together."""
+        sample.stop_reason = reason
+        self.close(pool, sample)
+        self.open -= 1
+        if self.open == 0:
+            self.release(pool)
+            self.result = self._result()
+
+    @staticmethod
+    def close(pool: PagePool, sample: Sample) -> None:
+        """Give a sample's pages and reservation back."""
+        for page in sample.pages:
+            pool.release(page)
+        pool.unreserve(sample.reserved)
+        sample.pages, sample.reserved = [], 0
+
+    def release(self, pool: PagePool) -> None:
+        """Give the prompt's pages and what was reserved for it back."""
+        if self.prefilled < len(self.request.prompt):
+            pool.unreserve(self.prompt_pages - len(self.pages))
+        for page in self.pages:
+            pool.release(page)
+        pool.unreserve(self.spare)
+        self.pages, self.spare = [], 0
+
+    def _result(self) -> SampleResult:
+        request = self.request
+        return SampleResult(
+            sequences=tuple(self._sequence(sample) for sample in self.samples),
+            prompt_logprobs=self.prompt_logprobs if request.prompt_logprobs else None,
+            prompt_top=self.prompt_top if request.topk_prompt_logprobs else None,
+        )
+
+    def _sequence(self, sample: Sample) -> SampledSequence:
+        assert sample.stop_reason is not None
+        top = None
+        if self.request.topk_logprobs:
+            top = TopLogprobs(
+                tokens=np.stack([tokens for tokens, _ in sample.top]),
+                logprobs=np.stack([logprobs for _, logprobs in sample.top]),
+            )
+        return SampledSequence(
+            tokens=np.array(sample.tokens, np.int32),
+            logprobs=np.array(sample.logprobs, np.float32),
+            stop_reason=sample.stop_reason,
+            top=top,
+        )

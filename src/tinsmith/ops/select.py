@@ -1,0 +1,38 @@
+"""Which `Kernels` keep an arithmetic's promise on a device."""
+
+from __future__ import annotations
+
+import torch
+
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.stock import StockKernels
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.errors import BackendError
+
+
+def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
+    """Return the kernels of `arithmetic` on `device` ("cpu", "cuda" or "cuda:N").
+
+    Raises:
+        BackendError: no kernels of ours keep that promise there, the device is not there, or the
+            compiled extension that `canonical` needs is not built; one line.
+    """
+    kind, _, index = device.partition(":")
+    match arithmetic, kind:
+        case Arithmetic.CANONICAL, "cpu" if not index:
+            return NativeKernels()
+        case Arithmetic.FAST, "cpu" if not index:
+            return StockKernels(torch.device("cpu"))
+        case Arithmetic.FAST, "cuda" if not index or index.isdecimal():
+            found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if int(index or 0) >= found:
+                raise BackendError(
+                    f"device={device} is not here: torch {torch.__version__} finds {found} GPUs"
+                )
+            return StockKernels(torch.device(device))
+        case _:
+            raise BackendError(
+                f"arithmetic={arithmetic} is not possible on device={device}: "
+                "supported are canonical on cpu, fast on cpu, fast on cuda"
+            )

@@ -1,0 +1,290 @@
+"""`fast` on CPU or GPU: the `Kernels` seam over stock torch operations, without any promise.
+
+Each method does what `Kernels` says of it. Gradients are summed over all segments at once. Index
+tensors may lie on the CPU; everything else is on the device.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from tinsmith.ops import stock_attention
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rope, Rows
+from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
+from tinsmith.ops.noise import gumbel, stream_keys
+from tinsmith.types.arithmetic import Arithmetic
+
+
+class StockKernels:
+    """Arithmetic by whatever the vendor's libraries do on one device."""
+
+    arithmetic: Arithmetic = Arithmetic.FAST
+
+    def __init__(self, device: torch.device) -> None:
+        self.device: torch.device = device
+        self._layout: tuple[Rows, stock_attention.Layout] | None = None
+        self._nf4_levels = torch.from_numpy(NF4_LEVELS.copy()).to(device)
+
+    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
+        """`mm`, or `addmm_`."""
+        return torch.mm(a, b) if into is None else into.addmm_(a, b)
+
+    def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
+        """One `addmm_` over all segments."""
+        rows = _covered(segments)
+        into.addmm_(a[rows].t(), b[rows])
+
+    def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
+        """One `sum` over all segments."""
+        rows = _covered(segments)
+        into += (x[rows] if y is None else x[rows] * y[rows]).sum(0)
+
+    def embed(self, table: Tensor, ids: Tensor) -> Tensor:
+        """Index."""
+        return table.detach()[ids.to(self.device)]
+
+    def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
+        """One `index_add_` over all segments."""
+        rows = _covered(segments)
+        into.index_add_(0, ids[rows].to(self.device), dy[rows])
+
+    def add_rms_norm(
+        self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Formula by formula."""
+        total = x if delta is None else x + delta
+        inv_rms = _inverse_rms(total, eps)
+        return total, total * inv_rms * gain, inv_rms.flatten()
+
+    def rms_norm_backward(
+        self,
+        x: Tensor,
+        gain: Tensor,
+        inv_rms: Tensor,
+        d_sum: Tensor | None,
+        dy: Tensor,
+        *,
+        want_xhat: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Formula by formula."""
+        xhat = x * inv_rms[:, None]
+        dx = _norm_backward(xhat, inv_rms[:, None], dy * gain)
+        return dx if d_sum is None else dx + d_sum, xhat if want_xhat else None
+
+    def rotate(
+        self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
+    ) -> Tensor:
+        """Formula by formula."""
+        q, k, v = stock_attention.split(qkv, shape)
+        if gains is not None:
+            q = q * _inverse_rms(q, gains.eps) * gains.q
+            k = k * _inverse_rms(k, gains.eps) * gains.k
+        cos, sin = self._angles(positions, rope)
+        return torch.cat([_rotated(q, cos, sin), _rotated(k, cos, sin), v], dim=1).flatten(1)
+
+    def rotate_backward(
+        self,
+        qkv: Tensor,
+        dy: Tensor,
+        shape: HeadShape,
+        positions: Tensor,
+        rope: Rope,
+        gains: HeadGains | None,
+        *,
+        want_gains: bool,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """Formula by formula."""
+        cos, sin = self._angles(positions, rope)
+        dq, dk, dv = stock_attention.split(dy, shape)
+        dq, dk = _rotated(dq, cos, -sin), _rotated(dk, cos, -sin)
+        if gains is None:
+            return torch.cat([dq, dk, dv], dim=1).flatten(1), None
+        q, k, _ = stock_attention.split(qkv, shape)
+        q_inv, k_inv = _inverse_rms(q, gains.eps), _inverse_rms(k, gains.eps)
+        q_hat, k_hat = q * q_inv, k * k_inv
+        rows = ((dq * q_hat).flatten(0, 1), (dk * k_hat).flatten(0, 1)) if want_gains else None
+        dq = _norm_backward(q_hat, q_inv, dq * gains.q)
+        dk = _norm_backward(k_hat, k_inv, dk * gains.k)
+        return torch.cat([dq, dk, dv], dim=1).flatten(1), rows
+
+    def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:
+        """Index."""
+        stock_attention.store(qkv, shape, self._layout_of(rows), pages)
+
+    def attention(
+        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """`scaled_dot_product_attention`; the statistics are empty, as backward needs none."""
+        out = stock_attention.attend(qkv, shape, self._layout_of(rows), pages)
+        return out, (out.new_empty(0), out.new_empty(0)) if want_stats else None
+
+    def attention_backward(
+        self,
+        qkv: Tensor,
+        shape: HeadShape,
+        rows: Rows,
+        out: Tensor,
+        d_out: Tensor,
+        stats: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Autograd through the forward pass, computed again sequence by sequence."""
+        del out, stats
+        d_qkv = torch.empty_like(qkv)
+        for begin, end in pairwise(rows.row_begin.tolist()):
+            if end > begin:
+                d_qkv[begin:end] = stock_attention.whole_gradient(
+                    qkv[begin:end], shape, d_out[begin:end]
+                )
+        return d_qkv
+
+    def silu_gate(self, gate_up: Tensor) -> Tensor:
+        """`silu`."""
+        gate, up = gate_up.chunk(2, dim=1)
+        return F.silu(gate) * up
+
+    def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
+        """Formula by formula."""
+        gate, up = gate_up.chunk(2, dim=1)
+        share = torch.sigmoid(gate)
+        d_gate = dy * up * share * (1 + gate * (1 - share))
+        return torch.cat([d_gate, dy * gate * share], dim=1)
+
+    def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """`amax` and `logsumexp`."""
+        scaled = logits / temperature
+        largest = scaled.amax(1)
+        return largest, torch.logsumexp(scaled - largest[:, None], 1)
+
+    def gather_logprobs(
+        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """`gather`."""
+        index = targets.to(self.device).long()[:, None]
+        return logits.gather(1, index)[:, 0] - stats[0] - stats[1]
+
+    def logprob_backward(
+        self,
+        logits: Tensor,
+        rows: Tensor,
+        targets: Tensor,
+        grads: Tensor,
+        stats: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Formula by formula."""
+        rows = rows.to(self.device)
+        largest, log_sum = stats[0][rows, None], stats[1][rows, None]
+        d_logits = torch.exp(logits[rows] - largest - log_sum) * -grads[:, None]
+        index = targets.to(self.device).long()[:, None]
+        return d_logits.scatter_add_(1, index, grads[:, None])
+
+    def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
+        """`mul_` and `add_`."""
+        if scale is not None:
+            y *= scale
+        if bias is not None:
+            y += bias
+
+    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The native kernels' sampling law, in torch's fp64."""
+        row_N = self._to_device(draws.rows)
+        temperature_N = self._to_device(draws.temperatures)
+        chosen = logits[row_N]
+        greedy = (temperature_N == 0)[:, None]
+        scaled = chosen / torch.where(greedy, 1, temperature_N[:, None])
+        logprobs = torch.log_softmax(scaled, 1)
+        keys = stream_keys(draws.seeds, draws.samples, draws.positions)
+        score = scaled.double() + gumbel(keys, logits.shape[1], self.device)
+        if (draws.top_ks > 0).any() or (draws.top_ps < 1).any():
+            kept = self._kept(chosen, logprobs, draws)
+            score = score.masked_fill(~kept, -torch.inf)
+        tokens = torch.where(greedy, chosen.double(), score).argmax(1, keepdim=True)
+        return tokens[:, 0].int().cpu().numpy(), logprobs.gather(1, tokens)[:, 0].cpu().numpy()
+
+    def top_logprobs(
+        self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """A stable `sort`, since `topk` leaves the order of equals open."""
+        chosen = logits[self._to_device(rows)]
+        temperature_N = self._to_device(np.where(temperatures == 0, np.float32(1), temperatures))
+        tokens = torch.sort(chosen, dim=1, descending=True, stable=True).indices[:, :k]
+        logprobs = torch.log_softmax(chosen / temperature_N[:, None], 1).gather(1, tokens)
+        return tokens.int().cpu().numpy(), logprobs.cpu().numpy()
+
+    def adam(self, weight: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: AdamStep) -> None:
+        """Elementwise operations."""
+        grad = grad * step.grad_scale
+        m.mul_(step.beta1).add_(grad, alpha=1 - step.beta1)
+        v.mul_(step.beta2).addcmul_(grad, grad, value=1 - step.beta2)
+        change = (m / step.bias1) / ((v / step.bias2).sqrt_() + step.eps)
+        weight.mul_(1 - step.learning_rate * step.weight_decay)
+        weight.add_(change, alpha=-step.learning_rate)
+
+    def sum_squares(self, x: Tensor) -> float:
+        """`vector_norm` in fp64, squared."""
+        return float(torch.linalg.vector_norm(x, dtype=torch.float64)) ** 2
+
+    def nf4_transposed(self, codes: Tensor, absmax: Tensor, out: int, in_: int) -> Tensor:
+        """Index."""
+        pairs = torch.stack([codes >> 4, codes & 15], dim=1).flatten()[: out * in_]
+        scales = absmax.repeat_interleave(BLOCK)[: out * in_]
+        return (self._nf4_levels[pairs.long()] * scales).view(out, in_).t().contiguous()
+
+    def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
+        """`cos` and `sin` in fp64 of the fp32 angle."""
+        position = torch.arange(positions, dtype=torch.float32, device=self.device)
+        angle = (position[:, None] * self._to_device(frequencies)).double()
+        return Rope(angle.cos().float(), angle.sin().float())
+
+    def _to_device(self, x: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(x).to(self.device)
+
+    def _layout_of(self, rows: Rows) -> stock_attention.Layout:
+        """The indices of `rows`, kept until other rows come: every layer asks for the same."""
+        if self._layout is None or self._layout[0] is not rows:
+            self._layout = (rows, stock_attention.layout_of(rows, self.device))
+        return self._layout[1]
+
+    def _angles(self, positions: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+        """The cos and sin of every row, (rows, 1, head_dim / 2)."""
+        position = positions.to(self.device)
+        return rope.cos[position, None], rope.sin[position, None]
+
+    def _kept(self, chosen: Tensor, logprobs: Tensor, draws: Draws) -> Tensor:
+        """Which tokens top-k, and then top-p of the mass that top-k left, may draw from."""
+        num_tokens = chosen.shape[1]
+        order = torch.sort(chosen, dim=1, descending=True, stable=True).indices
+        top_k = np.where(draws.top_ks > 0, draws.top_ks, num_tokens)
+        within = torch.arange(num_tokens, device=self.device) < self._to_device(top_k)[:, None]
+        mass = logprobs.gather(1, order).double().exp() * within
+        before = mass.cumsum(1) - mass
+        top_p = np.where(draws.top_ps < 1, draws.top_ps, np.inf)
+        enough = self._to_device(top_p)[:, None] * mass.sum(1, keepdim=True)
+        kept = within & (before < enough)
+        kept[:, 0] = True
+        return torch.zeros_like(kept).scatter_(1, order, kept)
+
+
+def _covered(segments: Tensor) -> slice:
+    """The rows the segments cover."""
+    return slice(int(segments[0]), int(segments[-1]))
+
+
+def _inverse_rms(x: Tensor, eps: float) -> Tensor:
+    return torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+
+
+def _norm_backward(xhat: Tensor, inv_rms: Tensor, d_xhat: Tensor) -> Tensor:
+    """The gradient through xhat = x * inv_rms over the last axis."""
+    return inv_rms * (d_xhat - xhat * (d_xhat * xhat).mean(-1, keepdim=True))
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Pairs (i, i + half) turned, as in transformers' rotate_half."""
+    x1, x2 = x.chunk(2, dim=-1)
+    return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], dim=-1)
