@@ -86,12 +86,15 @@ void row_stats(const In& logits, float temperature, const Out& row_max, const Ou
 void gather_logprobs(const In& logits, const InInt& targets, float temperature, const In& row_max, const In& log_sum,
                      const Out& out) {
   const int64_t rows = (int64_t)logits.shape(0), V = (int64_t)logits.shape(1);
+  require_dense(logits, "gather_logprobs: logits are contiguous");
   require((int64_t)targets.size() == rows && (int64_t)out.size() == rows, "gather_logprobs: shapes");
-  for (int64_t r = 0; r < rows; r++) {
-    const int32_t t = targets.data()[r];
-    require(t >= 0 && t < V, "gather_logprobs: target in the vocabulary");
-    out.data()[r] = (logits.data()[r * V + t] / temperature - row_max.data()[r]) - log_sum.data()[r];
-  }
+  for (int64_t r = 0; r < rows; r++)
+    require(targets.data()[r] >= 0 && targets.data()[r] < V, "gather_logprobs: target in the vocabulary");
+  parallel(1, [&](int64_t, int64_t) {
+    for (int64_t r = 0; r < rows; r++)
+      out.data()[r] =
+          (logits.data()[r * V + targets.data()[r]] / temperature - row_max.data()[r]) - log_sum.data()[r];
+  });
 }
 
 void logprob_backward(const In& logits, const InLong& rows, const InInt& targets, const In& g, const In& row_max,

@@ -25,6 +25,11 @@ void choose_rows(const In& logits, const InLong& rows, const Array<const uint64_
       const float temperature = temperatures.data()[i] == 0.0f ? 1.0f : temperatures.data()[i];
       float row_max, log_sum;
       t.row_stats(row, V, temperature, &row_max, &log_sum, 0, 1);
+      if (!(log_sum == log_sum)) {  // a NaN or an infinity among the logits: no distribution to draw from
+        tokens.data()[i] = -1;
+        logprobs.data()[i] = log_sum;
+        continue;
+      }
       const Draw draw{seeds.data()[i], (uint64_t)samples.data()[i], (uint64_t)positions.data()[i],
                       temperatures.data()[i], top_ks.data()[i], top_ps.data()[i]};
       const int64_t v = choose(t, row, V, row_max, log_sum, draw, work);

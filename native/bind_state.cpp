@@ -6,14 +6,16 @@
 namespace tinsmith {
 namespace {
 
-void adam(const Out& p, const In& g, const Out& m, const Out& v, float lr, float beta1, float beta2, float eps,
-          float weight_decay, float grad_scale, float bias1, float bias2) {
+void adam(const Out& p, const In& g, const Out& m, const Out& v, double lr, double beta1, double beta2, double eps,
+          double weight_decay, double grad_scale, double bias1, double bias2) {
   require_dense(p, "adam: weights are contiguous");
   require_dense(g, "adam: gradient is contiguous");
   require_dense(m, "adam: first moment is contiguous");
   require_dense(v, "adam: second moment is contiguous");
   require(p.size() == g.size() && p.size() == m.size() && p.size() == v.size(), "adam: shapes");
-  const Adam a{p.data(), g.data(), m.data(), v.data(), lr, beta1, beta2, eps, weight_decay, grad_scale, bias1, bias2};
+  const Adam a{p.data(), g.data(), m.data(), v.data(), (float)lr, (float)beta1, (float)beta2, (float)eps,
+               (float)grad_scale, (float)(1.0 - beta1), (float)(1.0 - beta2), (float)(1.0 - lr * weight_decay),
+               (float)bias1, (float)bias2};
   const int64_t n = (int64_t)p.size(), blocks = (n + 1023) / 1024;
   parallel_rows(blocks, 1024, [&](int64_t b, int64_t e) {
     kernels().adam(a, b * 1024, e * 1024 < n ? e * 1024 : n);
@@ -26,18 +28,20 @@ double sum_squares(const In& x) {
   double lanes[16] = {0};
   const int64_t n = (int64_t)x.size();
   const float* p = x.data();
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int j = 0; j < 16; j++) lanes[j] += (double)p[i + j] * (double)p[i + j];
-  for (int j = 0; i + j < n; j++) lanes[j] += (double)p[i + j] * (double)p[i + j];
-  for (int half = 8; half >= 1; half /= 2)
-    for (int j = 0; j < half; j++) lanes[j] += lanes[j + half];
+  parallel(1, [&](int64_t, int64_t) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+      for (int j = 0; j < 16; j++) lanes[j] += (double)p[i + j] * (double)p[i + j];
+    for (int j = 0; i + j < n; j++) lanes[j] += (double)p[i + j] * (double)p[i + j];
+    for (int half = 8; half >= 1; half /= 2)
+      for (int j = 0; j < half; j++) lanes[j] += lanes[j + half];
+  });
   return lanes[0];
 }
 
 void exp(const In& x, const Out& y) {
   require_dense(x, "exp: x is contiguous");
-  kernels().exp(x.data(), y.data(), (int64_t)x.size());
+  parallel(1, [&](int64_t, int64_t) { kernels().exp(x.data(), y.data(), (int64_t)x.size()); });
 }
 
 void nf4(const Array<const uint8_t>& codes, const In& absmax, int64_t out, int64_t in, const Out& wt) {
@@ -53,7 +57,7 @@ void nf4(const Array<const uint8_t>& codes, const In& absmax, int64_t out, int64
 void rope(const In& frequencies, const Out& cos, const Out& sin) {
   const int64_t half = (int64_t)frequencies.size(), positions = (int64_t)cos.shape(0);
   require((int64_t)cos.size() == positions * half && (int64_t)sin.size() == positions * half, "rope_table: shapes");
-  rope_table(frequencies.data(), half, positions, cos.data(), sin.data());
+  parallel(1, [&](int64_t, int64_t) { rope_table(frequencies.data(), half, positions, cos.data(), sin.data()); });
 }
 
 }  // namespace

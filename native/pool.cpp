@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -36,7 +37,7 @@ class FloatDefaults {
 class Pool {
  public:
   explicit Pool(int threads) : threads_(threads) {
-    for (int t = 1; t < threads_; t++) workers_.emplace_back([this, t] { work(t); });
+    for (int t = 1; t < threads_; t++) workers_.emplace_back([this] { work(); });
   }
   ~Pool() {
     {
@@ -46,47 +47,48 @@ class Pool {
     wake_.notify_all();
     for (auto& worker : workers_) worker.join();
   }
+  // The caller starts at once and workers join as they wake: a late one costs nothing.
   void run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       body_ = &body;
       count_ = count;
-      left_ = threads_ - 1;
+      chunk_ = count / (threads_ * 4) > 1 ? count / (threads_ * 4) : 1;
+      next_.store(0);
+      open_ = true;
       generation_++;
     }
     wake_.notify_all();
-    share(0, count, body);
+    take(body);
     std::unique_lock<std::mutex> lock(mutex_);
-    done_.wait(lock, [this] { return left_ == 0; });
+    open_ = false;
+    done_.wait(lock, [this] { return inside_ == 0; });
   }
   int threads() const { return threads_; }
 
  private:
-  void share(int thread, int64_t count, const std::function<void(int64_t, int64_t)>& body) const {
-    const int64_t begin = count * thread / threads_, end = count * (thread + 1) / threads_;
-    if (begin == end) return;
+  void take(const std::function<void(int64_t, int64_t)>& body) {
     FloatDefaults defaults;
-    body(begin, end);
-  }
-  void work(int thread) {
-    uint64_t seen = 0;
     for (;;) {
-      const std::function<void(int64_t, int64_t)>* body;
-      int64_t count;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
-        if (stop_) return;
-        seen = generation_;
-        body = body_;
-        count = count_;
-      }
-      share(thread, count, *body);
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        left_--;
-        if (left_ == 0) done_.notify_one();
-      }
+      const int64_t begin = next_.fetch_add(chunk_);
+      if (begin >= count_) return;
+      body(begin, begin + chunk_ < count_ ? begin + chunk_ : count_);
+    }
+  }
+  void work() {
+    uint64_t seen = 0;
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
+      if (stop_) return;
+      seen = generation_;
+      if (!open_) continue;
+      inside_++;
+      const auto* body = body_;
+      lock.unlock();
+      take(*body);
+      lock.lock();
+      if (--inside_ == 0) done_.notify_one();
     }
   }
 
@@ -95,10 +97,11 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
-  int64_t count_ = 0;
-  int left_ = 0;
+  int64_t count_ = 0, chunk_ = 1;
+  std::atomic<int64_t> next_{0};
+  int inside_ = 0;
   uint64_t generation_ = 0;
-  bool stop_ = false;
+  bool open_ = false, stop_ = false;
 };
 
 // Never destroyed: worker threads must not be joined while the interpreter is going down.

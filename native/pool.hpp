@@ -6,8 +6,8 @@
 
 namespace tinsmith {
 
-// Call body(begin, end) over a static partition of [0, count) into at most num_threads() runs. Which run a task
-// falls into never changes a result. Denormals and rounding are the IEEE defaults inside, whatever the caller set.
+// Call body(begin, end) over runs that cover [0, count), on the caller and on up to num_threads() - 1 others. Which
+// thread takes which run never changes a result. Denormals and rounding are the IEEE defaults inside, whatever the caller set.
 void parallel(int64_t count, const std::function<void(int64_t, int64_t)>& body);
 
 int num_threads();

@@ -177,10 +177,11 @@ static void row_stats(const float* logits, int64_t V, float temperature, float* 
       for (int64_t j = V - i; j < 16; j++) rest[j] = 0.0f;
       sum = sum + load(rest);
     }
+    const float total = hsum(sum);
     float out[16];
-    store(out, log16(set1(hsum(sum))));
+    store(out, log16(set1(total)));
     row_max[r] = top;
-    log_sum[r] = out[0];
+    log_sum[r] = total == total ? out[0] : total;  // log16 is for positive numbers: it would hide a NaN
   }
 }
 
@@ -243,8 +244,8 @@ static void exp_elements(const float* x, float* y, int64_t n) {
 }
 
 static void adam(const tinsmith::Adam& a, int64_t i0, int64_t i1) {
-  const V16 b1 = set1(a.beta1), b2 = set1(a.beta2), c1 = set1(1.0f - a.beta1), c2 = set1(1.0f - a.beta2);
-  const V16 keep = set1(1.0f - a.lr * a.weight_decay), lr = set1(a.lr), eps = set1(a.eps), scale = set1(a.grad_scale);
+  const V16 b1 = set1(a.beta1), b2 = set1(a.beta2), c1 = set1(a.rest1), c2 = set1(a.rest2);
+  const V16 keep = set1(a.keep), lr = set1(a.lr), eps = set1(a.eps), scale = set1(a.grad_scale);
   const V16 bias1 = set1(a.bias1), bias2 = set1(a.bias2);
   for (int64_t i = i0; i < i1; i += 16) {
     const int64_t n = i1 - i;

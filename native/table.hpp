@@ -41,7 +41,9 @@ struct AttentionBackward {
 
 struct Adam {
   float* p; const float* g; float* m; float* v;
-  float lr, beta1, beta2, eps, weight_decay, grad_scale;
+  float lr, beta1, beta2, eps, grad_scale;
+  float rest1, rest2;  // 1 - beta, rounded once: 1 - (float)0.999 is off by 1e-5 of itself
+  float keep;          // 1 - lr * weight_decay
   float bias1, bias2;  // 1 - beta^t
 };
 

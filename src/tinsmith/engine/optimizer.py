@@ -32,11 +32,18 @@ def check(params: AdamParams) -> None:
         "beta2": (params.beta2, 0.0, 1.0, "0 <= beta2 < 1"),
         "eps": (params.eps, 0.0, math.inf, "finite and >= 0"),
         "weight_decay": (params.weight_decay, 0.0, math.inf, "finite and >= 0"),
-        "grad_clip_norm": (params.grad_clip_norm, 0.0, math.inf, "finite and >= 0 (0: no clipping)"),
+        "grad_clip_norm": (
+            params.grad_clip_norm,
+            0.0,
+            math.inf,
+            "finite and >= 0 (0: no clipping)",
+        ),
     }
     for name, (value, low, high, allowed) in ranges.items():
         if not low <= value < high:
-            raise InputError("an optimizer setting is out of range", field=name, value=value, allowed=allowed)
+            raise InputError(
+                "an optimizer setting is out of range", field=name, value=value, allowed=allowed
+            )
 
 
 def _power(base: float, exponent: int) -> float:
@@ -55,11 +62,16 @@ class Optimizer:
 
     adapter: Adapter
     step_count: int = 0
-    moments: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict[int, tuple[Tensor, Tensor]])
+    moments: dict[int, tuple[Tensor, Tensor]] = field(
+        default_factory=dict[int, tuple[Tensor, Tensor]]
+    )
 
     def __post_init__(self) -> None:
         for weight in self.adapter.weights():
-            self.moments[id(weight)] = (torch.zeros_like(weight.value), torch.zeros_like(weight.value))
+            self.moments[id(weight)] = (
+                torch.zeros_like(weight.value),
+                torch.zeros_like(weight.value),
+            )
 
     def moments_of(self, weight: Weight) -> tuple[Tensor, Tensor]:
         """First and second moment of one weight."""
@@ -70,7 +82,9 @@ class Optimizer:
         kernels = self.adapter.decoder.kernels
         sums = self.summed()
         slots = sorted(self.adapter.slots, key=lambda slot: slot.name)
-        squares = [kernels.sum_squares(slot.view(sums[id(slot.weight)]).contiguous()) for slot in slots]
+        squares = [
+            kernels.sum_squares(slot.view(sums[id(slot.weight)]).contiguous()) for slot in slots
+        ]
         return math.sqrt(math.fsum(squares))
 
     def summed(self) -> dict[int, Tensor]:

@@ -24,6 +24,7 @@ from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.steps import SampleSteps
 from tinsmith.ops.kernels import PAGE, Draws, Kernels, Rows
 from tinsmith.ops.linear import Run, forward
+from tinsmith.types.errors import BackendError
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
 
@@ -56,7 +57,12 @@ class Sampler:
     """Serves requests on models of one shape. Not thread-safe: one caller drives `step`."""
 
     def __init__(
-        self, config: DecoderConfig, kernels: Kernels, *, limits: SamplerLimits | None = None, text: DecodeText | None = None
+        self,
+        config: DecoderConfig,
+        kernels: Kernels,
+        *,
+        limits: SamplerLimits | None = None,
+        text: DecodeText | None = None,
     ) -> None:
         self.config = config
         self.kernels = kernels
@@ -80,14 +86,31 @@ class Sampler:
         self._waiting.append(group)
         return group
 
-    def sample(self, requests: Sequence[SampleRequest], policies: Sequence[Policy]) -> list[SampleResult]:
-        """Serve requests to the end, in the order given."""
-        groups = [self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)]
+    def sample(
+        self, requests: Sequence[SampleRequest], policies: Sequence[Policy]
+    ) -> list[SampleResult]:
+        """Serve requests to the end, in the order given.
+
+        Raises:
+            InputError: for a request that cannot be served; none of them is.
+            BackendError: the first failure, once all others are served.
+        """
+        for request in requests:
+            check_request(request, self.config)
+        groups = [
+            self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)
+        ]
         while self.busy:
             self.step()
-        results = [group.result for group in groups]
-        assert all(result is not None for result in results)
-        return [result for result in results if result is not None]
+        for group in groups:
+            if group.failure is not None:
+                raise group.failure
+        return [group.result for group in groups if group.result is not None]
+
+    @property
+    def num_running(self) -> int:
+        """Samples that are being decoded."""
+        return len(self._running)
 
     @property
     def busy(self) -> bool:
@@ -99,8 +122,10 @@ class Sampler:
         if group in self._waiting:
             self._waiting.remove(group)
             return
-        if group.result is not None:
-            return
+        if group.result is None and group.failure is None:
+            self._drop(group)
+
+    def _drop(self, group: Group) -> None:
         for _, sample in [pair for pair in self._running if pair[0] is group]:
             Group.close(self.pool, sample)
         self._running = [pair for pair in self._running if pair[0] is not group]
@@ -118,15 +143,20 @@ class Sampler:
         for same in by_decoder.values():
             same.sort(key=lambda feed: id(feed.group.policy.low))
             self._compute(same[0].group.policy.decoder, same)
-        self._running = [(group, sample) for group, sample in self._running if sample.stop_reason is None]
-        return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.result is not None]
+        self._running = [
+            (group, sample) for group, sample in self._running if sample.stop_reason is None
+        ]
+        return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.ended]
 
     def _admit(self) -> None:
         """Fork prefilled prompts, then start waiting ones, as far as the cache allows."""
         while self._forking:
             group = self._forking[0]
-            if group.result is None:
-                self._running += [(group, s) for s in group.fork(self.pool, self.limits.max_samples - len(self._running))]
+            if not group.ended:
+                self._running += [
+                    (group, s)
+                    for s in group.fork(self.pool, self.limits.max_samples - len(self._running))
+                ]
                 if group.unforked:
                     return
             self._forking.popleft()
@@ -169,7 +199,9 @@ class Sampler:
                 runs[-1] = (runs[-1][0], begin[i + 1], runs[-1][2])
             else:
                 runs.append((begin[i], begin[i + 1], feed.group.policy))
-        steps = SampleSteps(self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs))
+        steps = SampleSteps(
+            self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs)
+        )
         ids = np.concatenate([np.asarray(feed.tokens, np.int64) for feed in feeds])
         hidden = decoder.hidden(steps, torch.from_numpy(ids).to(self.kernels.device))
         for feed in feeds:
@@ -183,12 +215,16 @@ class Sampler:
             self._read_prompts(chunk, logits)
             self._draw(chunk, logits)
 
-    def _logit_chunks(self, feeds: list[_Feed], begin: list[int]) -> list[list[tuple[_Feed, int, int]]]:
+    def _logit_chunks(
+        self, feeds: list[_Feed], begin: list[int]
+    ) -> list[list[tuple[_Feed, int, int]]]:
         """(feed, row, position) of every row whose logits are needed, in lists small enough to hold."""
         wanted: list[tuple[_Feed, int, int]] = []
         for i, feed in enumerate(feeds):
             request = feed.group.request
-            whole = feed.sample is None and (request.prompt_logprobs or request.topk_prompt_logprobs > 0)
+            whole = feed.sample is None and (
+                request.prompt_logprobs or request.topk_prompt_logprobs > 0
+            )
             complete = feed.sample is not None or feed.group.prefilled == len(request.prompt)
             for row in range(begin[i] if whole else begin[i + 1] - 1, begin[i + 1]):
                 if whole or complete:
@@ -196,12 +232,26 @@ class Sampler:
         size = max(1, self.limits.logits // self.config.vocab_size)
         return [wanted[i : i + size] for i in range(0, len(wanted), size)]
 
-    def _logits(self, decoder: Decoder, hidden: Tensor, wanted: list[int], runs: list[tuple[int, int, Policy]]) -> Tensor:
+    def _logits(
+        self,
+        decoder: Decoder,
+        hidden: Tensor,
+        wanted: list[int],
+        runs: list[tuple[int, int, Policy]],
+    ) -> Tensor:
         """Head logits of some rows, each through its own adapter."""
-        x = hidden if len(wanted) == hidden.shape[0] else hidden[torch.tensor(wanted, device=hidden.device)]
+        x = (
+            hidden
+            if len(wanted) == hidden.shape[0]
+            else hidden[torch.tensor(wanted, device=hidden.device)]
+        )
         ends = np.searchsorted(np.array(wanted), [end for _, end, _ in runs]).tolist()
         starts = [0, *ends[:-1]]
-        parts = tuple(Run(b, e, p.low.get(HEAD_PLACE)) for b, e, (_, _, p) in zip(starts, ends, runs, strict=True) if e > b)
+        parts = tuple(
+            Run(b, e, p.low.get(HEAD_PLACE))
+            for b, e, (_, _, p) in zip(starts, ends, runs, strict=True)
+            if e > b
+        )
         return forward(self.kernels, x.contiguous(), decoder.head, parts)
 
     def _read_prompts(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
@@ -219,13 +269,22 @@ class Sampler:
         some = logits[rows]
         targets = np.array([group.request.prompt[at] for _, group, at in picked], np.int32)
         stats = self.kernels.row_stats(some, 1.0)
-        logprobs = self.kernels.gather_logprobs(some, torch.from_numpy(targets).to(logits.device), stats).cpu().numpy()
+        logprobs = (
+            self.kernels.gather_logprobs(some, torch.from_numpy(targets).to(logits.device), stats)
+            .cpu()
+            .numpy()
+        )
         most = max(group.request.topk_prompt_logprobs for _, group, _ in picked)
-        tokens, values = self.kernels.top_logprobs(some, np.arange(len(picked)), np.ones(len(picked), np.float32), most)
+        tokens, values = self.kernels.top_logprobs(
+            some, np.arange(len(picked)), np.ones(len(picked), np.float32), most
+        )
         for j, (_, group, at) in enumerate(picked):
             group.prompt_logprobs[at] = logprobs[j]
             k = group.request.topk_prompt_logprobs
-            group.prompt_top.tokens[at], group.prompt_top.logprobs[at] = tokens[j, :k], values[j, :k]
+            group.prompt_top.tokens[at], group.prompt_top.logprobs[at] = (
+                tokens[j, :k],
+                values[j, :k],
+            )
 
     def _draw(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
         """The next token of every sample whose row is here; a prompt's last row serves all its samples."""
@@ -250,14 +309,32 @@ class Sampler:
         )
         tokens, logprobs = self.kernels.choose(logits, draws)
         self._keep_top(drawn, draws, logits)
-        for (_, group, sample, _), token, logprob in zip(drawn, tokens.tolist(), logprobs.tolist(), strict=True):
+        for (_, group, sample, _), token, logprob in zip(
+            drawn, tokens.tolist(), logprobs.tolist(), strict=True
+        ):
+            if group.failure is not None:
+                continue
+            if token < 0:
+                self._fail(group, sample)
+                continue
             sample.tokens.append(token)
             sample.logprobs.append(logprob)
             reason = group.rule.reason(sample.tokens)
             if reason is not None:
                 group.end(self.pool, sample, reason)
 
-    def _keep_top(self, drawn: list[tuple[int, Group, Sample, int]], draws: Draws, logits: Tensor) -> None:
+    def _fail(self, group: Group, sample: Sample) -> None:
+        """Logits that are not finite have no distribution: the request ends with a cause, its neighbours go on."""
+        group.failure = BackendError(
+            "the model's logits are not finite: nothing can be sampled from these weights",
+            field=f"sample {sample.index}, token {len(sample.tokens)}",
+            fix="load an earlier checkpoint and lower the learning rate",
+        )
+        self._drop(group)
+
+    def _keep_top(
+        self, drawn: list[tuple[int, Group, Sample, int]], draws: Draws, logits: Tensor
+    ) -> None:
         most = max(group.request.topk_logprobs for _, group, _, _ in drawn)
         if most == 0:
             return

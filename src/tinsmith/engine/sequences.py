@@ -12,8 +12,14 @@ from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks
 from tinsmith.ops.kernels import PAGE
-from tinsmith.types.errors import InputError
-from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, StopReason, TopLogprobs
+from tinsmith.types.errors import BackendError, InputError
+from tinsmith.types.sampling import (
+    SampledSequence,
+    SampleRequest,
+    SampleResult,
+    StopReason,
+    TopLogprobs,
+)
 
 DecodeText = Callable[[Sequence[int]], str]
 """Token ids to text, special tokens kept: what stop strings are looked for in."""
@@ -30,7 +36,9 @@ class Policy:
 class StopRule:
     """When a sequence ends: end tokens, stop tokens, stop strings, or its length."""
 
-    def __init__(self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: DecodeText | None) -> None:
+    def __init__(
+        self, request: SampleRequest, decoder: Decoder, max_tokens: int, text: DecodeText | None
+    ) -> None:
         """Read a request's stop conditions.
 
         Raises:
@@ -41,7 +49,10 @@ class StopRule:
         self.strings = tuple(s for s in stop or () if isinstance(s, str))
         if self.strings and text is None:
             raise InputError(
-                "stop strings need a tokenizer", field="stop", value=self.strings, allowed="token ids for a model without one"
+                "stop strings need a tokenizer",
+                field="stop",
+                value=self.strings,
+                allowed="token ids for a model without one",
             )
         self._text = text
         self._window = max((4 * len(s) + 4 for s in self.strings), default=0)
@@ -94,6 +105,12 @@ class Group:
             logprobs=np.full((prompt, request.topk_prompt_logprobs), np.nan, np.float32),
         )
         self.result: SampleResult | None = None
+        self.failure: BackendError | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is a result or a failure."""
+        return self.result is not None or self.failure is not None
 
     @property
     def prompt_pages(self) -> int:
@@ -117,7 +134,11 @@ class Group:
         prompt = len(self.request.prompt)
         shared = self.pages[: prompt // PAGE]
         samples: list[Sample] = []
-        while self.unforked and len(samples) < most and (self.spare or pool.available >= self.sample_pages):
+        while (
+            self.unforked
+            and len(samples) < most
+            and (self.spare or pool.available >= self.sample_pages)
+        ):
             sample = self.unforked.pop(0)
             samples.append(sample)
             if self.spare:

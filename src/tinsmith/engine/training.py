@@ -8,7 +8,7 @@ caller's weights, fixed before the first backward.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -30,7 +30,7 @@ _LOGITS_BUDGET = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatches:
-    """How many datums are computed at once: at most `datums` of them and at most `tokens` tokens (at least one datum)."""
+    """How many datums are computed at once: at most `datums` of them and `tokens` tokens (at least one datum)."""
 
     tokens: int = 4096
     datums: int = 1 << 30
@@ -91,14 +91,23 @@ class TrainingSession:
         return {"grad_norm:mean": self.optimizer.step(params)}
 
     def _run(
-        self, datums: Sequence[Datum], loss: LossName, settings: Mapping[str, object], *, backward: bool
+        self,
+        datums: Sequence[Datum],
+        loss: LossName,
+        settings: Mapping[str, object],
+        *,
+        backward: bool,
     ) -> ForwardBackwardResult:
         config = check_datums(datums, loss, settings, self.adapter.decoder.config)
         values: list[LossValue] = []
         outputs: list[DatumOutput] = []
-        runs = self.micro_batches.split([len(d) for d in datums], self.adapter.decoder.config.vocab_size)
+        runs = self.micro_batches.split(
+            [len(d) for d in datums], self.adapter.decoder.config.vocab_size
+        )
         for run in runs:
-            for output, value in self._micro_batch([datums[i] for i in run], loss, config, run.start, backward=backward):
+            for output, value in self._micro_batch(
+                [datums[i] for i in run], loss, config, run.start, backward=backward
+            ):
                 outputs.append(output)
                 values.append(value)
         metrics = {"loss:sum": math.fsum(value.total for value in values)}
@@ -112,16 +121,26 @@ class TrainingSession:
         decoder = self.adapter.decoder
         device = decoder.kernels.device
         rows = Rows.whole([len(datum) for datum in datums])
-        ids = torch.from_numpy(np.concatenate([d.tokens for d in datums]).astype(np.int64)).to(device)
-        targets = torch.from_numpy(np.concatenate([d.inputs["target_tokens"] for d in datums]).astype(np.int32)).to(device)
-        logprobs = target_logprobs(decoder, TrainSteps(decoder.kernels, rows, self.adapter.low), ids, targets)
+        ids = torch.from_numpy(np.concatenate([d.tokens for d in datums]).astype(np.int64)).to(
+            device
+        )
+        targets = torch.from_numpy(
+            np.concatenate([d.inputs["target_tokens"] for d in datums]).astype(np.int32)
+        ).to(device)
+        logprobs = target_logprobs(
+            decoder, TrainSteps(decoder.kernels, rows, self.adapter.low), ids, targets
+        )
         flat = logprobs.detach().cpu().numpy()
         bounds = rows.row_begin.tolist()
         results: list[tuple[DatumOutput, LossValue]] = []
         for i, datum in enumerate(datums):
             own = flat[bounds[i] : bounds[i + 1]].copy()
             value = LOSSES[loss].value(own, datum.inputs, config)
-            if not (math.isfinite(value.total) and np.isfinite(value.grad).all() and np.isfinite(own).all()):
+            if not (
+                math.isfinite(value.total)
+                and np.isfinite(value.grad).all()
+                and np.isfinite(own).all()
+            ):
                 raise InputError(
                     "the loss of a datum is not finite; no gradient was added",
                     field=f"data[{first + i}]",
@@ -135,7 +154,7 @@ class TrainingSession:
         return results
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
+    def _all_or_nothing(self) -> Generator[None]:
         """Put every gradient buffer back if the body does not complete."""
         buffers = [weight.grad for weight in self.adapter.buffers() if weight.grad is not None]
         before = [grad.clone() for grad in buffers]

@@ -46,7 +46,9 @@ def check_datums(
         ConfigError: for a setting the loss does not take.
     """
     if not datums:
-        raise InputError("there is nothing to compute", field="data", value=[], allowed="at least one datum")
+        raise InputError(
+            "there is nothing to compute", field="data", value=[], allowed="at least one datum"
+        )
     parsed = LossConfig.from_mapping(loss, settings)
     for i, datum in enumerate(datums):
         _check_tokens(datum.tokens, f"data[{i}].model_input", config)
@@ -56,7 +58,12 @@ def check_datums(
 
 def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig) -> None:
     if tokens.ndim != 1 or len(tokens) == 0:
-        raise InputError("a sequence has no tokens", field=field, value=tokens.shape, allowed="shape (N,) with N >= 1")
+        raise InputError(
+            "a sequence has no tokens",
+            field=field,
+            value=tokens.shape,
+            allowed="shape (N,) with N >= 1",
+        )
     if len(tokens) > config.max_positions:
         raise InputError(
             "a sequence is longer than the model's context",
@@ -100,11 +107,21 @@ def _check_inputs(datum: Datum, index: int, loss: LossName, config: DecoderConfi
             )
         if name == "target_tokens":
             if values.dtype.kind not in "iu":
-                raise InputError("token ids are integers", field=field, value=str(values.dtype), allowed="int32 or int64")
+                raise InputError(
+                    "token ids are integers",
+                    field=field,
+                    value=str(values.dtype),
+                    allowed="int32 or int64",
+                )
             _check_range(values.astype(np.int64), field, config)
         elif not np.isfinite(values.astype(np.float64)).all():
             at = int(np.flatnonzero(~np.isfinite(values.astype(np.float64)))[0])
-            raise InputError("a loss input is not finite", field=f"{field}[{at}]", value=float(values[at]), allowed="finite numbers")
+            raise InputError(
+                "a loss input is not finite",
+                field=f"{field}[{at}]",
+                value=float(values[at]),
+                allowed="finite numbers",
+            )
 
 
 def check_request(request: SampleRequest, config: DecoderConfig) -> int:
@@ -124,7 +141,12 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
         ("top_p", params.top_p, 0.0 < params.top_p <= 1.0, "0 < top_p <= 1"),
         ("seed", params.seed, 0 <= params.seed < 2**64, "0 to 2**64 - 1"),
         *(
-            (name, value, 0 <= value <= min(MAX_TOP_LOGPROBS, config.vocab_size), f"0 to {min(MAX_TOP_LOGPROBS, config.vocab_size)}")
+            (
+                name,
+                value,
+                0 <= value <= min(MAX_TOP_LOGPROBS, config.vocab_size),
+                f"0 to {min(MAX_TOP_LOGPROBS, config.vocab_size)}",
+            )
             for name, value in (
                 ("topk_logprobs", request.topk_logprobs),
                 ("topk_prompt_logprobs", request.topk_prompt_logprobs),
@@ -133,7 +155,9 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
     )
     for field, value, holds, allowed in checks:
         if not holds:
-            raise InputError("a sampling parameter is out of range", field=field, value=value, allowed=allowed)
+            raise InputError(
+                "a sampling parameter is out of range", field=field, value=value, allowed=allowed
+            )
     if wanted > room:
         raise InputError(
             "prompt and completion exceed the model's context",
@@ -143,5 +167,10 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
         )
     for i, stop in enumerate(params.stop or ()):
         if isinstance(stop, str) and not stop:
-            raise InputError("a stop string is empty", field=f"stop[{i}]", value=stop, allowed="non-empty strings")
+            raise InputError(
+                "a stop string is empty",
+                field=f"stop[{i}]",
+                value=stop,
+                allowed="non-empty strings",
+            )
     return wanted

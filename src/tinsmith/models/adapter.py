@@ -7,7 +7,7 @@ DoRA magnitude is the row norm of the base as held (quantised, if it is).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -15,8 +15,9 @@ import torch
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
 from tinsmith.models.slots import Slot
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.linear import Linear, LowRank, refresh_norm
+from tinsmith.ops.linear import Linear, LowRank, Nf4Base, refresh_norm
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, uniform
 
 _TARGETS: dict[Site, tuple[str, ...]] = {
@@ -37,6 +38,14 @@ class Adapter:
     """The base it computes on; for `full`, the trained copy itself."""
     low: dict[Place, LowRank] = field(default_factory=dict[Place, LowRank])
     slots: tuple[Slot, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The linear layers it sits on, by published name; none for `full`."""
+        suffix = ".lora_A.weight"
+        return tuple(
+            slot.name.removesuffix(suffix) for slot in self.slots if slot.name.endswith(suffix)
+        )
 
     def weights(self) -> list[Weight]:
         """Every trained weight once, in the slots' order."""
@@ -66,6 +75,7 @@ class Adapter:
         linears = self.decoder.linears()
         for place, low in self.low.items():
             refresh_norm(self.decoder.kernels, linears[place], low)
+            _release_untargeted(low)
         if self.spec.kind is AdapterKind.FULL:
             self.decoder.refresh_tied_head()
 
@@ -74,21 +84,41 @@ class Adapter:
         return copy(self, lambda weight: Weight(weight.value.clone()))
 
 
-def create_adapter(decoder: Decoder, spec: AdapterSpec) -> Adapter:
+def create_adapter(
+    decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None
+) -> Adapter:
     """Make a fresh trainable adapter on `decoder`; the same bits for the same spec on any machine.
 
-    A is uniform within 1 / sqrt(in) (PEFT's Kaiming initialisation), drawn from a seed derived from the spec's seed and
-    the target's name; B is zero.
+    It sits on the spec's groups of linear layers, or of those only on `targets` (as `target_names`
+    spells them). A is uniform within 1 / sqrt(in) (PEFT's Kaiming initialisation), drawn from a seed
+    derived from the spec's seed and the target's name; B is zero.
+
+    Raises:
+        ConfigError: a target that the decoder does not have, or a kind that its base does not fit.
     """
+    if spec.kind.quantised != is_quantised(decoder):
+        raise ConfigError(
+            "the base is not held as this kind of adapter needs it",
+            field="kind",
+            value=spec.kind.value,
+            allowed=", ".join(
+                kind for kind in AdapterKind if kind.quantised != spec.kind.quantised
+            ),
+        )
     if spec.kind is AdapterKind.FULL:
         adapter = Adapter(spec, copy_decoder(decoder, lambda weight: Weight(weight.value.clone())))
         adapter.slots = adapter.decoder.slots
     else:
         adapter = Adapter(spec, decoder)
         slots: list[Slot] = []
+        known = {name for place in decoder.linears() for name in target_names(place)}
+        for name in sorted(set(targets or ()) - known):
+            raise ConfigError("the model has no such linear layer", field="targets", value=name)
         for place, linear in decoder.linears().items():
-            if _wanted(spec, place.site):
-                adapter.low[place] = _low_rank(spec, place, linear, slots)
+            names = target_names(place) if _wanted(spec, place.site) else ()
+            chosen = [name for name in names if targets is None or name in targets]
+            if chosen:
+                adapter.low[place] = _low_rank(spec, place, linear, chosen, slots)
         adapter.slots = tuple(slots)
         _initial_magnitudes(adapter)
     for weight in adapter.buffers():
@@ -97,25 +127,50 @@ def create_adapter(decoder: Decoder, spec: AdapterSpec) -> Adapter:
     return adapter
 
 
+def target_names(place: Place) -> tuple[str, ...]:
+    """The published names (without `.weight`) of the matrices beside one another at a place."""
+    if place == HEAD_PLACE:
+        return _TARGETS[place.site]
+    return tuple(f"model.layers.{place.layer}.{name}" for name in _TARGETS[place.site])
+
+
+def is_quantised(decoder: Decoder) -> bool:
+    """Whether the decoder holds linear weights as NF4."""
+    return any(
+        isinstance(base, Nf4Base) for linear in decoder.linears().values() for base in linear.base
+    )
+
+
 def _wanted(spec: AdapterSpec, site: Site) -> bool:
     if site is Site.HEAD:
         return spec.train_unembed
     return spec.train_attn if site in (Site.QKV, Site.O) else spec.train_mlp
 
 
-def _low_rank(spec: AdapterSpec, place: Place, linear: Linear, slots: list[Slot]) -> LowRank:
-    names = [n if place == HEAD_PLACE else f"model.layers.{place.layer}.{n}" for n in _TARGETS[place.site]]
-    sizes = linear.widths
-    bounds = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+def _low_rank(
+    spec: AdapterSpec, place: Place, linear: Linear, names: list[str], slots: list[Slot]
+) -> LowRank:
+    """The fresh low-rank part on `names` at one place; their slots are added to `slots`."""
+    bounds = [sum(linear.widths[:i]) for i in range(len(linear.widths) + 1)]
+    columns = tuple(
+        (bounds[i], bounds[i + 1]) for i, name in enumerate(target_names(place)) if name in names
+    )
+    sizes = [end - begin for begin, end in columns]
     rank = spec.rank
     drawn = [
-        uniform(derive(spec.seed, "lora_A", name), (rank, linear.in_size), 1.0 / math.sqrt(linear.in_size)) for name in names
+        uniform(
+            derive(spec.seed, "lora_A", name),
+            (rank, linear.in_size),
+            1.0 / math.sqrt(linear.in_size),
+        )
+        for name in names
     ]
     device = linear_device(linear)
     a = Weight(torch.cat([torch.from_numpy(x).t() for x in drawn], dim=1).contiguous().to(device))
     b = tuple(Weight(torch.zeros(rank, size, device=device)) for size in sizes)
-    columns = tuple((bounds[i], bounds[i + 1]) for i in range(len(sizes)))
-    magnitude = Weight(torch.zeros(linear.out_size, device=device)) if spec.kind.decomposed else None
+    magnitude = (
+        Weight(torch.zeros(linear.out_size, device=device)) if spec.kind.decomposed else None
+    )
     for i, name in enumerate(names):
         slots.append(Slot(f"{name}.lora_A.weight", a, (i * rank, (i + 1) * rank), transposed=True))
         slots.append(Slot(f"{name}.lora_B.weight", b[i], transposed=True))
@@ -139,6 +194,19 @@ def _initial_magnitudes(adapter: Adapter) -> None:
             low.magnitude.value.copy_(1.0 / low.inv_norm)
 
 
+def _release_untargeted(low: LowRank) -> None:
+    """Give columns without a target the gain 1: a step may have moved their magnitude."""
+    if low.magnitude is None or low.gain is None or low.inv_norm is None:
+        return
+    if sum(end - begin for begin, end in low.columns) == low.gain.numel():
+        return
+    free = torch.ones_like(low.gain, dtype=torch.bool)
+    for begin, end in low.columns:
+        free[begin:end] = False
+    low.magnitude.value[free] = 1.0 / low.inv_norm[free]
+    low.gain[free] = 1.0
+
+
 def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
     """Copy an adapter's weights by `clone`, each once; a low-rank copy shares the frozen base."""
     if adapter.spec.kind is AdapterKind.FULL:
@@ -157,7 +225,9 @@ def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
         )
         for place, part in adapter.low.items()
     }
-    slots = tuple(Slot(s.name, copied[id(s.weight)], s.columns, s.transposed) for s in adapter.slots)
+    slots = tuple(
+        Slot(s.name, copied[id(s.weight)], s.columns, s.transposed) for s in adapter.slots
+    )
     return Adapter(adapter.spec, adapter.decoder, low, slots)
 
 

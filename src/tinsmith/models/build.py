@@ -20,7 +20,11 @@ from tinsmith.ops.linear import Linear, Nf4Base
 
 
 def build_decoder(
-    config: DecoderConfig, weights: Mapping[str, Tensor], kernels: Kernels, *, quantised: bool = False
+    config: DecoderConfig,
+    weights: Mapping[str, Tensor],
+    kernels: Kernels,
+    *,
+    quantised: bool = False,
 ) -> Decoder:
     """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`).
 
@@ -77,12 +81,16 @@ class _Builder:
             weight = Weight(torch.cat([part.t() for part in parts], dim=1).contiguous())
             base = (weight,)
             self.slots += [
-                Slot(f"{name}.weight", weight, (bounds[i], bounds[i + 1]), transposed=True) for i, name in enumerate(names)
+                Slot(f"{name}.weight", weight, (bounds[i], bounds[i + 1]), transposed=True)
+                for i, name in enumerate(names)
             ]
         bias: Weight | None = None
         if f"{names[0]}.bias" in self.weights:
             bias = Weight(torch.cat([self.tensor(f"{name}.bias") for name in names]).contiguous())
-            self.slots += [Slot(f"{name}.bias", bias, (bounds[i], bounds[i + 1])) for i, name in enumerate(names)]
+            self.slots += [
+                Slot(f"{name}.bias", bias, (bounds[i], bounds[i + 1]))
+                for i, name in enumerate(names)
+            ]
         return Linear(base, in_size=in_size, widths=tuple(sizes), bias=bias)
 
     def nf4(self, weight: Tensor, name: str) -> Nf4Base:
@@ -99,7 +107,9 @@ class _Builder:
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
         return Layer(
             input_norm=self.vector(f"{prefix}.input_layernorm.weight"),
-            qkv=self.linear(tuple(f"{attention}.{n}" for n in ("q_proj", "k_proj", "v_proj")), quantise=True),
+            qkv=self.linear(
+                tuple(f"{attention}.{n}" for n in ("q_proj", "k_proj", "v_proj")), quantise=True
+            ),
             o=self.linear((f"{attention}.o_proj",), quantise=True),
             post_norm=self.vector(f"{prefix}.post_attention_layernorm.weight"),
             gate_up=self.linear((f"{mlp}.gate_proj", f"{mlp}.up_proj"), quantise=True),

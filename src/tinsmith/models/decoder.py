@@ -61,7 +61,9 @@ class Steps(Protocol):
         """Rows of the embedding."""
         ...
 
-    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
+    def add_norm(
+        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
+    ) -> tuple[Tensor, Tensor]:
         """(x + delta, RMSNorm of it)."""
         ...
 
@@ -69,7 +71,9 @@ class Steps(Protocol):
         """The product with a weight and its adapters."""
         ...
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
+    def rotate(
+        self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
+    ) -> Tensor:
         """Head norms and rotation."""
         ...
 
@@ -109,7 +113,11 @@ class Decoder:
         eps, shape = self.config.norm_eps, self.shape
         x, delta = steps.embed(self.embedding, ids), None
         for i, layer in enumerate(self.layers):
-            gains = None if layer.q_norm is None or layer.k_norm is None else (layer.q_norm, layer.k_norm, eps)
+            gains = (
+                None
+                if layer.q_norm is None or layer.k_norm is None
+                else (layer.q_norm, layer.k_norm, eps)
+            )
             x, h = steps.add_norm(x, delta, layer.input_norm, eps)
             h = steps.linear(h, layer.qkv, Place(i, Site.QKV))
             h = steps.rotate(h, shape, self.rope, gains)

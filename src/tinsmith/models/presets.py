@@ -31,6 +31,7 @@ PRESETS: Mapping[str, DecoderConfig] = MappingProxyType(
             norm_eps=1e-5,
             rope_theta=10_000.0,
             tied=True,
+            end_tokens=(0,),
         ),
         "tiny": DecoderConfig(
             family=Family.LLAMA,
@@ -45,6 +46,7 @@ PRESETS: Mapping[str, DecoderConfig] = MappingProxyType(
             norm_eps=1e-5,
             rope_theta=10_000.0,
             tied=True,
+            end_tokens=(0,),
         ),
     }
 )

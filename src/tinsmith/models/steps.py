@@ -33,14 +33,18 @@ class TrainSteps:
         anchor = torch.empty(0, requires_grad=True)
         return Embed.apply(anchor, self.kernels, table, ids, self.rows)  # pyright: ignore[reportReturnType]
 
-    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
+    def add_norm(
+        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
+    ) -> tuple[Tensor, Tensor]:
         return AddRmsNorm.apply(x, delta, self.kernels, gain, eps, self.rows)  # pyright: ignore[reportReturnType]
 
     def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
         low = self.adapter.get(place)
         return LinearStep.apply(x, self.kernels, linear, low, self.rows.row_begin)  # pyright: ignore[reportReturnType]
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
+    def rotate(
+        self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
+    ) -> Tensor:
         return Rotate.apply(qkv, self.kernels, shape, self.rows, rope, gains)  # pyright: ignore[reportReturnType]
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
@@ -52,7 +56,7 @@ class TrainSteps:
 
 
 def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, targets: Tensor) -> Tensor:
-    """log p(targets[t] | ids up to t) of every row, [rows]; int64 ids, int32 targets."""
+    """Log p(targets[t] | ids up to t) of every row, [rows]; int64 ids, int32 targets."""
     h = decoder.hidden(steps, ids)
     low = steps.adapter.get(HEAD_PLACE)
     return HeadLogprobs.apply(h, steps.kernels, decoder.head, low, targets, steps.rows.row_begin)  # pyright: ignore[reportReturnType]
@@ -72,15 +76,23 @@ class SampleSteps:
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
         return self.kernels.embed(table.value, ids)
 
-    def add_norm(self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float) -> tuple[Tensor, Tensor]:
+    def add_norm(
+        self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
+    ) -> tuple[Tensor, Tensor]:
         total, y, _ = self.kernels.add_rms_norm(x, delta, gain.value, eps)
         return total, y
 
     def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
-        return forward(self.kernels, x, linear, tuple(Run(b, e, low.get(place)) for b, e, low in self.runs))
+        return forward(
+            self.kernels, x, linear, tuple(Run(b, e, low.get(place)) for b, e, low in self.runs)
+        )
 
-    def rotate(self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None) -> Tensor:
-        from_gains = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+    def rotate(
+        self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
+    ) -> Tensor:
+        from_gains = (
+            None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+        )
         return self.kernels.rotate(qkv, shape, self.rows.positions, rope, from_gains)
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:

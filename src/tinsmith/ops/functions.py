@@ -40,7 +40,9 @@ class Embed(torch.autograd.Function):
     """Rows of the embedding by token id."""
 
     @staticmethod
-    def forward(ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, rows: Rows) -> Tensor:
+    def forward(
+        ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, rows: Rows
+    ) -> Tensor:
         del anchor  # requires grad, so that autograd records what follows
         ctx.kernels, ctx.saved = kernels, (table, ids, rows)
         return kernels.embed(table.value, ids)
@@ -59,7 +61,13 @@ class AddRmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx, x: Tensor, delta: Tensor | None, kernels: Kernels, gain: Weight, eps: float, rows: Rows
+        ctx: _Ctx,
+        x: Tensor,
+        delta: Tensor | None,
+        kernels: Kernels,
+        gain: Weight,
+        eps: float,
+        rows: Rows,
     ) -> tuple[Tensor, Tensor]:
         total, y, inv_rms = kernels.add_rms_norm(x, delta, gain.value, eps)
         # Detached: a node that keeps its own output is a cycle, freed only by the garbage collector.
@@ -71,7 +79,12 @@ class AddRmsNorm(torch.autograd.Function):
         d_total, dy = grads
         total, gain, inv_rms, rows, has_delta = ctx.saved
         dx, xhat = ctx.kernels.rms_norm_backward(
-            total, gain.value, inv_rms, d_total.contiguous(), dy.contiguous(), want_xhat=gain.grad is not None
+            total,
+            gain.value,
+            inv_rms,
+            d_total.contiguous(),
+            dy.contiguous(),
+            want_xhat=gain.grad is not None,
         )
         if gain.grad is not None:
             ctx.kernels.column_chain(dy.contiguous(), xhat, rows.row_begin, gain.grad)
@@ -86,7 +99,9 @@ class Rotate(torch.autograd.Function):
         ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, rows: Rows, rope: Rope,
         gains: tuple[Weight, Weight, float] | None,
     ) -> Tensor:  # fmt: skip
-        heads = None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+        heads = (
+            None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
+        )
         ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, rope, gains, heads)
         return kernels.rotate(qkv, shape, rows.positions, rope, heads)
 
@@ -119,7 +134,12 @@ class Attention(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
         qkv, shape, rows, out, stats = ctx.saved
-        return ctx.kernels.attention_backward(qkv, shape, rows, out, dy.contiguous(), stats), None, None, None
+        return (
+            ctx.kernels.attention_backward(qkv, shape, rows, out, dy.contiguous(), stats),
+            None,
+            None,
+            None,
+        )
 
 
 class SiluGate(torch.autograd.Function):

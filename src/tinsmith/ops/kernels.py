@@ -36,9 +36,14 @@ class Pages:
         """Zeroed pages."""
         padded = (head_dim + PAGE - 1) // PAGE * PAGE
         return Pages(
-            keys=torch.zeros(num_pages, kv_heads, head_dim, PAGE, device=device),
-            values=torch.zeros(num_pages, kv_heads, PAGE, padded, device=device),
+            keys=_lazy_zeros((num_pages, kv_heads, head_dim, PAGE), device),
+            values=_lazy_zeros((num_pages, kv_heads, PAGE, padded), device),
         )
+
+
+def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Zeros whose memory the operating system gives page by page as it is touched (torch would write all of it)."""
+    return torch.from_numpy(np.zeros(shape, np.float32)).to(device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +117,15 @@ class Kernels(Protocol):
     device: torch.device
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """a [M, K] . b [K, N]; with `into`, each element's chain continues from its value there."""
+        """A [M, K] . b [K, N]; with `into`, each element's chain continues from its value there."""
         ...
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
-        """into [M, N] += per segment of rows, a[rows]^T . b[rows]."""
+        """Into [M, N] += per segment of rows, a[rows]^T . b[rows]."""
         ...
 
     def column_chain(self, x: Tensor, y: Tensor | None, segments: Tensor, into: Tensor) -> None:
-        """into [N] += per segment, the column sums of x * y (of x without y)."""
+        """Into [N] += per segment, the column sums of x * y (of x without y)."""
         ...
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
@@ -128,7 +133,7 @@ class Kernels(Protocol):
         ...
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
-        """into [V, H] += per segment, rows of dy summed by id in row order."""
+        """Into [V, H] += per segment, rows of dy summed by id in row order."""
         ...
 
     def add_rms_norm(
@@ -138,7 +143,14 @@ class Kernels(Protocol):
         ...
 
     def rms_norm_backward(
-        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
+        self,
+        x: Tensor,
+        gain: Tensor,
+        inv_rms: Tensor,
+        d_sum: Tensor | None,
+        dy: Tensor,
+        *,
+        want_xhat: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """(gradient of x, x * inv_rms if wanted)."""
         ...
@@ -170,11 +182,20 @@ class Kernels(Protocol):
     def attention(
         self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """Causal attention of every row over its sequence's pages: [rows, heads * d], and (max, sum) per head."""
+        """Causal attention of every row over its sequence's pages, [rows, heads * d].
+
+        Beside it, if wanted, what `attention_backward` of the same kernels needs of the scores.
+        """
         ...
 
     def attention_backward(
-        self, qkv: Tensor, shape: HeadShape, rows: Rows, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        qkv: Tensor,
+        shape: HeadShape,
+        rows: Rows,
+        out: Tensor,
+        d_out: Tensor,
+        stats: tuple[Tensor, Tensor],
     ) -> Tensor:
         """Gradient of rotated qkv for whole sequences."""
         ...
@@ -191,22 +212,33 @@ class Kernels(Protocol):
         """Per row: the largest logit / temperature, and ln(sum exp(logit / temperature - largest))."""
         ...
 
-    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]) -> Tensor:
-        """log softmax at temperature 1, at each row's target (int32)."""
+    def gather_logprobs(
+        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Log softmax at temperature 1, at each row's target (int32)."""
         ...
 
     def logprob_backward(
-        self, logits: Tensor, rows: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        logits: Tensor,
+        rows: Tensor,
+        targets: Tensor,
+        grads: Tensor,
+        stats: tuple[Tensor, Tensor],
     ) -> Tensor:
         """Gradient of the selected rows of logits, [len(rows), V]."""
         ...
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
-        """y = y * scale + bias per column, in place."""
+        """Y = y * scale + bias per column, in place."""
         ...
 
     def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The drawn token of each drawing row, and its log-probability before top-k and top-p."""
+        """The drawn token of each drawing row, and its log-probability before top-k and top-p.
+
+        At temperature 0 the most probable token (ties: the lower id), and its log-probability at temperature 1. A row
+        whose logits hold a NaN or +inf has no distribution: token -1, NaN.
+        """
         ...
 
     def top_logprobs(
@@ -229,6 +261,14 @@ class Kernels(Protocol):
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
         """Tables of cos and sin of position times frequency."""
+        ...
+
+    def threads(self) -> int:
+        """Threads in use."""
+        ...
+
+    def set_threads(self, count: int) -> None:
+        """Use this many threads; bits do not change where they are promised."""
         ...
 
 

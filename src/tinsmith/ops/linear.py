@@ -8,6 +8,7 @@ norm is a constant in backward).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -48,7 +49,11 @@ class Linear:
         first = self.base[0]
         if isinstance(first, Weight):
             return first.value
-        parts = [kernels.nf4_transposed(b.codes, b.absmax, b.out_size, b.in_size) for b in self.base if isinstance(b, Nf4Base)]
+        parts = [
+            kernels.nf4_transposed(b.codes, b.absmax, b.out_size, b.in_size)
+            for b in self.base
+            if isinstance(b, Nf4Base)
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
@@ -103,7 +108,7 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
 
 
 def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) -> Tensor:
-    """y = x W^T + bias with each run's adapter, rows unaffected by one another."""
+    """Y = x W^T + bias with each run's adapter, rows unaffected by one another."""
     return _forward(kernels, x, linear, runs, keep=False)[0]
 
 
@@ -131,7 +136,11 @@ def _forward(
                 kernels.gemm(xa[:, r0:r1], b.value, into=part[:, c0:c1])
             if keep:
                 kept.xa = xa
-                kept.unscaled = part.clone() if low.magnitude is not None and low.magnitude.grad is not None else None
+                kept.unscaled = (
+                    part.clone()
+                    if low.magnitude is not None and low.magnitude.grad is not None
+                    else None
+                )
         gain = None if low is None else low.gain
         if gain is not None or bias is not None:
             kernels.scale_bias(part, gain, bias)
@@ -139,13 +148,23 @@ def _forward(
 
 
 def backward(
-    kernels: Kernels, x: Tensor, dy: Tensor, linear: Linear, low: LowRank | None, kept: _Kept, segments: Tensor
+    kernels: Kernels,
+    x: Tensor,
+    dy: Tensor,
+    linear: Linear,
+    low: LowRank | None,
+    kept: _Kept,
+    segments: Tensor,
 ) -> Tensor:
     """Add the gradients of every trained weight, and return that of x."""
     if linear.bias is not None and linear.bias.grad is not None:
         kernels.column_chain(dy, None, segments, linear.bias.grad)
     if low is not None and low.gain is not None and low.magnitude is not None:
-        if low.magnitude.grad is not None and kept.unscaled is not None and low.inv_norm is not None:
+        if (
+            low.magnitude.grad is not None
+            and kept.unscaled is not None
+            and low.inv_norm is not None
+        ):
             sums = torch.zeros_like(low.magnitude.value)
             _magnitude_grad(kernels, dy, kept.unscaled, low, segments, sums)
         dy = dy.clone()
@@ -171,11 +190,17 @@ def _magnitude_grad(
     kernels: Kernels, dy: Tensor, unscaled: Tensor, low: LowRank, segments: Tensor, sums: Tensor
 ) -> None:
     """Per datum: sum over tokens of dy * (W + sBA)x, times 1 / norm, added in datum order."""
-    assert low.magnitude is not None and low.magnitude.grad is not None and low.inv_norm is not None
+    assert low.magnitude is not None
+    assert low.magnitude.grad is not None
+    assert low.inv_norm is not None
     bounds = segments.tolist()
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
+        if begin == end:  # at the head: a datum of which nothing counts
+            continue
         sums.zero_()
-        kernels.column_chain(dy[begin:end], unscaled[begin:end], torch.tensor([0, end - begin]), sums)
+        kernels.column_chain(
+            dy[begin:end], unscaled[begin:end], torch.tensor([0, end - begin]), sums
+        )
         low.magnitude.grad += sums * low.inv_norm
 
 
@@ -184,7 +209,12 @@ class LinearStep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, segments: Tensor
+        ctx: _Ctx,
+        x: Tensor,
+        kernels: Kernels,
+        linear: Linear,
+        low: LowRank | None,
+        segments: Tensor,
     ) -> Tensor:
         y, kept = _forward(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
         ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, segments)
@@ -194,7 +224,13 @@ class LinearStep(torch.autograd.Function):
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
         x, linear, low, kept, segments = ctx.saved
-        return backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments), None, None, None, None
+        return (
+            backward(ctx.kernels, x, dy.contiguous(), linear, low, kept, segments),
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 class HeadLogprobs(torch.autograd.Function):
@@ -205,7 +241,13 @@ class HeadLogprobs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx, x: Tensor, kernels: Kernels, linear: Linear, low: LowRank | None, targets: Tensor, segments: Tensor
+        ctx: _Ctx,
+        x: Tensor,
+        kernels: Kernels,
+        linear: Linear,
+        low: LowRank | None,
+        targets: Tensor,
+        segments: Tensor,
     ) -> Tensor:
         logits, kept = _forward(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
         stats = kernels.row_stats(logits, 1.0)
@@ -219,7 +261,9 @@ class HeadLogprobs(torch.autograd.Function):
         rows = torch.nonzero(dy).flatten()
         dx = torch.zeros_like(x)
         if rows.numel():
-            d_logits = ctx.kernels.logprob_backward(logits, rows, targets[rows], dy[rows].contiguous(), stats)
+            d_logits = ctx.kernels.logprob_backward(
+                logits, rows, targets[rows], dy[rows].contiguous(), stats
+            )
             some = _Kept(
                 xa=None if kept.xa is None else kept.xa[rows],
                 unscaled=None if kept.unscaled is None else kept.unscaled[rows],
@@ -227,5 +271,3 @@ class HeadLogprobs(torch.autograd.Function):
             bounds = torch.searchsorted(rows.cpu(), segments)
             dx[rows] = backward(ctx.kernels, x[rows], d_logits, linear, low, some, bounds)
         return dx, None, None, None, None, None
-
-

@@ -56,17 +56,36 @@ class NativeKernels:
         y = torch.empty_like(x)
         inv_rms = torch.empty(x.shape[0])
         native.add_rms_norm(
-            _view(x), _maybe(delta), _view(gain), eps, None if delta is None else total.numpy(), y.numpy(), inv_rms.numpy()
+            _view(x),
+            _maybe(delta),
+            _view(gain),
+            eps,
+            None if delta is None else total.numpy(),
+            y.numpy(),
+            inv_rms.numpy(),
         )
         return total, y, inv_rms
 
     def rms_norm_backward(
-        self, x: Tensor, gain: Tensor, inv_rms: Tensor, d_sum: Tensor | None, dy: Tensor, *, want_xhat: bool
+        self,
+        x: Tensor,
+        gain: Tensor,
+        inv_rms: Tensor,
+        d_sum: Tensor | None,
+        dy: Tensor,
+        *,
+        want_xhat: bool,
     ) -> tuple[Tensor, Tensor | None]:
         dx = torch.empty_like(x)
         xhat = torch.empty_like(x) if want_xhat else None
         native.rms_norm_backward(
-            _view(x), _view(gain), _view(inv_rms), _maybe(d_sum), _view(dy), dx.numpy(), _maybe(xhat)
+            _view(x),
+            _view(gain),
+            _view(inv_rms),
+            _maybe(d_sum),
+            _view(dy),
+            dx.numpy(),
+            _maybe(xhat),
         )
         return dx, xhat
 
@@ -74,9 +93,20 @@ class NativeKernels:
         self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
     ) -> Tensor:
         y = torch.empty_like(qkv)
-        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+        q, k, eps = (
+            (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+        )
         native.rotate(
-            _view(qkv), y.numpy(), _view(positions), _view(rope.cos), _view(rope.sin), shape.heads, shape.kv_heads, q, k, eps
+            _view(qkv),
+            y.numpy(),
+            _view(positions),
+            _view(rope.cos),
+            _view(rope.sin),
+            shape.heads,
+            shape.kv_heads,
+            q,
+            k,
+            eps,
         )
         return y
 
@@ -96,10 +126,13 @@ class NativeKernels:
         if want_gains:
             n, d = qkv.shape[0], shape.head_dim
             rows = (torch.empty(n * shape.heads, d), torch.empty(n * shape.kv_heads, d))
-        q, k, eps = (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+        q, k, eps = (
+            (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
+        )
         native.rotate_backward(
             _view(qkv), _view(dy), dx.numpy(), _view(positions), _view(rope.cos), _view(rope.sin), shape.heads,
-            shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(), None if rows is None else rows[1].numpy(),
+            shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(),
+            None if rows is None else rows[1].numpy(),
         )  # fmt: skip
         return dx, rows
 
@@ -123,7 +156,13 @@ class NativeKernels:
         return out, stats
 
     def attention_backward(
-        self, qkv: Tensor, shape: HeadShape, rows: Rows, out: Tensor, d_out: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        qkv: Tensor,
+        shape: HeadShape,
+        rows: Rows,
+        out: Tensor,
+        d_out: Tensor,
+        stats: tuple[Tensor, Tensor],
     ) -> Tensor:
         d_qkv = torch.empty_like(qkv)
         native.attention_backward(
@@ -147,17 +186,32 @@ class NativeKernels:
         native.row_stats(_view(logits), temperature, largest.numpy(), log_sum.numpy())
         return largest, log_sum
 
-    def gather_logprobs(self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]) -> Tensor:
+    def gather_logprobs(
+        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]
+    ) -> Tensor:
         out = torch.empty(logits.shape[0])
-        native.gather_logprobs(_view(logits), _view(targets), 1.0, _view(stats[0]), _view(stats[1]), out.numpy())
+        native.gather_logprobs(
+            _view(logits), _view(targets), 1.0, _view(stats[0]), _view(stats[1]), out.numpy()
+        )
         return out
 
     def logprob_backward(
-        self, logits: Tensor, rows: Tensor, targets: Tensor, grads: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        logits: Tensor,
+        rows: Tensor,
+        targets: Tensor,
+        grads: Tensor,
+        stats: tuple[Tensor, Tensor],
     ) -> Tensor:
         out = torch.empty(rows.shape[0], logits.shape[1])
         native.logprob_backward(
-            _view(logits), _view(rows), _view(targets), _view(grads), _view(stats[0]), _view(stats[1]), out.numpy()
+            _view(logits),
+            _view(rows),
+            _view(targets),
+            _view(grads),
+            _view(stats[0]),
+            _view(stats[1]),
+            out.numpy(),
         )
         return out
 
@@ -196,6 +250,15 @@ class NativeKernels:
         return wt
 
     def rope(self, frequencies: NDArray[np.float32], positions: int) -> Rope:
-        cos, sin = torch.empty(positions, len(frequencies)), torch.empty(positions, len(frequencies))
+        cos, sin = (
+            torch.empty(positions, len(frequencies)),
+            torch.empty(positions, len(frequencies)),
+        )
         native.rope_table(frequencies, cos.numpy(), sin.numpy())
         return Rope(cos, sin)
+
+    def threads(self) -> int:
+        return native.num_threads()
+
+    def set_threads(self, count: int) -> None:
+        native.set_num_threads(count)

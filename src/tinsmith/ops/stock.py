@@ -57,7 +57,7 @@ class StockKernels:
     def add_rms_norm(
         self, x: Tensor, delta: Tensor | None, gain: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Formula by formula."""
+        """The formula, in elementwise operations."""
         total = x if delta is None else x + delta
         inv_rms = _inverse_rms(total, eps)
         return total, total * inv_rms * gain, inv_rms.flatten()
@@ -72,7 +72,7 @@ class StockKernels:
         *,
         want_xhat: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """Formula by formula."""
+        """The formula, in elementwise operations."""
         xhat = x * inv_rms[:, None]
         dx = _norm_backward(xhat, inv_rms[:, None], dy * gain)
         return dx if d_sum is None else dx + d_sum, xhat if want_xhat else None
@@ -80,7 +80,7 @@ class StockKernels:
     def rotate(
         self, qkv: Tensor, shape: HeadShape, positions: Tensor, rope: Rope, gains: HeadGains | None
     ) -> Tensor:
-        """Formula by formula."""
+        """The formula, in elementwise operations."""
         q, k, v = stock_attention.split(qkv, shape)
         if gains is not None:
             q = q * _inverse_rms(q, gains.eps) * gains.q
@@ -99,7 +99,7 @@ class StockKernels:
         *,
         want_gains: bool,
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """Formula by formula."""
+        """The formula, in elementwise operations."""
         cos, sin = self._angles(positions, rope)
         dq, dk, dv = stock_attention.split(dy, shape)
         dq, dk = _rotated(dq, cos, -sin), _rotated(dk, cos, -sin)
@@ -149,7 +149,7 @@ class StockKernels:
         return F.silu(gate) * up
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
-        """Formula by formula."""
+        """The formula, in elementwise operations."""
         gate, up = gate_up.chunk(2, dim=1)
         share = torch.sigmoid(gate)
         d_gate = dy * up * share * (1 + gate * (1 - share))
@@ -176,7 +176,7 @@ class StockKernels:
         grads: Tensor,
         stats: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Formula by formula."""
+        """The formula, in elementwise operations."""
         rows = rows.to(self.device)
         largest, log_sum = stats[0][rows, None], stats[1][rows, None]
         d_logits = torch.exp(logits[rows] - largest - log_sum) * -grads[:, None]
@@ -198,13 +198,17 @@ class StockKernels:
         greedy = (temperature_N == 0)[:, None]
         scaled = chosen / torch.where(greedy, 1, temperature_N[:, None])
         logprobs = torch.log_softmax(scaled, 1)
-        keys = stream_keys(draws.seeds, draws.samples, draws.positions)
-        score = scaled.double() + gumbel(keys, logits.shape[1], self.device)
+        score = scaled.double()
+        if (draws.temperatures != 0).any():
+            keys = stream_keys(draws.seeds, draws.samples, draws.positions)
+            score = score + gumbel(keys, logits.shape[1], self.device)
         if (draws.top_ks > 0).any() or (draws.top_ps < 1).any():
             kept = self._kept(chosen, logprobs, draws)
             score = score.masked_fill(~kept, -torch.inf)
         tokens = torch.where(greedy, chosen.double(), score).argmax(1, keepdim=True)
-        return tokens[:, 0].int().cpu().numpy(), logprobs.gather(1, tokens)[:, 0].cpu().numpy()
+        drawn = logprobs.gather(1, tokens)
+        tokens = torch.where(drawn.isnan(), -1, tokens)
+        return tokens[:, 0].int().cpu().numpy(), drawn[:, 0].cpu().numpy()
 
     def top_logprobs(
         self, logits: Tensor, rows: NDArray[np.int64], temperatures: NDArray[np.float32], k: int
@@ -240,6 +244,14 @@ class StockKernels:
         position = torch.arange(positions, dtype=torch.float32, device=self.device)
         angle = (position[:, None] * self._to_device(frequencies)).double()
         return Rope(angle.cos().float(), angle.sin().float())
+
+    def threads(self) -> int:
+        """Torch's own threads on CPU."""
+        return torch.get_num_threads()
+
+    def set_threads(self, count: int) -> None:
+        """Set torch's own threads."""
+        torch.set_num_threads(count)
 
     def _to_device(self, x: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(x).to(self.device)

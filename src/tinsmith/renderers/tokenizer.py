@@ -17,7 +17,7 @@ from tinsmith.renderers.corpus import builtin_corpus
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 END = "<|end|>"
 """Ends a turn, and a text; token 0."""
@@ -109,3 +109,29 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json and chat_template.jinja into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(str(folder))
+
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a model's folder brings its tokenizer along."""
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model's folder; no hub is asked.
+
+    Raises:
+        ConfigError: the folder has none.
+    """
+    from transformers import AutoTokenizer
+
+    if not has_tokenizer(folder):
+        raise ConfigError(
+            "this model's folder has no tokenizer",
+            field="model",
+            value=str(folder),
+            allowed=f"a folder with {' and '.join(TOKENIZER_FILES)}",
+        )
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True)

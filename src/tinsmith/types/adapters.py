@@ -51,10 +51,15 @@ class AdapterSpec:
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
             raise ConfigError(
-                "this rank is not possible", field="rank", value=self.rank, allowed=f"1 to {MAX_RANK}"
+                "this rank is not possible",
+                field="rank",
+                value=self.rank,
+                allowed=f"1 to {MAX_RANK}",
             )
         if not self.alpha > 0:
-            raise ConfigError("alpha scales the adapter", field="alpha", value=self.alpha, allowed="> 0")
+            raise ConfigError(
+                "alpha scales the adapter", field="alpha", value=self.alpha, allowed="> 0"
+            )
         if not (self.train_attn or self.train_mlp or self.train_unembed):
             raise ConfigError(
                 "nothing would be trained",
@@ -65,5 +70,5 @@ class AdapterSpec:
 
     @property
     def scaling(self) -> float:
-        """alpha / rank."""
+        """Alpha / rank."""
         return self.alpha / self.rank

@@ -45,7 +45,10 @@ def _plain(value: object, where: str) -> object:
             raise DataError("keys of a fingerprinted mapping are strings", field=where, value=value)
         return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
+        return {
+            f.name: _plain(getattr(value, f.name), f"{where}.{f.name}")
+            for f in dataclasses.fields(value)
+        }
     raise DataError("no stable identity", field=where, value=type(value).__name__)
 
 
@@ -82,6 +85,6 @@ def file_sha256(path: Path) -> str:
 def _feed(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:  # pyright: ignore[reportPrivateUsage]
     contiguous = np.ascontiguousarray(array)
     if contiguous.dtype.kind == "f":
-        contiguous = contiguous + contiguous.dtype.type(0)  # -0.0 + 0.0 is +0.0
+        contiguous = np.add(contiguous, contiguous.dtype.type(0))  # -0.0 + 0.0 is +0.0
     digest.update(f"{contiguous.dtype.str}{contiguous.shape}".encode())
     digest.update(contiguous.tobytes())

@@ -1,0 +1,67 @@
+"""What the benchmarks share: the 5M-parameter model on both sides, clocks, and how a ratio is printed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from tinsmith.models.build import build_decoder
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.folder import write_folder
+from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.ops.extension import configure
+from tinsmith.ops.kernels import Kernels
+
+
+def threads(count: int) -> None:
+    """Give both sides the same number of threads."""
+    torch.set_num_threads(count)
+    configure(threads=count)
+
+
+def tiny_decoder(kernels: Kernels) -> Decoder:
+    """The preset `tiny` (5,401,856 parameters) on our kernels."""
+    config = PRESETS["tiny"]
+    return build_decoder(config, initial_weights(config, 0), kernels)
+
+
+def tiny_transformers(folder: Path | None = None) -> Any:
+    """The same weights in transformers, eager attention, fp32."""
+    config = PRESETS["tiny"]
+    with tempfile.TemporaryDirectory() as temporary:
+        target = folder or Path(temporary) / "tiny"
+        write_folder(target, config, initial_weights(config, 0), dtype=torch.float32)
+        return AutoModelForCausalLM.from_pretrained(target, attn_implementation="eager").eval()
+
+
+def interleaved(
+    a: Callable[[], None], b: Callable[[], None], rounds: int
+) -> tuple[list[float], list[float]]:
+    """Alternate A and B; return CPU-seconds of each round (wall time of this process's threads together)."""
+    times_a: list[float] = []
+    times_b: list[float] = []
+    for _ in range(rounds):
+        for run, times in ((a, times_a), (b, times_b)):
+            start = time.process_time()
+            run()
+            times.append(time.process_time() - start)
+    return times_a, times_b
+
+
+def report(title: str, ours: float, theirs: float, limit: float, unit: str) -> None:
+    """Print both figures, their ratio and the goal."""
+    ratio = ours / theirs
+    verdict = "reached" if ratio <= limit else "NOT reached"
+    print(
+        f"{title}: tinsmith {ours:.2f} {unit}, peer {theirs:.2f} {unit}, ratio {ratio:.2f} (goal <= {limit}: {verdict})"
+    )
+
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

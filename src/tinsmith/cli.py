@@ -1,0 +1,102 @@
+"""The command line: verbs, and what a person reads when something is wrong.
+
+A verb imports what it runs when it is run, so that `tinsmith --help` answers at once; this is the
+one file where functions import. A mistake is at most five lines and exit code 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tinsmith import __version__
+from tinsmith.types.errors import TinsmithError
+
+app = typer.Typer(
+    name="tinsmith",
+    help="Post-training that can be run again: bit for bit, on your own machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line; the exit code is 2 for a mistake, 1 for a check that failed."""
+    try:
+        app(prog_name="tinsmith")
+    except TinsmithError as error:
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("tinsmith"):
+            raise
+        _fail(f"the package {error.name} is missing; install tinsmith with what it needs")
+    except OSError as error:
+        # A full disk or a folder one may not write to is no defect of the program.
+        _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+
+
+def _fail(message: str) -> None:
+    print(f"tinsmith: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tinsmith {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tinsmith(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Post-training that can be run again: bit for bit, on your own machine."""
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHECKPOINT", help="A checkpoint's folder, a run's folder, or a tinker:// path."
+        ),
+    ],
+    to: Annotated[
+        Literal["peft", "merged"],
+        typer.Option(help="An adapter for PEFT, or a whole model for transformers."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where tinker:// paths are. Default: state in TINSMITH_HOME."
+        ),
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The base model's folder, if it was moved."),
+    ] = None,
+) -> None:
+    """Write a checkpoint for transformers and PEFT, and measure what that changes."""
+    from tinsmith.engine.export import LIMIT
+    from tinsmith.engine.export import export as run
+    from tinsmith.types.home import state_folder
+
+    written = run(checkpoint, to=to, out=out, state=state or state_folder(), base=base)
+    spec, source = written.checkpoint.spec, written.checkpoint
+    print(f"wrote {written.out}: {', '.join(written.files)}")
+    print(f"from {source.folder}: {spec.kind} on {source.base.name}, step {source.step_count}")
+    print(
+        f"max log-probability difference: {written.difference:.2e} nats (limit {LIMIT:.0e}), over "
+        f"{written.num_positions} positions x {written.vocab_size} tokens, read back from disk"
+    )
+    if not written.within_limit:
+        print("tinsmith: above the limit: this is not the model that was trained", file=sys.stderr)
+        raise typer.Exit(code=1)

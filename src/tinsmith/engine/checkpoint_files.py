@@ -1,0 +1,202 @@
+"""What lies in a checkpoint's folder: the marker `checkpoint.json`, and tensors it vouches for.
+
+Nothing is believed before its SHA-256 was compared: a damaged, cut-short or foreign file is refused
+by name, with what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tinsmith import __version__
+from tinsmith.models.base import BaseModel
+from tinsmith.models.staging import present, write_tensors
+from tinsmith.models.stored import opened, read_object
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.errors import CheckpointError, DataError
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+
+MARKER = "checkpoint.json"
+ADAPTER = "adapter.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+
+FORMAT = "tinsmith-checkpoint"
+FORMAT_VERSION = 1
+
+_FIX = "restore the folder from a copy, or use another checkpoint"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checkpoint:
+    """One checkpoint on disk, all its files whole when it was read."""
+
+    folder: Path
+    spec: AdapterSpec
+    base: BaseModel
+    step_count: int
+    """Optimizer steps that led to these weights."""
+    user_metadata: Mapping[str, str]
+    created_by: str
+    """Package and version that wrote it."""
+    files: Mapping[str, str]
+    """SHA-256 (hex) by file name."""
+
+    @property
+    def has_optimizer(self) -> bool:
+        """Whether the optimizer's state was saved too."""
+        return OPTIMIZER in self.files
+
+    def tensors(self, file: str) -> dict[str, Tensor]:
+        """Return the tensors of one of `files` by name.
+
+        Raises:
+            CheckpointError: the file is gone, or holds something else than fp32.
+        """
+        tensors: dict[str, Tensor] = {}
+        with opened(self.folder / file) as handle:
+            for name in sorted(handle.keys()):
+                tensors[name] = handle.get_tensor(name).clone()
+        for name, tensor in tensors.items():
+            if tensor.dtype != torch.float32:
+                raise CheckpointError(
+                    f"{self.folder / file}: a tensor has another dtype",
+                    field=name,
+                    value=str(tensor.dtype),
+                    allowed="torch.float32",
+                )
+        return tensors
+
+
+def write(
+    folder: Path,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    *,
+    spec: AdapterSpec,
+    base: BaseModel,
+    step_count: int,
+    user_metadata: Mapping[str, str],
+) -> None:
+    """Fill an empty folder: tensors by file name, and the marker last."""
+    for file, content in tensors.items():
+        write_tensors(folder / file, content)
+    values: dict[str, object] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "created_by": f"tinsmith {__version__}",
+        "adapter": asdict(spec),
+        "base": asdict(base),
+        "step_count": step_count,
+        "user_metadata": dict(user_metadata),
+        "files": {file: file_sha256(folder / file) for file in tensors},
+    }
+    values["sha256"] = sha256_of(values)
+    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+    (folder / MARKER).write_text(text, encoding="utf-8")
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a checkpoint stands at `folder`; a half-written one does not. Verifies nothing."""
+    return (present(folder) / MARKER).is_file()
+
+
+def read(folder: Path) -> Checkpoint:
+    """Read a checkpoint and verify the SHA-256 of its files; loads no tensor.
+
+    Raises:
+        CheckpointError: it is missing, damaged, cut short, or not one of ours.
+    """
+    there = present(folder)
+    if not (there / MARKER).is_file():
+        raise CheckpointError(
+            f"{folder}: there is no whole checkpoint here",
+            field=MARKER,
+            value="missing",
+            allowed="a folder that holds it; it is written last",
+            fix="name another checkpoint; what was being written when a process died is lost",
+        )
+    checkpoint = _parsed(there, _verified_marker(there / MARKER))
+    for name, expected in checkpoint.files.items():
+        file = there / name
+        found = file_sha256(file) if file.is_file() else "missing"
+        if found != expected:
+            raise CheckpointError(
+                f"{file}: {'missing' if found == 'missing' else 'damaged'}",
+                field="sha256",
+                value=found,
+                allowed=expected,
+                fix=_FIX,
+            )
+    return checkpoint
+
+
+def _verified_marker(file: Path) -> dict[str, object]:
+    values = read_object(file, CheckpointError)
+    for field, expected in (("format", FORMAT), ("format_version", FORMAT_VERSION)):
+        if values.get(field) != expected:
+            raise CheckpointError(
+                f"{file}: not a checkpoint that this version can read",
+                field=field,
+                value=values.get(field, "absent"),
+                allowed=repr(expected),
+                fix=f"use what wrote it: {values.get('created_by', 'unknown')}",
+            )
+    found = values.pop("sha256", "absent")
+    try:
+        expected = sha256_of(values)
+    except DataError:
+        expected = "none: it holds a NaN"
+    if found != expected:
+        raise CheckpointError(
+            f"{file}: damaged",
+            field="sha256 of its other fields",
+            value=expected,
+            allowed=str(found),
+            fix=_FIX,
+        )
+    return values
+
+
+def _parsed(folder: Path, values: Mapping[str, Any]) -> Checkpoint:
+    try:
+        adapter: dict[str, Any] = values["adapter"]
+        base: dict[str, Any] = values["base"]
+        files: dict[str, str] = values["files"]
+        if set(files) not in ({ADAPTER}, {ADAPTER, OPTIMIZER}):
+            raise KeyError("files")
+        return Checkpoint(
+            folder=folder,
+            spec=AdapterSpec(
+                kind=AdapterKind(adapter["kind"]),
+                rank=adapter["rank"],
+                seed=adapter["seed"],
+                alpha=adapter["alpha"],
+                train_attn=adapter["train_attn"],
+                train_mlp=adapter["train_mlp"],
+                train_unembed=adapter["train_unembed"],
+            ),
+            base=BaseModel(
+                name=base["name"],
+                fingerprint=base["fingerprint"],
+                config_sha256=base["config_sha256"],
+                seed=base["seed"],
+            ),
+            step_count=values["step_count"],
+            user_metadata=MappingProxyType(dict(values["user_metadata"])),
+            created_by=values["created_by"],
+            files=MappingProxyType(dict(files)),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{folder / MARKER}: a field is missing or has a value that is never written",
+            field="field",
+            value=str(error).partition("\n")[0],
+            fix=_FIX,
+        ) from error

@@ -1,0 +1,176 @@
+"""The engine: base models in memory, training sessions on them, and one sampler per model shape.
+
+What a server or a script drives. The arithmetic is chosen here, once, and certified on every base before anything is
+computed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+
+from tinsmith.engine.certificate import Certificate, certify
+from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sequences import DecodeText, Policy
+from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.base import BUILT_IN, BaseModel, OpenedBase, open_base
+from tinsmith.models.build import build_decoder
+from tinsmith.models.decoder import Decoder
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.select import select
+from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.sampling import SampleRequest, SampleResult
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Engine:
+    """Samples from and trains on one or several base models. One caller at a time."""
+
+    def __init__(
+        self,
+        models: Mapping[str, str],
+        *,
+        arithmetic: Arithmetic = Arithmetic.CANONICAL,
+        device: str = "cpu",
+        seed: int = 0,
+        limits: SamplerLimits | None = None,
+    ) -> None:
+        """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
+
+        torch is left one thread on CPU where the native kernels compute: they have threads of their own.
+
+        Raises:
+            ConfigError, CheckpointError: a model cannot be loaded.
+            BackendError: the arithmetic or device is not to be had here.
+            DeterminismError: the certificate of a model does not hold.
+        """
+        self.kernels: Kernels = select(arithmetic, device)
+        if arithmetic is Arithmetic.CANONICAL:
+            torch.set_num_threads(1)
+        self._limits = limits
+        self._opened: dict[str, OpenedBase] = {
+            name: open_base(source, seed=seed) for name, source in models.items()
+        }
+        self._decoders: dict[tuple[str, bool], Decoder] = {}
+        self._samplers: dict[str, Sampler] = {}
+        self.certificates: dict[str, Certificate] = {}
+        if arithmetic is not Arithmetic.FAST:
+            self.certificates = {name: certify(self.decoder(name)) for name in self._opened}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The served base models."""
+        return tuple(self._opened)
+
+    def base(self, name: str) -> BaseModel:
+        """Identity of a served base model.
+
+        Raises:
+            ConfigError: naming the served ones.
+        """
+        return self._base(name).identity
+
+    def decoder(self, name: str, *, quantised: bool = False) -> Decoder:
+        """The base's weights, shared by all sessions on it; its NF4 form is made when first asked for."""
+        base = self._base(name)
+        key = (name, quantised)
+        if key not in self._decoders:
+            self._decoders[key] = build_decoder(
+                base.config, base.weights, self.kernels, quantised=quantised
+            )
+        return self._decoders[key]
+
+    def create_session(
+        self, name: str, spec: AdapterSpec, *, micro_batches: MicroBatches | None = None
+    ) -> TrainingSession:
+        """Start training fresh weights on a base model.
+
+        Raises:
+            ConfigError: for a model that is not served.
+        """
+        decoder = self.decoder(name, quantised=spec.kind.quantised)
+        return TrainingSession(create_adapter(decoder, spec), micro_batches or MicroBatches())
+
+    def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
+        """Sampling from the base alone."""
+        return Policy(self.decoder(name, quantised=quantised), {})
+
+    def sampler(self, name: str) -> Sampler:
+        """The sampler that serves this base model, whatever is trained on it."""
+        if name not in self._samplers:
+            base = self._base(name)
+            self._samplers[name] = Sampler(
+                base.config, self.kernels, limits=self._limits, text=_text_of(base)
+            )
+        return self._samplers[name]
+
+    def sample(
+        self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]
+    ) -> list[SampleResult]:
+        """Serve requests to the end; each has a policy on this base.
+
+        Raises:
+            InputError: for a request that cannot be served.
+            BackendError: for weights whose logits are not finite.
+        """
+        return self.sampler(name).sample(requests, policies)
+
+    def _base(self, name: str) -> OpenedBase:
+        if name not in self._opened:
+            raise ConfigError(
+                "this base model is not served here",
+                field="base_model",
+                value=name,
+                allowed=", ".join(self._opened),
+            )
+        return self._opened[name]
+
+
+def parse_model_name(name: str) -> tuple[str, AdapterKind]:
+    """Split `NAME:kind` into the base model's name and the adapter's kind; a bare NAME is LoRA.
+
+    >>> parse_model_name("tinsmith/nano:qdora")
+    ('tinsmith/nano', <AdapterKind.QDORA: 'qdora'>)
+    >>> parse_model_name("org/model")
+    ('org/model', <AdapterKind.LORA: 'lora'>)
+    """
+    base, colon, suffix = name.rpartition(":")
+    if colon and suffix in {kind.value for kind in AdapterKind}:
+        return base, AdapterKind(suffix)
+    return name, AdapterKind.LORA
+
+
+def freeze(session: TrainingSession) -> Policy:
+    """A policy of the session's weights as they are now; later training does not change it."""
+    adapter = session.adapter.snapshot()
+    return Policy(adapter.decoder, adapter.low)
+
+
+def _text_of(base: OpenedBase) -> DecodeText | None:
+    """The base's tokenizer as a function, loaded when first called; None where it has none."""
+    folder, name = base.folder, base.identity.name
+    if folder is not None and not has_tokenizer(folder):
+        return None
+
+    @cache
+    def tokenizer() -> PreTrainedTokenizerBase:
+        if folder is not None:
+            return load_tokenizer(folder)
+        return preset_tokenizer(name.removeprefix(BUILT_IN))
+
+    def text(ids: Sequence[int]) -> str:
+        decoded = tokenizer().decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return str(decoded)
+
+    return text

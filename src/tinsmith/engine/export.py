@@ -1,0 +1,187 @@
+"""Export of a checkpoint for other programs: as PEFT's adapter, or merged into a whole model.
+
+What was written is read back and compared with the model that was trained, on every token's
+log-probability at probe positions; the figure is part of the result, never assumed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from tinsmith.engine.checkpoints import Checkpoint, is_checkpoint, load_adapter, read
+from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
+from tinsmith.models.adapter import Adapter
+from tinsmith.models.base import BUILT_IN, OpenedBase, open_base
+from tinsmith.models.build import build_decoder
+from tinsmith.models.folder import read_config, read_weights, write_folder
+from tinsmith.models.merge import (
+    max_logprob_difference,
+    merged_config,
+    merged_weights,
+    probe_sequences,
+)
+from tinsmith.models.peft_format import export_peft, import_peft
+from tinsmith.models.staging import is_taken, staged
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.native import NativeKernels
+from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.types.errors import CheckpointError, ConfigError
+
+ExportFormat = Literal["peft", "merged"]
+
+LIMIT = 1e-4
+"""Largest difference in nats of any token's log-probability that counts as the same model."""
+
+RUN_CHECKPOINTS = "checkpoints.jsonl"
+
+_TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "chat_template.jinja"),
+    *("chat_template.json", "generation_config.json"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written, and how far it is from the model that was trained."""
+
+    out: Path
+    files: tuple[str, ...]
+    checkpoint: Checkpoint
+    difference: float
+    """Largest difference of a log-probability in nats; NaN where one is not finite."""
+    num_positions: int
+    vocab_size: int
+
+    @property
+    def within_limit(self) -> bool:
+        """Whether the difference is at most `LIMIT`; a NaN is not."""
+        return self.difference <= LIMIT
+
+
+def export(
+    checkpoint: str, *, to: ExportFormat, out: Path, state: Path, base: Path | None = None
+) -> Exported:
+    """Write a checkpoint for other programs into the new folder `out`.
+
+    `checkpoint` is a checkpoint's folder, a run's folder (its last checkpoint), or a `tinker://`
+    path below `state`. `base` says where the base model is, if not where the checkpoint says.
+
+    Raises:
+        ConfigError: something is at `out`, there is no such checkpoint or base, or all weights were
+            trained and an adapter is asked for.
+        InputError: a path that is not one of a checkpoint.
+        CheckpointError: the checkpoint is damaged, or of another base model.
+    """
+    if is_taken(out):
+        raise ConfigError(
+            "something is there already", field="--out", value=str(out), fix="name a new folder"
+        )
+    found = read(find_checkpoint(checkpoint, state))
+    opened = open_base(str(base or found.base.name), seed=found.base.seed)
+    kernels = NativeKernels()
+    decoder = build_decoder(
+        opened.config, opened.weights, kernels, quantised=found.spec.kind.quantised
+    )
+    adapter = load_adapter(decoder, found, base=opened.identity)
+    if to == "peft":
+        # The name by which PEFT can find the base: where it was found now, else as it was called.
+        export_peft(adapter, out, base_name=str(base.resolve()) if base else found.base.name)
+        difference = max_logprob_difference(adapter, import_peft(out, decoder))
+    else:
+        _write_merged(adapter, opened, out)
+        difference = _merged_difference(adapter, out, kernels)
+    return Exported(
+        out=out,
+        files=tuple(sorted(file.name for file in out.iterdir())),
+        checkpoint=found,
+        difference=difference,
+        num_positions=sum(len(s) for s in probe_sequences(opened.config, seed=0)),
+        vocab_size=opened.config.vocab_size,
+    )
+
+
+def find_checkpoint(text: str, state: Path) -> Path:
+    """Return the folder that a `tinker://` path, a run's folder or a checkpoint's folder means.
+
+    Raises:
+        InputError: a `tinker://` path of another form.
+        CheckpointError: there is no such checkpoint.
+    """
+    if text.startswith(SCHEME):
+        return _below_state(text, state)
+    folder = Path(text)
+    if is_checkpoint(folder):
+        return folder
+    if (folder / RUN_CHECKPOINTS).is_file():
+        return _last_of_run(folder / RUN_CHECKPOINTS, state)
+    raise CheckpointError(
+        "there is no such checkpoint",
+        field="CHECKPOINT",
+        value=text,
+        allowed=f"a checkpoint's folder, a run's folder with {RUN_CHECKPOINTS}, or "
+        f"{SCHEME}SESSION/weights/NAME",
+    )
+
+
+def _below_state(text: str, state: Path) -> Path:
+    folder = TinkerPath.parse(text).folder(state)
+    if not is_checkpoint(folder):
+        raise CheckpointError(
+            "there is no such checkpoint",
+            field="CHECKPOINT",
+            value=text,
+            allowed=f"one that is below {state}",
+            fix="give the server's state folder: --state DIR",
+        )
+    return folder
+
+
+def _last_of_run(file: Path, state: Path) -> Path:
+    """The checkpoint of the last row; of its two paths the first that still exists."""
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    try:
+        row: object = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        row = None
+    values = cast("dict[str, object]", row) if isinstance(row, dict) else {}
+    paths = [
+        path
+        for path in (values.get("sampler_path"), values.get("state_path"))
+        if isinstance(path, str)
+    ]
+    if not paths:
+        raise CheckpointError(
+            f"{file}: the last row names no checkpoint",
+            field=f"line {len(lines)}",
+            value=lines[-1] if lines else "",
+            allowed="a JSON object with state_path or sampler_path",
+            fix=f"give the {SCHEME} path of a checkpoint instead of the run's folder",
+        )
+    for path in paths:
+        if path.startswith(SCHEME) and is_checkpoint(TinkerPath.parse(path).folder(state)):
+            return TinkerPath.parse(path).folder(state)
+    return _below_state(paths[0], state)
+
+
+def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
+    with staged(out) as whole:
+        write_folder(whole, merged_config(adapter), merged_weights(adapter))
+        if opened.folder is None:
+            preset = opened.identity.name.removeprefix(BUILT_IN)
+            save_tokenizer(preset_tokenizer(preset), whole)
+            return
+        for name in _TOKENIZER_FILES:
+            if (opened.folder / name).is_file():
+                shutil.copyfile(opened.folder / name, whole / name)
+
+
+def _merged_difference(adapter: Adapter, out: Path, kernels: Kernels) -> float:
+    config = read_config(out)
+    return max_logprob_difference(
+        adapter, build_decoder(config, read_weights(out, config), kernels)
+    )

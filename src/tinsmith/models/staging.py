@@ -1,0 +1,117 @@
+"""A folder that appears whole or not at all, or takes another's place without a moment of loss.
+
+A reader never sees half a folder: it is written beside its place, flushed to the disk, and renamed.
+Replacing takes two renames, and a process may die between them; the folder that was there is then
+found by `present`. One writer at a time per folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tinsmith.types.errors import ConfigError
+
+
+@contextmanager
+def staged(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None]:
+    """Give an empty folder that stands at `path` once the body completed; else nothing changes.
+
+    Raises:
+        ConfigError: something is at `path` already, and `overwrite` is false.
+    """
+    if not overwrite and is_taken(path):
+        raise ConfigError(
+            "something is there already", field="path", value=str(path), fix="name a new folder"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path)
+    with tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent) as staging:
+        whole = Path(staging) / "whole"
+        whole.mkdir()
+        yield whole
+        for file in sorted(whole.rglob("*")):
+            _flush(file)
+        _flush(whole)
+        _put(whole, path)
+
+
+def is_taken(path: Path) -> bool:
+    """Whether something stands at `path` that a new folder may not cover: all but an empty one."""
+    there = present(path)
+    return there.exists() and not (there.is_dir() and not any(there.iterdir()))
+
+
+def present(path: Path) -> Path:
+    """Where the content of `path` is: there, or aside, if a replacement was cut short."""
+    aside = _aside(path)
+    return aside if not path.exists() and aside.is_dir() else path
+
+
+def names_in(parent: Path) -> list[str]:
+    """Names of the folders whose content is `present` below `parent`, sorted."""
+    entries = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
+    names = {name for name in entries if not name.startswith(".")}
+    names |= {name[1:-4] for name in entries if name.startswith(".") and name.endswith(".old")}
+    return sorted(names)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder: from one moment to the next it is no longer there, then it is deleted."""
+    with tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent) as staging:
+        for i, folder in enumerate((_aside(path), path)):
+            if folder.exists():
+                folder.replace(Path(staging) / str(i))
+
+
+def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as safetensors, sorted by name; equal tensors give equal bytes."""
+    file.touch()
+    readable = file.stat().st_mode  # safetensors makes files that only their owner can read
+    save_file({name: tensors[name] for name in sorted(tensors)}, file, metadata={"format": "pt"})
+    file.chmod(readable)
+
+
+def _put(whole: Path, path: Path) -> None:
+    aside = _aside(path)
+    if path.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        path.replace(aside)
+    whole.replace(path)
+    _flush(path.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}.writing-"
+
+
+def _sweep(path: Path) -> None:
+    """Remove what a killed writer of the same folder left behind."""
+    mine = re.compile(re.escape(_prefix(path)) + "[a-z0-9_]{8}")
+    for entry in path.parent.iterdir():
+        if mine.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, to the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # only POSIX opens folders
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

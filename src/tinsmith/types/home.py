@@ -1,0 +1,23 @@
+"""Where tinsmith keeps what it may make again or must find again: caches and the server's state."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def home() -> Path:
+    """Return TINSMITH_HOME, by default `tinsmith` in the user's cache folder; nothing is made."""
+    named = os.environ.get("TINSMITH_HOME")
+    if named:
+        return Path(named).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "tinsmith"
+    cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    return (Path(cache) if cache else Path.home() / ".cache") / "tinsmith"
+
+
+def state_folder() -> Path:
+    """Return the folder under which the server keeps its checkpoints."""
+    return home() / "state"

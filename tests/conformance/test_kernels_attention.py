@@ -1,0 +1,127 @@
+"""Attention over pages, forward and backward, against dense float64 attention."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from kernel_reference import assert_close, attention, every_kernels, leaf, normal
+
+from paged import Step, Story, pages_needed, rows_of, tell
+from tinsmith.ops.kernels import PAGE, HeadShape, Kernels, Pages, Rows
+
+SHAPES = [
+    HeadShape(heads=kv * group, kv_heads=kv, head_dim=head_dim)
+    for kv, group, head_dim in [(1, 1, 16), (2, 2, 32), (1, 4, 64), (3, 1, 80), (2, 4, 16)]
+]
+shaped = pytest.mark.parametrize(
+    "shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d"
+)
+LENGTHS = [1, 15, 16, 17, 33, 70, 2, 48]
+
+
+def width(shape: HeadShape) -> int:
+    return (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+
+
+def stories(shape: HeadShape, lengths: list[int], seed: int = 0) -> list[Story]:
+    """Sequences of these lengths in pages drawn at random from a pool with gaps."""
+    needed = [pages_needed(length) for length in lengths]
+    numbers = np.random.default_rng(seed).permutation(2 * sum(needed)).tolist()
+    told: list[Story] = []
+    for i, (length, count) in enumerate(zip(lengths, needed, strict=True)):
+        pages, numbers = tuple(numbers[:count]), numbers[count:]
+        told.append(Story(normal(100 * seed + i, length, width(shape)), pages))
+    return told
+
+
+def assert_told(kernels: Kernels, shape: HeadShape, told: list[Story], steps: list[Step]) -> None:
+    outputs = tell(kernels, shape, told, steps, stale=30.0)
+    for story, out in zip(told, outputs, strict=True):
+        expected = attention(story.qkv.double(), shape)[story.shared :]
+        assert_close(out, expected)
+
+
+@every_kernels
+@shaped
+def test_whole_sequences_of_every_length(kernels: Kernels, shape: HeadShape) -> None:
+    told = stories(shape, LENGTHS)
+    assert_told(kernels, shape, told, [[(s, n) for s, n in enumerate(LENGTHS)]])
+
+
+@every_kernels
+@shaped
+def test_decoding_after_prefill(kernels: Kernels, shape: HeadShape) -> None:
+    lengths, told = [22, 9, 37, 18], [14, 1, 30, 16]
+    steps = [list(enumerate(told))]
+    for story in (3, 0):  # decoded once alone, so that the batches differ
+        steps.append([(story, 1)])
+        told[story] += 1
+    while told != lengths:
+        steps.append([(s, 1) for s in (2, 0, 3, 1) if told[s] < lengths[s]])
+        told = [min(told[s] + 1, lengths[s]) for s in range(4)]
+    assert_told(kernels, shape, stories(shape, lengths, seed=1), steps)
+
+
+@every_kernels
+@shaped
+def test_chunks_and_single_rows_in_one_batch(kernels: Kernels, shape: HeadShape) -> None:
+    lengths = [70, 20, 3]
+    steps = [[(0, 31), (2, 2)], [(1, 19), (0, 1), (2, 1)], [(0, 38), (1, 1)]]
+    assert_told(kernels, shape, stories(shape, lengths, seed=2), steps)
+
+
+@every_kernels
+@shaped
+def test_pages_shared_by_two_sequences(kernels: Kernels, shape: HeadShape) -> None:
+    first, second = stories(shape, [40, 45], seed=3)
+    common = 2 * PAGE
+    qkv = torch.cat([first.qkv[:common], second.qkv[common:]])
+    second = Story(qkv, first.pages[:2] + second.pages[2:], shared=common)
+    steps = [[(0, 40)], [(1, 12)], [(1, 1)]]
+    assert_told(kernels, shape, [first, second], steps)
+
+
+@every_kernels
+@shaped
+def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None:
+    lengths = [1, 17, 64, 70, 5]
+    rows = Rows.whole(lengths)
+    qkv, d_out = normal(1, sum(lengths), width(shape)), normal(2, sum(lengths), 1)
+    d_out = d_out * normal(3, 1, shape.heads * shape.head_dim)
+    recorded = leaf(qkv)
+    expected = torch.cat([attention(part, shape) for part in recorded.split(lengths)])
+    (grad,) = torch.autograd.grad(expected, recorded, d_out.double())
+
+    qkv, d_out = qkv.to(kernels.device), d_out.to(kernels.device)
+    pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+    kernels.store_keys(qkv, shape, rows, pages)
+    out, stats = kernels.attention(qkv, shape, rows, pages, want_stats=True)
+    assert stats is not None
+    assert_close(out, expected)
+    assert_close(kernels.attention_backward(qkv, shape, rows, out, d_out, stats), grad, 5e-6)
+
+
+@every_kernels
+def test_large_scores_neither_overflow_nor_drown_the_largest(kernels: Kernels) -> None:
+    shape = HeadShape(heads=2, kv_heads=1, head_dim=16)
+    qkv = normal(5, 40, width(shape))
+    qkv[:, : 3 * 16] *= 12
+    told = [Story(qkv, (2, 0, 1))]
+    outputs = tell(kernels, shape, told, [[(0, 40)]])
+    assert_close(outputs[0], attention(qkv.double(), shape), tolerance=2e-4)  # scores up to 2000
+
+
+@every_kernels
+def test_stored_keys_lie_where_the_page_table_says(kernels: Kernels) -> None:
+    shape = HeadShape(heads=2, kv_heads=2, head_dim=20)
+    qkv = normal(6, 5, width(shape)).to(kernels.device)
+    pages = Pages.allocate(4, 2, 20, kernels.device)
+    kernels.store_keys(qkv, shape, rows_of([(14, 4, (3, 1)), (0, 1, (2,))]), pages)
+    heads = qkv.unflatten(1, (-1, 20)).cpu()
+    keys, values = pages.keys.cpu(), pages.values.cpu()
+    for row, page, slot in [(0, 3, 14), (1, 3, 15), (2, 1, 0), (3, 1, 1), (4, 2, 0)]:
+        assert torch.equal(keys[page, :, :, slot], heads[row, 2:4])
+        assert torch.equal(values[page, :, slot, :20], heads[row, 4:6])
+    assert torch.count_nonzero(keys) == 5 * 2 * 20
+    assert torch.count_nonzero(values) == 5 * 2 * 20

@@ -1,0 +1,335 @@
+"""What every training session must satisfy about accumulated gradients, as functions of a session.
+
+The same functions judge our session and the mutants below, which carry the bugs that frameworks had.
+Source of the list and of the bugs: arXiv:2604.23747. All comparisons but one are of bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from oracles import (
+    Tensors,
+    cross_entropy,
+    gradients,
+    make_datums,
+    reference_gradients,
+    reference_model,
+    relative_error,
+    weights_sha256,
+)
+from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.fingerprints import tensors_sha256
+
+Make = Callable[[MicroBatches], TrainingSession]
+"""A fresh session; equal bits on every call."""
+
+LENGTHS = (12, 1, 33, 5, 20, 3, 9)
+LOSS = LossName.CROSS_ENTROPY
+MICRO_BATCHES = (
+    MicroBatches(datums=1),
+    MicroBatches(datums=2),
+    MicroBatches(datums=3),
+    MicroBatches(datums=6),
+    MicroBatches(tokens=1),
+    MicroBatches(tokens=14),
+    MicroBatches(tokens=46),
+    MicroBatches(tokens=60, datums=2),
+    MicroBatches(),
+)
+"""N x 1, ragged by datums, ragged by tokens, and 1 x N."""
+SOME = MicroBatches(datums=2)
+
+
+def uneven_datums(make: Make) -> list[Datum]:
+    """Seven datums of 1 to 33 tokens, of which between one and all count."""
+    return make_datums(make(SOME).adapter.decoder.config, LENGTHS, 4)
+
+
+def buffers(session: TrainingSession) -> Tensors:
+    """A copy of every gradient buffer; a tied head's is by itself."""
+    copies: Tensors = {}
+    for i, weight in enumerate(session.adapter.buffers()):
+        assert weight.grad is not None
+        copies[f"{i:03d}"] = weight.grad.clone()
+    return copies
+
+
+def sha256(tensors: Tensors) -> str:
+    return tensors_sha256({name: tensor.numpy() for name, tensor in tensors.items()})
+
+
+def gradient_sha256(session: TrainingSession) -> str:
+    """The hash of the gradients by published name and of the buffers they are sums of."""
+    return sha256({**gradients(session.adapter), **buffers(session)})
+
+
+def gradient_of(make: Make, datums: Sequence[Datum], how: MicroBatches = SOME) -> Tensors:
+    session = make(how)
+    session.forward_backward(datums, LOSS)
+    return buffers(session)
+
+
+def ordered_sum(parts: Sequence[Tensors]) -> Tensors:
+    """((0 + g_0) + g_1) + ... in float32."""
+    total = {name: torch.zeros_like(tensor) for name, tensor in parts[0].items()}
+    for part in parts:
+        for name, tensor in part.items():
+            total[name] = total[name] + tensor
+    return total
+
+
+def check_micro_batches(make: Make) -> None:
+    """T1: how datums are packed into micro-batches shows in no bit of outputs or gradients."""
+    datums = uneven_datums(make)
+    seen: set[tuple[str, str, str]] = set()
+    for how in MICRO_BATCHES:
+        session = make(how)
+        result = session.forward_backward(datums, LOSS)
+        logprobs = {f"{i:03d}": o.logprobs for i, o in enumerate(result.outputs)}
+        metrics = repr(sorted(result.metrics.items()))
+        seen.add((gradient_sha256(session), tensors_sha256(logprobs), metrics))
+    assert len(seen) == 1
+
+
+def check_calls(make: Make) -> None:
+    """T2: datums given in one call, one by one, or in uneven groups add up to the same bits."""
+    datums = uneven_datums(make)
+    seen: set[str] = set()
+    for how in (SOME, MicroBatches()):
+        for cuts in ((), (1, 2, 3, 4, 5, 6), (2, 5), (6,)):
+            session = make(how)
+            bounds = (0, *cuts, len(datums))
+            for begin, end in pairwise(bounds):
+                session.forward_backward(datums[begin:end], LOSS)
+            seen.add(gradient_sha256(session))
+    assert len(seen) == 1
+
+
+def check_workers(make: Make) -> None:
+    """T3: gradients that several workers computed, added in datum order, are one worker's bits."""
+    datums = uneven_datums(make)
+    alone = sha256(gradient_of(make, datums))
+    for worker_of in ([0, 1] * 4, [0, 0, 0, 1, 1, 1, 1], [2, 0, 1, 1, 0, 2, 0]):
+        by_index: dict[int, Tensors] = {}
+        for worker in sorted(set(worker_of)):
+            session = make(MicroBatches())
+            for i, datum in enumerate(datums):
+                if worker_of[i] == worker:
+                    session.forward_backward([datum], LOSS)
+                    by_index[i] = buffers(session)
+                    session.optimizer.clear()
+        assert sha256(ordered_sum([by_index[i] for i in range(len(datums))])) == alone
+
+
+def check_reference(make: Make) -> None:
+    """T4: at steps 1, 2 and 3 every accumulated gradient is autograd's of the whole batch."""
+    session = make(MicroBatches(datums=2))
+    config = session.adapter.decoder.config
+    for step in range(3):
+        datums = make_datums(config, LENGTHS, 20 + step)
+        session.forward_backward(datums[:4], LOSS)
+        session.forward_backward(datums[4:], LOSS)
+        model = reference_model(session.adapter)
+        reference = reference_gradients(model, datums, cross_entropy)
+        assert relative_error(gradients(session.adapter), reference) <= 1e-4
+        before = weights_sha256(session.adapter)
+        session.optim_step(AdamParams(learning_rate=1e-2))
+        assert weights_sha256(session.adapter) != before
+
+
+def check_each_datum(make: Make) -> None:
+    """T5: without datum j, the sum lacks g_j and nothing else, in bits, for every j."""
+    datums = uneven_datums(make)
+    every = sha256(gradient_of(make, datums))
+    parts = [gradient_of(make, [datum]) for datum in datums]
+    assert len({sha256(part) for part in parts}) == len(datums)
+    assert all(any(tensor.any() for tensor in part.values()) for part in parts)
+    assert sha256(ordered_sum(parts)) == every
+    for j in range(len(datums)):
+        rest = [datum for i, datum in enumerate(datums) if i != j]
+        without = sha256(gradient_of(make, rest))
+        assert without == sha256(ordered_sum([part for i, part in enumerate(parts) if i != j]))
+        assert without != every
+
+
+def check_empty_masks(make: Make) -> None:
+    """T6: a datum of which nothing counts adds exactly nothing, wherever it stands; no NaN."""
+    datums = uneven_datums(make)
+    nothing = _without_weights(datums[2])
+    for how in (MicroBatches(datums=1), SOME, MicroBatches()):
+        assert not any(tensor.any() for tensor in gradient_of(make, [nothing], how).values())
+        every = sha256(gradient_of(make, datums, how))
+        for at in (0, 3, len(datums)):
+            assert sha256(gradient_of(make, [*datums[:at], nothing, *datums[at:]], how)) == every
+
+
+def check_padding(make: Make) -> None:
+    """T6: tokens behind the last one that counts, of any number and value, change no bit."""
+    datums = uneven_datums(make)
+    every = sha256(gradient_of(make, datums))
+    for amount in (1, 17):
+        padded = [_padded(datum, amount, seed=i) for i, datum in enumerate(datums)]
+        assert sha256(gradient_of(make, padded)) == every
+
+
+def _without_weights(datum: Datum) -> Datum:
+    weights = np.zeros_like(datum.inputs["weights"])
+    return replace(datum, inputs={**datum.inputs, "weights": weights})
+
+
+def _padded(datum: Datum, amount: int, seed: int) -> Datum:
+    noise = np.random.default_rng(seed).integers(0, 31, amount)
+    tail = {"target_tokens": noise[::-1], "weights": np.zeros(amount, np.float32)}
+    return Datum(
+        tokens=np.concatenate([datum.tokens, noise.astype(np.int32)]),
+        inputs={
+            name: np.concatenate([datum.inputs[name], column]) for name, column in tail.items()
+        },
+    )
+
+
+CHECKS = {
+    "micro_batches": check_micro_batches,
+    "calls": check_calls,
+    "workers": check_workers,
+    "reference": check_reference,
+    "each_datum": check_each_datum,
+    "empty_masks": check_empty_masks,
+    "padding": check_padding,
+}
+"""T1 to T6, by what they vary."""
+
+
+# T7: sessions with one bug each. All are silent: no error, plausible numbers.
+
+
+class _Mutant(TrainingSession):
+    """A session that does something wrong around every micro-batch with a backward pass."""
+
+    def _run(self, datums, loss, settings, *, backward):  # noqa: ANN001, ANN202
+        lengths = [len(datum) for datum in datums]
+        vocab_size = self.adapter.decoder.config.vocab_size
+        self.starts = [run.start for run in self.micro_batches.split(lengths, vocab_size)]
+        self.all_datums = list(datums)
+        return super()._run(datums, loss, settings, backward=backward)
+
+    def restore(self, saved: Tensors) -> None:
+        for weight, tensor in zip(self.adapter.buffers(), saved.values(), strict=True):
+            assert weight.grad is not None
+            weight.grad.copy_(tensor)
+
+
+class FirstAndLastOnly(_Mutant):
+    """Bug A: of the gradients of a batch, the first and the last micro-batch's are kept."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        saved = buffers(self)
+        results = super()._micro_batch(datums, loss, config, first, backward=backward)
+        if backward and first not in (self.starts[0], self.starts[-1]):
+            self.restore(saved)
+        return results
+
+
+class LastDropped(_Mutant):
+    """The last micro-batch of several is left out (`drop_last`)."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        saved = buffers(self)
+        results = super()._micro_batch(datums, loss, config, first, backward=backward)
+        if backward and first == self.starts[-1] > 0:
+            self.restore(saved)
+        return results
+
+
+class MeanOfMeans(_Mutant):
+    """Bug B: each micro-batch is normalised by its own tokens, and the means are averaged."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        count = _num_counted(self.all_datums) / (len(self.starts) * max(1, _num_counted(datums)))
+        scaled = [
+            replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] * np.float32(count)})
+            for d in datums
+        ]
+        return super()._micro_batch(scaled, loss, config, first, backward=backward)
+
+
+def _num_counted(datums: Sequence[Datum]) -> int:
+    return sum(int(np.count_nonzero(datum.inputs["weights"])) for datum in datums)
+
+
+class Overwritten(_Mutant):
+    """A micro-batch's gradient replaces what was accumulated."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        self.optimizer.clear()
+        return super()._micro_batch(datums, loss, config, first, backward=backward)
+
+
+class Reversed(_Mutant):
+    """Datums of a micro-batch are added last to first: right but for rounding."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        return super()._micro_batch(datums[::-1], loss, config, first, backward=backward)[::-1]
+
+
+class SortedByLength(_Mutant):
+    """Datums of a call are packed shortest first: right but for rounding."""
+
+    def _run(self, datums, loss, settings, *, backward):  # noqa: ANN001, ANN202
+        order = sorted(range(len(datums)), key=lambda i: len(datums[i]))
+        result = super()._run([datums[i] for i in order], loss, settings, backward=backward)
+        outputs = tuple(result.outputs[order.index(i)] for i in range(len(datums)))
+        return replace(result, outputs=outputs)
+
+
+class SummedApart(_Mutant):
+    """A micro-batch's gradient is a sum of its own, then added: what plain autograd does."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        saved = buffers(self)
+        self.optimizer.clear()
+        results = super()._micro_batch(datums, loss, config, first, backward=backward)
+        self.restore(ordered_sum([saved, buffers(self)]))
+        return results
+
+
+class NeverCleared(_Mutant):
+    """The gradient of one step stays in the next."""
+
+    def optim_step(self, params: AdamParams) -> dict[str, float]:
+        saved = buffers(self)
+        metrics = super().optim_step(params)
+        self.restore(saved)
+        return metrics
+
+
+class MaskIgnored(_Mutant):
+    """Tokens that do not count, count a little."""
+
+    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+        leaky = [
+            replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] + np.float32(1e-6)})
+            for d in datums
+        ]
+        return super()._micro_batch(leaky, loss, config, first, backward=backward)
+
+
+MUTANTS: dict[type[TrainingSession], set[str]] = {
+    FirstAndLastOnly: {"micro_batches", "calls", "workers", "reference", "each_datum"},
+    LastDropped: {"micro_batches", "calls", "workers", "reference", "each_datum"},
+    MeanOfMeans: {"micro_batches", "calls", "workers", "reference", "each_datum"},
+    Overwritten: {"micro_batches", "calls", "workers", "reference", "each_datum"},
+    Reversed: {"micro_batches", "calls", "workers", "each_datum"},
+    SortedByLength: {"calls", "workers", "each_datum"},
+    SummedApart: {"micro_batches", "calls", "workers", "each_datum"},
+    NeverCleared: {"reference"},
+    MaskIgnored: {"empty_masks", "padding"},
+}
+"""Every mutant, and the checks that must notice it."""

@@ -1,0 +1,243 @@
+"""What the suites of the native kernels share: bits, exact fused multiply-adds, and one run of all.
+
+`compute` calls every method once and does no arithmetic of its own, so that its outputs are the
+kernels' whatever state the calling thread is in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.ops import nf4
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rows
+from tinsmith.ops.native import NativeKernels
+
+Float32s = NDArray[np.float32]
+
+
+def normal(seed: int, *shape: int, scale: float = 1.0) -> Tensor:
+    draws = np.random.default_rng(seed).standard_normal(shape) * scale
+    return torch.from_numpy(draws.astype(np.float32))
+
+
+def bits(x: Tensor | NDArray[np.generic]) -> NDArray[np.generic]:
+    """Floats as integers, with one zero; integers as they are."""
+    array = x.detach().numpy() if isinstance(x, Tensor) else x
+    if array.dtype == np.float32:
+        return np.where(array == 0, np.float32(0), array).view(np.int32)
+    if array.dtype == np.float64:
+        return np.where(array == 0, 0.0, array).view(np.int64)
+    return array
+
+
+def assert_same_bits(
+    actual: Tensor | NDArray[np.generic], expected: Tensor | NDArray[np.generic], what: str = ""
+) -> None:
+    a, b = bits(actual), bits(expected)
+    assert a.shape == b.shape, what
+    unequal = int(np.count_nonzero(a != b))
+    assert unequal == 0, f"{what}: {unequal} of {a.size} elements differ"
+
+
+def assert_same_outputs(actual: Outputs, expected: Outputs) -> None:
+    assert actual.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_same_bits(actual[name], value, name)
+
+
+def fma32(a: Float32s, b: Float32s, c: Float32s) -> Float32s:
+    """Return a * b + c, rounded once.
+
+    The product is exact in fp64. Its sum with c is rounded there to odd, so that the last rounding,
+    to 24 bits, is that of the exact value. Source: Boldo and Melquiond, "Emulation of FMA and
+    correctly rounded sums: proved algorithms using rounding to odd", IEEE ToC 2008.
+    """
+    product = a.astype(np.float64) * b.astype(np.float64)
+    c64 = c.astype(np.float64)
+    total = product + c64
+    from_c = total - product
+    lost = (product - (total - from_c)) + (c64 - from_c)
+    even = (total.view(np.int64) & 1) == 0
+    beside = np.nextafter(total, np.where(lost > 0, np.inf, -np.inf))
+    return np.where((lost != 0) & even, beside, total).astype(np.float32)
+
+
+def product_chain(a: Float32s, b: Float32s, start: Float32s | None = None) -> Float32s:
+    """a [M, K] . b [K, N]: per element one chain of fused steps over k, ascending."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32) if start is None else start.copy()
+    for k in range(a.shape[1]):
+        total = fma32(a[:, k, None], b[None, k], total)
+    return total
+
+
+def lane_sum(lanes: Float32s) -> Float32s:
+    """The last axis (16) by halving: 8, 4, 2, 1."""
+    for half in (8, 4, 2, 1):
+        lanes = lanes[..., :half] + lanes[..., half : 2 * half]
+    return lanes[..., 0]
+
+
+Outputs = dict[str, Tensor | NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """Operands of one run of every kernel."""
+
+    shape: HeadShape
+    rows: Rows
+    x: Tensor
+    y: Tensor
+    gain: Tensor
+    weight: Tensor
+    gate_up: Tensor
+    qkv: Tensor
+    d_out: Tensor
+    head_gains: HeadGains
+    frequencies: Float32s
+    logits: Tensor
+    targets: Tensor
+    ids: Tensor
+    draws: Draws
+    flat: tuple[Tensor, Tensor, Tensor, Tensor]
+    coded: nf4.Nf4Tensor
+
+
+def make_inputs(
+    shape: HeadShape, lengths: list[int], hidden: int, vocab: int, *, scale: float = 1.0
+) -> Inputs:
+    """Random operands; activations and gradients times `scale`."""
+    n, d = sum(lengths), shape.head_dim
+    rng = np.random.default_rng(99)
+    width = (shape.heads + 2 * shape.kv_heads) * d
+    count = min(n, 24)
+    draws = Draws(
+        rows=rng.integers(0, n, count),
+        seeds=rng.integers(0, 1 << 63, count).astype(np.uint64),
+        samples=np.arange(count),
+        positions=np.arange(count) * 7,
+        temperatures=rng.choice(np.array([0.0, 0.6, 1.0, 2.0], np.float32), count),
+        top_ks=rng.choice(np.array([0, 0, 3, 50]), count),
+        top_ps=rng.choice(np.array([1.0, 1.0, 0.9, 0.5]), count),
+    )
+    moments = normal(20, n, hidden, scale=scale), normal(21, n, hidden, scale=scale * scale).abs()
+    return Inputs(
+        shape=shape,
+        rows=Rows.whole(lengths),
+        x=normal(1, n, hidden, scale=scale),
+        y=normal(2, n, hidden, scale=scale),
+        gain=normal(3, hidden),
+        weight=normal(4, hidden, 2 * hidden, scale=scale),
+        gate_up=normal(5, n, 2 * hidden, scale=3 * scale),
+        qkv=normal(6, n, width, scale=scale),
+        d_out=normal(7, n, shape.heads * d, scale=scale),
+        head_gains=HeadGains(q=normal(8, d), k=normal(9, d), eps=1e-6),
+        frequencies=(1e4 ** (-np.arange(d // 2) / (d // 2))).astype(np.float32),
+        logits=normal(10, n, vocab, scale=3),
+        targets=torch.from_numpy(rng.integers(0, vocab, n).astype(np.int32)),
+        ids=torch.from_numpy(rng.integers(0, 9, n)),
+        draws=draws,
+        flat=(normal(22, n, hidden), normal(23, n, hidden, scale=scale), *moments),
+        coded=nf4.quantise(normal(11, n, hidden).numpy()),
+    )
+
+
+def compute(i: Inputs) -> Outputs:
+    """Every method of the native kernels, once or in each of its forms."""
+    out: Outputs = {}
+    _products(i, out)
+    _rows(i, out)
+    _heads(i, out)
+    _logprobs(i, out)
+    _state(i, out)
+    return out
+
+
+def _products(i: Inputs, out: Outputs) -> None:
+    k, segments = NativeKernels(), i.rows.row_begin
+    out["gemm"] = k.gemm(i.x, i.weight)
+    out["gemm, b transposed"] = k.gemm(i.gate_up, i.weight.t())
+    out["gemm, into"] = k.gemm(i.x, i.weight, into=i.gate_up.clone())
+    out["grad_gemm"] = i.weight.clone()
+    k.grad_gemm(i.x, i.gate_up, segments, out["grad_gemm"])
+    out["column_chain"] = i.gain.clone()
+    k.column_chain(i.x, None, segments, out["column_chain"])
+    out["column_chain of products"] = torch.zeros(2 * i.x.shape[1])
+    k.column_chain(i.gate_up, i.gate_up, segments, out["column_chain of products"])
+    out["embed"] = k.embed(i.weight, i.ids)
+    out["embed_backward"] = i.weight[:9].clone()
+    k.embed_backward(i.ids, i.gate_up, segments, out["embed_backward"])
+
+
+def _rows(i: Inputs, out: Outputs) -> None:
+    k = NativeKernels()
+    total, out["norm"], inv_rms = k.add_rms_norm(i.x, i.y, i.gain, 1e-5)
+    out["sum"], out["1 / rms"] = total, inv_rms
+    dx, xhat = k.rms_norm_backward(total, i.gain, inv_rms, i.y, i.x, want_xhat=True)
+    assert xhat is not None
+    out["norm backward"], out["normalised"] = dx, xhat
+    out["gate"] = k.silu_gate(i.gate_up)
+    out["gate backward"] = k.silu_gate_backward(i.gate_up, i.x)
+    out["scale_bias"] = i.gate_up.clone()
+    k.scale_bias(out["scale_bias"], i.weight[0], i.weight[1])
+
+
+def _heads(i: Inputs, out: Outputs) -> None:
+    k, rows = NativeKernels(), i.rows
+    rope = k.rope(i.frequencies, int(rows.positions.max()) + 1)
+    out["cos"], out["sin"] = rope.cos, rope.sin
+    for name, gains in (("", None), (" with gains", i.head_gains)):
+        out["rotate" + name] = k.rotate(i.qkv, i.shape, rows.positions, rope, gains)
+        dx, sums = k.rotate_backward(
+            i.qkv, i.qkv, i.shape, rows.positions, rope, gains, want_gains=gains is not None
+        )
+        out["rotate backward" + name] = dx
+        if sums is not None:
+            out["q gain rows"], out["k gain rows"] = sums
+    pages = Pages.allocate(rows.num_pages, i.shape.kv_heads, i.shape.head_dim, k.device)
+    k.store_keys(i.qkv, i.shape, rows, pages)
+    out["keys"], out["values"] = pages.keys, pages.values
+    attended, stats = k.attention(i.qkv, i.shape, rows, pages, want_stats=True)
+    assert stats is not None
+    out["attention"], out["largest score"], out["score sum"] = attended, *stats
+    out["attention backward"] = k.attention_backward(i.qkv, i.shape, rows, attended, i.d_out, stats)
+
+
+def _logprobs(i: Inputs, out: Outputs) -> None:
+    k = NativeKernels()
+    stats = k.row_stats(i.logits, 1.0)
+    out["largest logit"], out["log sum"] = stats
+    out["largest at 0.7"], out["log sum at 0.7"] = k.row_stats(i.logits, 0.7)
+    out["logprobs"] = k.gather_logprobs(i.logits, i.targets, stats)
+    some = torch.arange(0, len(i.logits), 2)
+    grads = i.x[some, 0].contiguous()
+    out["logprob backward"] = k.logprob_backward(i.logits, some, i.targets[some], grads, stats)
+    out["tokens"], out["token logprobs"] = k.choose(i.logits, i.draws)
+    out["top tokens"], out["top logprobs"] = k.top_logprobs(
+        i.logits, i.draws.rows, i.draws.temperatures, 5
+    )
+
+
+def _state(i: Inputs, out: Outputs) -> None:
+    k = NativeKernels()
+    weight, grad, m, v = (t.clone() for t in i.flat)
+    step = AdamStep(
+        learning_rate=1e-2,
+        beta1=0.9,
+        beta2=0.95,
+        eps=1e-8,
+        weight_decay=0.1,
+        grad_scale=0.5,
+        bias1=0.1,
+        bias2=0.05,
+    )
+    k.adam(weight, grad, m, v, step)
+    out["weight"], out["first moment"], out["second moment"] = weight, m, v
+    out["sum of squares"] = np.array([k.sum_squares(i.x)])
+    absmax = torch.from_numpy(nf4.block_absmax(i.coded))
+    out["nf4"] = k.nf4_transposed(torch.from_numpy(i.coded.codes), absmax, *i.coded.shape)

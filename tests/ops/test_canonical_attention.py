@@ -1,0 +1,155 @@
+"""A sequence's attention bits do not depend on neighbours, chunks, pages or what pages held before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from canonical_cases import assert_same_bits, fma32, lane_sum, normal, product_chain
+from paged import Story, pages_needed, tell
+
+from tinsmith.ops.extension import module
+from tinsmith.ops.kernels import HeadShape, Pages, Rows
+from tinsmith.ops.native import NativeKernels
+
+native = module()
+k = NativeKernels()
+
+SHAPES = [
+    HeadShape(heads=kv * group, kv_heads=kv, head_dim=head_dim)
+    for kv, group, head_dim in [(1, 1, 16), (2, 4, 32), (2, 2, 80), (1, 7, 64)]
+]
+shaped = pytest.mark.parametrize(
+    "shape", SHAPES, ids=lambda s: f"{s.heads}q{s.kv_heads}kv{s.head_dim}d"
+)
+
+
+@pytest.fixture(params=[1, 3], ids=["1 thread", "3 threads"], autouse=True)
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = native.num_threads()
+    native.set_num_threads(request.param)
+    yield
+    native.set_num_threads(before)
+
+
+def story(shape: HeadShape, length: int, first_page: int = 0, seed: int = 1) -> Story:
+    width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+    pages = tuple(range(first_page, first_page + pages_needed(length)))
+    return Story(normal(seed, length, width, scale=2), pages)
+
+
+@shaped
+def test_alone_and_among_neighbours(shape: HeadShape) -> None:
+    lengths = [33, 1, 70, 16, 50]
+    stories = [story(shape, n, 10 * s, seed=s) for s, n in enumerate(lengths)]
+    together = tell(k, shape, stories, [list(enumerate(lengths))])
+    for one, out in zip(stories, together, strict=True):
+        assert_same_bits(tell(k, shape, [one], [[(0, len(one))]])[0], out)
+
+
+@shaped
+@pytest.mark.parametrize("length", [1, 16, 17, 70])
+def test_prefilled_at_once_in_chunks_and_row_by_row(shape: HeadShape, length: int) -> None:
+    one = story(shape, length)
+    (whole,) = tell(k, shape, [one], [[(0, length)]])
+    for chunk in (1, 2, 7, 15, 16, 17, 24, 33):
+        counts = [min(chunk, length - at) for at in range(0, length, chunk)]
+        (out,) = tell(k, shape, [one], [[(0, count)] for count in counts])
+        assert_same_bits(out, whole, f"chunks of {chunk}")
+
+
+@shaped
+def test_decoded_in_batches_that_come_and_go(shape: HeadShape) -> None:
+    lengths = [40, 23, 37]
+    stories = [story(shape, n, 10 * s, seed=s) for s, n in enumerate(lengths)]
+    expected = [tell(k, shape, [one], [[(0, len(one))]])[0] for one in stories]
+    steps = [[(0, 30)], [(0, 1), (1, 21)], *[[(1, 1), (2, 5), (0, 1)]] * 2]
+    steps += [[(2, 20), (0, 1)], *[[(0, 1), (2, 1)]] * 6, [(2, 1)]]
+    for out, own in zip(tell(k, shape, stories, steps), expected, strict=True):
+        assert_same_bits(out, own)
+
+
+@shaped
+def test_wherever_its_pages_lie(shape: HeadShape) -> None:
+    one = story(shape, 70)
+    (in_order,) = tell(k, shape, [one], [[(0, 70)]])
+    for pages in ((4, 3, 2, 1, 0), (11, 2, 40, 7, 9)):
+        moved = Story(one.qkv, pages)
+        (out,) = tell(k, shape, [moved], [[(0, 50)], *[[(0, 1)]] * 20])
+        assert_same_bits(out, in_order)
+
+
+@shaped
+def test_wider_tables_and_stale_pages(shape: HeadShape) -> None:
+    one = story(shape, 35)
+    (clean,) = tell(k, shape, [one], [[(0, 35)]])
+    for steps in ([[(0, 35)]], [[(0, 1)]] * 35):
+        (wide,) = tell(k, shape, [one], steps, spare_columns=9)
+        assert_same_bits(wide, clean)
+        for stale in (1.0, -1e4, 1e30):
+            (out,) = tell(k, shape, [one], steps, stale=stale)
+            assert_same_bits(out, clean, f"stale {stale}")
+
+
+@shaped
+def test_shared_pages_are_as_good_as_own(shape: HeadShape) -> None:
+    one = story(shape, 45)
+    (whole,) = tell(k, shape, [one], [[(0, 45)]])
+    second = Story(one.qkv, (*one.pages[:2], 9), shared=32)
+    outputs = tell(k, shape, [one, second], [[(0, 45)], [(1, 4)], *[[(1, 1)]] * 9])
+    assert_same_bits(outputs[1], whole[32:])
+
+
+@shaped
+def test_gradients_alone_and_among_neighbours(shape: HeadShape) -> None:
+    lengths = [70, 1, 16, 49, 100]
+    stories = [story(shape, n, seed=s) for s, n in enumerate(lengths)]
+    qkv = torch.cat([one.qkv for one in stories])
+    d_out = normal(9, len(qkv), shape.heads * shape.head_dim)
+    together = gradient(shape, lengths, qkv, d_out)
+    parts = zip(qkv.split(lengths), d_out.split(lengths), together.split(lengths), strict=True)
+    for own_qkv, own_d_out, expected in parts:
+        alone = gradient(shape, [len(own_qkv)], own_qkv.contiguous(), own_d_out.contiguous())
+        assert_same_bits(alone, expected)
+
+
+def gradient(
+    shape: HeadShape, lengths: list[int], qkv: torch.Tensor, d_out: torch.Tensor
+) -> torch.Tensor:
+    rows = Rows.whole(lengths)
+    pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, k.device)
+    k.store_keys(qkv, shape, rows, pages)
+    out, stats = k.attention(qkv, shape, rows, pages, want_stats=True)
+    assert stats is not None
+    return k.attention_backward(qkv, shape, rows, out, d_out, stats)
+
+
+@shaped
+@pytest.mark.parametrize("length", [5, 37])
+def test_attention_is_the_documented_sequence_of_operations(shape: HeadShape, length: int) -> None:
+    """Chains over d; weights by our exp; 16 lanes of sums, key j in lane j mod 16; chains over keys."""
+    one = story(shape, length)
+    out = tell(k, shape, [one], [[(0, length)]])[0].view(length, shape.heads, -1).numpy()
+    heads = one.qkv.view(length, -1, shape.head_dim).numpy()
+    padded = 16 * pages_needed(length)
+    for h in range(shape.heads):
+        kv = shape.heads + h // (shape.heads // shape.kv_heads)
+        q = heads[:, h] * np.float32(shape.scale)
+        scores = product_chain(q, np.ascontiguousarray(heads[:, kv].T))
+        for row in range(length):
+            seen = scores[row, : row + 1]
+            weights = np.zeros(padded, np.float32)
+            native.exp(seen - seen.max(), weights[: row + 1])
+            lanes = np.zeros(16, np.float32)
+            for block in weights.reshape(-1, 16):
+                lanes = lanes + block
+            chain = product_chain(weights[None, :length], heads[:, kv + shape.kv_heads])
+            assert_same_bits(out[row, h], chain[0] / lane_sum(lanes))
+
+
+def test_chains_here_are_of_fused_steps() -> None:
+    a, b, c = (np.full(1, v, np.float32) for v in (1 + 2.0**-12, 1 - 2.0**-12, -1.0))
+    assert fma32(a, b, c)[0] == np.float32(-(2.0**-24))
+    assert (a * b + c)[0] == 0

@@ -1,0 +1,171 @@
+"""Sums are the documented chains, and a gradient is its datums' chains added in datum order."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal, product_chain
+from torch import Tensor
+
+from tinsmith.ops.native import NativeKernels
+
+k = NativeKernels()
+
+DATUMS = [3, 1, 0, 17, 40, 2, 0, 30]
+"""Rows per datum."""
+SPLITS = [[8], [1] * 8, [2, 6], [3, 3, 2], [7, 1]]
+"""Datums per micro-batch."""
+
+
+def rounded_once(exact: Fraction) -> np.float32:
+    """The nearest float32, ties to even, in the normal range."""
+    if exact == 0:
+        return np.float32(0)
+    exponent = abs(exact).numerator.bit_length() - abs(exact).denominator.bit_length()
+    exponent -= abs(exact) < Fraction(2) ** exponent
+    unit = Fraction(2) ** (exponent - 23)
+    return np.float32(float(round(exact / unit) * unit))
+
+
+def test_the_emulated_fma_is_rounded_once() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 4000)).astype(np.float32)
+    c = (rng.standard_normal(4000) * 10.0 ** rng.integers(-9, 9, 4000)).astype(np.float32)
+    # Cancellation to the last bits, and sums half-way between two floats but for a far tail.
+    c[:1000] = -(a[:1000] * b[:1000])
+    a[1000:2000], b[1000:2000] = 2.0**-24, 1 + rng.integers(-1, 2, 1000) * 2.0**-23
+    c[1000:2000] = 1 + rng.integers(0, 4, 1000) * 2.0**-23
+    exact = [
+        Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        for x, y, z in zip(a, b, c, strict=True)
+    ]
+    expected = np.array([rounded_once(value) for value in exact])
+    assert_same_bits(fma32(a, b, c), expected)
+    in_fp64 = (a.astype(np.float64) * b + c).astype(np.float32)
+    assert (in_fp64 != expected).any(), "no case where rounding twice differs"
+
+
+@pytest.mark.parametrize(
+    ("m", "depth", "n"), [(1, 1, 1), (1, 70, 16), (3, 33, 7), (6, 50, 64), (50, 40, 85)]
+)
+def test_gemm_is_one_chain_of_fused_steps_per_element(m: int, depth: int, n: int) -> None:
+    a, b, start = normal(1, m, depth), normal(2, depth, n), normal(3, m, n)
+    assert_same_bits(k.gemm(a, b), product_chain(a.numpy(), b.numpy()))
+    expected = product_chain(a.numpy(), b.numpy(), start.numpy())
+    assert_same_bits(k.gemm(a, b, into=start.clone()), expected)
+    transposed = b.t().contiguous().t()
+    assert_same_bits(k.gemm(a, transposed, into=start.clone()), expected)
+
+
+def test_a_chain_may_be_cut_anywhere() -> None:
+    a, b = normal(1, 9, 100), normal(2, 100, 40)
+    whole = k.gemm(a, b)
+    for cut in (1, 37, 64, 99):
+        head = k.gemm(a[:, :cut], b[:cut])
+        assert_same_bits(k.gemm(a[:, cut:], b[cut:], into=head), whole)
+
+
+@pytest.mark.parametrize("width", [5, 16, 100])
+def test_the_norm_sums_squares_in_sixteen_lanes(width: int) -> None:
+    x = normal(4, 7, width).numpy()
+    squares = np.zeros((7, 16), np.float32)
+    for at in range(0, width, 16):
+        block = x[:, at : at + 16]
+        lanes = slice(0, block.shape[1])
+        squares[:, lanes] = fma32(block, block, squares[:, lanes])
+    mean = lane_sum(squares) / np.float32(width) + np.float32(1e-6)
+    inv_rms = np.float32(1) / np.sqrt(mean)
+    gain = normal(5, width)
+    _, y, got = k.add_rms_norm(torch.from_numpy(x), None, gain, 1e-6)
+    assert_same_bits(got, inv_rms)
+    assert_same_bits(y, x * inv_rms[:, None] * gain.numpy())
+
+
+def gradients(a: Tensor, b: Tensor, ids: Tensor, lengths: list[int], into: list[Tensor]) -> None:
+    """Every gradient that is summed over rows, added into the buffers."""
+    segments = torch.tensor(np.cumsum([0, *lengths]))
+    k.grad_gemm(a, b, segments, into[0])
+    k.column_chain(a, None, segments, into[1])
+    k.column_chain(b, b, segments, into[2])
+    k.embed_backward(ids, a, segments, into[3])
+
+
+def buffers() -> list[Tensor]:
+    return [normal(6, 37, 50), normal(7, 37), normal(8, 50), normal(9, 11, 37)]
+
+
+def operands() -> tuple[Tensor, Tensor, Tensor]:
+    total = sum(DATUMS)
+    ids = torch.from_numpy(np.random.default_rng(3).integers(0, 11, total))
+    return normal(1, total, 37), normal(2, total, 50), ids
+
+
+def chains(a: Float32s, b: Float32s, ids: np.ndarray, into: list[Float32s]) -> None:
+    """One datum's chains, added to the buffers."""
+    ones = np.ones((1, len(a)), np.float32)
+    into[0] += product_chain(a.T, b)
+    into[1] += product_chain(ones, a)[0]
+    squares = np.zeros(b.shape[1], np.float32)
+    for row in b:
+        squares = fma32(row, row, squares)
+    into[2] += squares
+    for token in np.unique(ids):
+        total = np.zeros(a.shape[1], np.float32)
+        for row in a[ids == token]:
+            total = total + row
+        into[3][token] += total
+
+
+def test_gradients_are_the_datums_chains_added_in_datum_order() -> None:
+    a, b, ids = operands()
+    got = buffers()
+    gradients(a, b, ids, DATUMS, got)
+    expected = [buffer.numpy() for buffer in buffers()]
+    for x, y, z in zip(a.split(DATUMS), b.split(DATUMS), ids.split(DATUMS), strict=True):
+        chains(x.numpy(), y.numpy(), z.numpy(), expected)
+    for one, other in zip(got, expected, strict=True):
+        assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_gradients_do_not_depend_on_the_micro_batches(split: list[int]) -> None:
+    a, b, ids = operands()
+    expected = buffers()
+    for x, y, z in zip(a.split(DATUMS), b.split(DATUMS), ids.split(DATUMS), strict=True):
+        gradients(x, y, z, [len(x)], expected)
+    got = buffers()
+    datum = row = 0
+    for count in split:
+        lengths = DATUMS[datum : datum + count]
+        part = slice(row, row + sum(lengths))
+        gradients(a[part], b[part], ids[part], lengths, got)
+        datum, row = datum + count, part.stop
+    assert row == len(a)
+    for one, other in zip(got, expected, strict=True):
+        assert_same_bits(one, other)
+
+
+def test_the_order_of_datums_is_an_order_of_sums() -> None:
+    """The promise is about the caller's order: another order may give other bits."""
+    a, b, ids = operands()
+    forth, back = buffers(), buffers()
+    gradients(a, b, ids, DATUMS, forth)
+    order = torch.cat([part for part in reversed(torch.arange(len(a)).split(DATUMS))])
+    gradients(a[order], b[order], ids[order], DATUMS[::-1], back)
+    assert not torch.equal(forth[0], back[0])
+    torch.testing.assert_close(forth, back)
+
+
+def test_a_zero_row_adds_nothing_to_a_chain() -> None:
+    a, b, ids = operands()
+    kept = torch.from_numpy(np.random.default_rng(4).random(len(a)) < 0.4)
+    masked = torch.where(kept[:, None], b, 0.0)
+    every, some = buffers()[0], buffers()[0]
+    segments = torch.tensor(np.cumsum([0, *DATUMS]))
+    k.grad_gemm(a, masked, segments, every)
+    fewer = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])[segments]
+    k.grad_gemm(a[kept], b[kept], fewer, some)
+    assert_same_bits(some, every)
