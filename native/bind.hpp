@@ -32,7 +32,7 @@ inline void require(bool holds, const char* what) {
 // Rows of contiguous elements: [rows, width] with any row stride.
 template <typename T>
 void require_rows(const Array<T>& a, const char* what) {
-  require(a.ndim() == 2 && (a.stride(1) == 1 || a.shape(1) <= 1), what);
+  require(a.ndim() == 2 && (a.stride(1) == 1 || a.shape(1) <= 1 || a.size() == 0), what);
 }
 
 template <typename T>

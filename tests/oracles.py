@@ -250,6 +250,12 @@ def weights_sha256(adapter: Adapter) -> str:
     return tensors_sha256({name: t.numpy() for name, t in values(adapter.slots).items()})
 
 
+def buffers_sha256(adapter: Adapter) -> str:
+    """The hash of every gradient buffer; a tied head's counts by itself."""
+    grads = [weight.grad for weight in adapter.buffers() if weight.grad is not None]
+    return tensors_sha256({f"{i:03d}": grad.numpy() for i, grad in enumerate(grads)})
+
+
 def base_sha256(decoder: Decoder) -> str:
     """The hash of everything a frozen base computes with, NF4 codes and a tied head included."""
     tensors = {name: t.numpy() for name, t in values(decoder.slots).items()}

@@ -7,6 +7,7 @@ one file where functions import. A mistake is at most five lines and exit code 2
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,10 +26,14 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Run the command line; the exit code is 2 for a mistake, 1 for a check that failed."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line (default: this process's); exits 2 for a mistake, 1 for a failed check.
+
+    Raises:
+        SystemExit: always, with the exit code.
+    """
     try:
-        app(prog_name="tinsmith")
+        app(args=arguments, prog_name="tinsmith")
     except TinsmithError as error:
         _fail(str(error))
     except ModuleNotFoundError as error:

@@ -98,6 +98,22 @@ def test_wide_seeds_samples_and_positions_enter_whole(kernels: Kernels) -> None:
 
 
 @every_kernels
+def test_a_near_tie_goes_to_the_larger_score_in_double_precision(kernels: Kernels) -> None:
+    """Token 20's logit is set so that its score is token 3's but for rounding to fp32."""
+    draws = draws_of(np.arange(300))
+    logits = torch.full((300, 40), -50.0)
+    for i in range(300):
+        key = sampling_law.row_key(SEED, i, 10 * i)
+        logits[i, 3] = 0.25 * (i % 40)
+        target = float(logits[i, 3]) + sampling_law.gumbel(key, 3)
+        logits[i, 20] = target - sampling_law.gumbel(key, 20)
+    tokens, _ = kernels.choose(logits.to(kernels.device), draws)
+    expected = [sampling_law.draw(logits[i].numpy(), SEED, i, 10 * i, 1.0) for i in range(300)]
+    assert {3, 20} == set(expected)
+    assert tokens.tolist() == expected
+
+
+@every_kernels
 @pytest.mark.parametrize(
     ("top_k", "top_p", "num_allowed", "bound"),
     [(0, 1.0, 7, 22.46), (3, 1.0, 3, 13.82), (0, 0.8, 3, 13.82)],

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from oracles import LLAMA, QWEN3, disturb, random_weights, sequences, small_decoder
 
+from oracles import LLAMA, QWEN3, disturb, random_weights, sequences, small_decoder
 from tinsmith.engine.checkpoints import (
     Checkpoint,
     delete,

@@ -20,7 +20,7 @@ CASES = {
     "full_biases": (AdapterKind.FULL, QWEN2),
     "full_head_norms": (AdapterKind.FULL, QWEN3),
 }
-PROCESSOR = [(mutant, name) for mutant, names in MUTANTS.items() for name in sorted(names)]
+NOTICED = [(mutant, name) for mutant, names in MUTANTS.items() for name in sorted(names)]
 
 
 def _make(kind: AdapterKind, config: DecoderConfig, session: type[TrainingSession]) -> Make:
@@ -38,7 +38,7 @@ def test_a_session_passes(
 
 @pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.FULL])
 @pytest.mark.parametrize(
-    ("mutant", "check"), PROCESSOR, ids=[f"{mutant.__name__}-{name}" for mutant, name in PROCESSOR]
+    ("mutant", "check"), NOTICED, ids=[f"{mutant.__name__}-{name}" for mutant, name in NOTICED]
 )
 def test_a_bug_is_noticed(mutant: type[TrainingSession], check: str, kind: AdapterKind) -> None:
     with pytest.raises(AssertionError):

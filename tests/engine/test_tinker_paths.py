@@ -37,11 +37,10 @@ def test_no_text_leaves_the_state(text: str) -> None:
     for candidate in (text, f"tinker://{text}/weights/a", f"tinker://a/weights/{text}"):
         try:
             folder = TinkerPath.parse(candidate).folder(STATE)
-        except InputError as error:
-            assert len(str(error).splitlines()) <= 5
-        else:
-            assert folder.resolve() == folder
-            assert folder.parents[2] == STATE
+        except InputError:
+            continue
+        assert folder.resolve() == folder
+        assert folder.parents[2] == STATE
 
 
 @pytest.mark.parametrize(
@@ -62,8 +61,9 @@ def test_no_text_leaves_the_state(text: str) -> None:
     ],
 )
 def test_what_is_no_path_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="allowed"):
+    with pytest.raises(InputError, match="allowed") as caught:
         TinkerPath.parse(text)
+    assert len(str(caught.value).splitlines()) <= 5
 
 
 @pytest.mark.parametrize("folder", ["a:b", "a%3a", ".a", "%3A%"])

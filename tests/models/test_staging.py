@@ -13,6 +13,12 @@ def _write(path: Path, text: str, *, overwrite: bool = False) -> None:
         (whole / "file").write_text(text)
 
 
+def _fail_half_way(path: Path, *, overwrite: bool = False) -> None:
+    with staged(path, overwrite=overwrite) as whole:
+        (whole / "file").write_text("half")
+        raise RuntimeError
+
+
 def _everything(folder: Path) -> list[str]:
     return sorted(str(entry.relative_to(folder)) for entry in folder.rglob("*"))
 
@@ -23,17 +29,15 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
 
 
 def test_a_body_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), staged(tmp_path / "a") as whole:
-        (whole / "file").write_text("half")
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        _fail_half_way(tmp_path / "a")
     assert _everything(tmp_path) == []
 
 
 def test_a_body_that_fails_keeps_what_was_there(tmp_path: Path) -> None:
     _write(tmp_path / "a", "old")
-    with pytest.raises(RuntimeError), staged(tmp_path / "a", overwrite=True) as whole:
-        (whole / "file").write_text("half")
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        _fail_half_way(tmp_path / "a", overwrite=True)
     assert _everything(tmp_path) == ["a", "a/file"]
     assert (tmp_path / "a" / "file").read_text() == "old"
 

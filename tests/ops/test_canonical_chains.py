@@ -34,10 +34,11 @@ def test_the_emulated_fma_is_rounded_once() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 4000)).astype(np.float32)
     c = (rng.standard_normal(4000) * 10.0 ** rng.integers(-9, 9, 4000)).astype(np.float32)
-    # Cancellation to the last bits, and sums half-way between two floats but for a far tail.
+    # Cancellation to the last bits; then sums half-way between two floats but for 2**-70.
     c[:1000] = -(a[:1000] * b[:1000])
-    a[1000:2000], b[1000:2000] = 2.0**-24, 1 + rng.integers(-1, 2, 1000) * 2.0**-23
-    c[1000:2000] = 1 + rng.integers(0, 4, 1000) * 2.0**-23
+    tail = rng.choice([-1, 1], 1000) * 2.0**-23
+    a[1000:2000], b[1000:2000] = 2.0**-24 * (1 + tail), 1 - tail
+    c[1000:2000] = rng.choice([-1, 1], 1000) * (1 + rng.integers(0, 4, 1000) * 2.0**-23)
     exact = [
         Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
         for x, y, z in zip(a, b, c, strict=True)
@@ -160,7 +161,7 @@ def test_the_order_of_datums_is_an_order_of_sums() -> None:
 
 
 def test_a_zero_row_adds_nothing_to_a_chain() -> None:
-    a, b, ids = operands()
+    a, b, _ = operands()
     kept = torch.from_numpy(np.random.default_rng(4).random(len(a)) < 0.4)
     masked = torch.where(kept[:, None], b, 0.0)
     every, some = buffers()[0], buffers()[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,13 @@ native = module()
 k = NativeKernels()
 
 Float32s = NDArray[np.float32]
+
+
+@pytest.fixture(autouse=True)
+def _isa_put_back() -> Iterator[None]:
+    isa = native.isa()
+    yield
+    native.use_isa(isa)
 
 
 def exp(x: Float32s) -> Float32s:
@@ -49,8 +58,10 @@ def test_exp_at_its_ends() -> None:
     assert not np.signbit(y).any()
 
 
+@pytest.mark.parametrize("isa", native.supported_isas())
 @pytest.mark.parametrize("place", [0, 3, 15, 16, 20])
-def test_exp_of_nan_is_nan_and_stays_where_it_is(place: int) -> None:
+def test_exp_of_nan_is_nan_and_stays_where_it_is(isa: str, place: int) -> None:
+    native.use_isa(isa)
     x = np.zeros(21, np.float32)
     x[place] = np.nan
     assert np.flatnonzero(np.isnan(exp(x))).tolist() == [place]
@@ -75,7 +86,9 @@ def test_ln_is_within_two_units_just_above_one() -> None:
     assert ulps(log_sum.numpy(), np.log(sums.astype(np.float64))) <= 2
 
 
-def test_a_nan_among_the_logits_reaches_every_logprob_of_its_row() -> None:
+@pytest.mark.parametrize("isa", native.supported_isas())
+def test_a_nan_among_the_logits_reaches_every_logprob_of_its_row(isa: str) -> None:
+    native.use_isa(isa)
     logits = torch.zeros(3, 40)
     logits[1, 37] = torch.nan
     logits[2, 2] = torch.nan

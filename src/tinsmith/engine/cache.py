@@ -39,6 +39,7 @@ class PagePool:
             Pages.allocate(capacity, config.num_kv_heads, config.head_dim, device)
             for _ in range(config.num_layers)
         )
+        self.capacity = capacity
         self._free = list(range(capacity - 1, -1, -1))
         self._references = [0] * capacity
         self._reserved = 0

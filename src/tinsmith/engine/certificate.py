@@ -32,6 +32,7 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
 
 ROW_COUNTS = (1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 64, 257)
+_FEW_COUNTS = (1, 2, 3, 5, 8, 17, 64)
 _PRODUCT_BUDGET = 40e9
 """Floating-point operations spent on one weight's shape; large weights are tried with fewer row counts."""
 
@@ -157,19 +158,23 @@ def _by_row(
     op: str,
     width: int,
     compute: Callable[[Tensor], Tensor],
-    counts: tuple[int, ...] = ROW_COUNTS,
+    counts: tuple[int, ...] = _FEW_COUNTS,
+    draws: int = 6,
 ) -> Check:
-    """One row, first, middle and last of batches of every size."""
-    row, rest = _draw(kernels, op, width), _draw(kernels, f"{op} neighbours", max(counts), width)
-    patterns: list[bytes] = []
+    """Fixed rows, each first, middle and last of batches of every size."""
+    fixed = _draw(kernels, op, draws, width)
+    rest = _draw(kernels, f"{op} neighbours", max(counts), width)
+    patterns: list[list[bytes]] = [[] for _ in range(draws)]
     for _ in _thread_counts(kernels):
-        for count in counts:
-            places = sorted({0, count // 2, count - 1})
-            batch = rest[:count].clone()
-            batch[places] = row
-            out = compute(batch)
-            patterns += [_bits(out[place]) for place in places]
-    return _check(op, f"[rows, {width}]", patterns)
+        for row, seen in zip(fixed, patterns, strict=True):
+            for count in counts:
+                places = sorted({0, count // 2, count - 1})
+                batch = rest[:count].clone()
+                batch[places] = row
+                out = compute(batch)
+                seen += [_bits(out[place]) for place in places]
+    most = max(patterns, key=lambda seen: len(set(seen)))
+    return _check(op, f"[rows, {width}]", most)
 
 
 def _product(kernels: Kernels, place: Place, linear: Linear) -> Check:
@@ -185,6 +190,7 @@ def _product(kernels: Kernels, place: Place, linear: Linear) -> Check:
         linear.in_size,
         lambda x: forward(kernels, x, linear, (Run(0, x.shape[0], None),)),
         counts,
+        draws=1,
     )
     return Check(
         check.op,
@@ -241,8 +247,9 @@ def _attention(decoder: Decoder) -> Check:
                     )
                     batch = torch.cat([part + 0.25 * i for i in range(1, copies)] + [part])
                     kernels.store_keys(batch, shape, rows, pages)
+                    recorded = chunk == length and copies == 1  # as training calls it
                     outs.append(
-                        kernels.attention(batch, shape, rows, pages, want_stats=False)[0][
+                        kernels.attention(batch, shape, rows, pages, want_stats=recorded)[0][
                             -len(part) :
                         ]
                     )

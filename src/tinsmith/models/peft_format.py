@@ -173,8 +173,8 @@ def _refused(file: Path, field: str, value: object, allowed: str) -> ConfigError
 
 def _rank(settings: Mapping[str, object], folder: Path) -> int:
     rank = settings.get("r")
-    if isinstance(rank, bool) or not isinstance(rank, int):
-        raise _refused(folder / CONFIG, "r", rank, "an integer")
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise _refused(folder / CONFIG, "r", rank, "an integer >= 1")
     return rank
 
 

@@ -55,8 +55,10 @@ def configure(threads: int | None = None, isa: Isa | None = None) -> None:
     if name not in supported:
         allowed = ", ".join(supported)
         raise ConfigError(f"TINSMITH_ISA={name!r} is not possible here: allowed are {allowed}")
-    wanted = threads if threads is not None else os.environ.get("TINSMITH_THREADS")
-    text = str(wanted or physical_cores())
+    if threads is not None:
+        text = str(threads)
+    else:
+        text = os.environ.get("TINSMITH_THREADS") or str(physical_cores())
     if not text.isdecimal() or not 1 <= int(text) <= 1024:
         raise ConfigError(f"TINSMITH_THREADS={text!r} is not possible: allowed are 1 to 1024")
     native.use_isa(name)

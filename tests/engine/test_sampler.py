@@ -1,0 +1,241 @@
+"""What a sampling request gets: seeds, stops, limits, top-k, failures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from models import CONFIG, VOCAB, small_decoder, tokens
+
+from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sequences import Policy
+from tinsmith.models.decoder import Decoder
+from tinsmith.types.errors import BackendError, ConfigError, InputError
+from tinsmith.types.sampling import (
+    SampledSequence,
+    SampleRequest,
+    SampleResult,
+    SamplingParams,
+    StopReason,
+)
+
+PROMPT = tokens(np.random.default_rng(0), 21)
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Decoder:
+    return small_decoder()
+
+
+def ask(decoder: Decoder, *, num_samples: int = 1, top: int = 0, **params: object) -> SampleResult:
+    settings = {"seed": 0, "max_tokens": 20, "stop": (), **params}
+    request = SampleRequest(
+        prompt=PROMPT,
+        params=SamplingParams(**settings),  # pyright: ignore[reportArgumentType]
+        num_samples=num_samples,
+        topk_logprobs=top,
+        topk_prompt_logprobs=top,
+    )
+    text = lambda ids: "".join(chr(ord("a") + i % 26) for i in ids)  # noqa: E731
+    return Sampler(CONFIG, decoder.kernels, text=text).sample([request], [Policy(decoder, {})])[0]
+
+
+def key(sequence: SampledSequence) -> tuple[bytes, bytes]:
+    return sequence.tokens.tobytes(), sequence.logprobs.tobytes()
+
+
+def test_sample_i_is_the_same_for_four_and_for_thirty_two_samples(decoder: Decoder) -> None:
+    few, many = ask(decoder, num_samples=4), ask(decoder, num_samples=32)
+    assert [key(s) for s in few.sequences] == [key(s) for s in many.sequences[:4]]
+
+
+def test_thirty_two_samples_of_one_seed_are_distinct(decoder: Decoder) -> None:
+    assert len({key(s) for s in ask(decoder, num_samples=32).sequences}) >= 31
+
+
+def test_another_seed_gives_another_completion(decoder: Decoder) -> None:
+    assert key(ask(decoder, seed=1).sequences[0]) != key(ask(decoder, seed=2).sequences[0])
+
+
+def test_temperature_zero_takes_the_most_probable_token_whatever_the_seed(decoder: Decoder) -> None:
+    a, b = (
+        ask(decoder, temperature=0.0, seed=1, top=1).sequences[0],
+        ask(decoder, temperature=0.0, seed=2).sequences[0],
+    )
+    assert key(a) == key(b)
+    assert a.top is not None
+    assert a.top.tokens[:, 0].tolist() == a.tokens.tolist()
+    assert a.top.logprobs[:, 0].tobytes() == a.logprobs.tobytes()
+
+
+def test_top_k_one_is_greedy(decoder: Decoder) -> None:
+    assert (
+        ask(decoder, top_k=1).sequences[0].tokens.tolist()
+        == ask(decoder, temperature=0.0).sequences[0].tokens.tolist()
+    )
+
+
+def test_top_k_and_top_p_draw_from_the_kept_tokens_only(decoder: Decoder) -> None:
+    for result in (ask(decoder, top_k=3, top=3), ask(decoder, top_p=1e-6, top=1)):
+        sequence = result.sequences[0]
+        assert sequence.top is not None
+        assert all(t in kept for t, kept in zip(sequence.tokens, sequence.top.tokens, strict=True))
+
+
+def test_logprobs_are_of_the_temperature_scaled_distribution(decoder: Decoder) -> None:
+    one = ask(decoder, top=VOCAB, max_tokens=1).sequences[0].top
+    half = ask(decoder, top=VOCAB, max_tokens=1, temperature=0.5, top_k=2).sequences[0].top
+    assert one is not None
+    assert half is not None
+    full, scaled = (
+        dict(zip(one.tokens[0], one.logprobs[0], strict=True)),
+        dict(zip(half.tokens[0], half.logprobs[0], strict=True)),
+    )
+    first = int(one.tokens[0, 0])
+    for token in full:
+        assert (scaled[token] - scaled[first]) == pytest.approx(
+            (full[token] - full[first]) / 0.5, abs=1e-4
+        )
+    assert np.exp(np.array(list(scaled.values()), np.float64)).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_stop_token_ends_a_sequence_and_stays_in_it(decoder: Decoder) -> None:
+    free = ask(decoder, max_tokens=40).sequences[0].tokens.tolist()
+    stop = free[7]
+    at = free.index(stop)
+    stopped = ask(decoder, max_tokens=40, stop=(stop,)).sequences[0]
+    assert stopped.tokens.tolist() == free[: at + 1]
+    assert stopped.stop_reason is StopReason.STOP
+
+
+def test_a_stop_string_across_tokens_ends_a_sequence(decoder: Decoder) -> None:
+    free = ask(decoder, max_tokens=40).sequences[0].tokens.tolist()
+    letters = "".join(chr(ord("a") + i % 26) for i in free)
+    wanted = letters[9:12]
+    stopped = ask(decoder, max_tokens=40, stop=(wanted,)).sequences[0]
+    assert stopped.tokens.tolist() == free[: letters.index(wanted) + 3]
+    assert stopped.stop_reason is StopReason.STOP
+
+
+def test_end_tokens_stop_by_default_and_an_empty_stop_never_does(decoder: Decoder) -> None:
+    never = ask(decoder, num_samples=16, max_tokens=100)
+    assert {s.stop_reason for s in never.sequences} == {StopReason.LENGTH}
+    assert {len(s.tokens) for s in never.sequences} == {100}
+    default = ask(decoder, num_samples=16, max_tokens=100, stop=None)
+    ended = [s for s in default.sequences if s.stop_reason is StopReason.STOP]
+    assert ended
+    for sequence in ended:
+        assert sequence.tokens[-1] == CONFIG.end_tokens[0]
+        assert CONFIG.end_tokens[0] not in sequence.tokens[:-1]
+
+
+def test_without_max_tokens_the_context_is_filled(decoder: Decoder) -> None:
+    sequence = ask(decoder, max_tokens=None).sequences[0]
+    assert len(PROMPT) + len(sequence.tokens) == CONFIG.max_positions
+
+
+def test_one_token_of_many_samples_needs_no_cache_of_their_own(decoder: Decoder) -> None:
+    result = ask(decoder, num_samples=50, max_tokens=1)
+    assert len({len(s.tokens) for s in result.sequences}) == 1
+    assert all(s.stop_reason is StopReason.LENGTH for s in result.sequences)
+
+
+def test_every_page_is_free_again_after_everything_ended_or_was_cancelled(decoder: Decoder) -> None:
+    sampler = Sampler(
+        CONFIG,
+        decoder.kernels,
+        limits=SamplerLimits(cache_pages=40, max_samples=6, prefill_tokens=16),
+    )
+    rng = np.random.default_rng(1)
+    groups = [
+        sampler.submit(
+            SampleRequest(
+                prompt=tokens(rng, 30 + i),
+                params=SamplingParams(seed=i, max_tokens=25, stop=()),
+                num_samples=3,
+            ),
+            Policy(decoder, {}),
+        )
+        for i in range(12)
+    ]
+    for step in range(400):
+        sampler.step()
+        if step % 3 == 0 and step // 3 < 6:
+            sampler.cancel(groups[2 * (step // 3)])
+        if not sampler.busy:
+            break
+    assert not sampler.busy
+    assert sampler.pool.available == 40
+    assert all(group.result is not None for group in groups[1::2])
+
+
+def test_a_full_cache_makes_requests_wait_not_fail(decoder: Decoder) -> None:
+    rng = np.random.default_rng(2)
+    asked = [
+        SampleRequest(
+            prompt=tokens(rng, 100),
+            params=SamplingParams(seed=i, max_tokens=100, stop=()),
+            num_samples=2,
+        )
+        for i in range(6)
+    ]
+    small = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(cache_pages=17))
+    large = Sampler(CONFIG, decoder.kernels)
+    policies = [Policy(decoder, {})] * 6
+    a, b = small.sample(asked, policies), large.sample(asked, policies)
+    assert [key(s) for r in a for s in r.sequences] == [key(s) for r in b for s in r.sequences]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"prompt": np.array([], np.int32)}, "prompt"),
+        ({"prompt": np.array([3, VOCAB], np.int32)}, "prompt[1]"),
+        ({"prompt": np.ones(257, np.int32)}, "257"),
+        ({"params": SamplingParams(seed=0, max_tokens=250)}, "max_tokens"),
+        ({"params": SamplingParams(seed=0, max_tokens=0)}, "max_tokens"),
+        ({"params": SamplingParams(seed=0, temperature=-0.1)}, "temperature"),
+        ({"params": SamplingParams(seed=0, temperature=float("nan"))}, "temperature"),
+        ({"params": SamplingParams(seed=0, top_k=0)}, "top_k"),
+        ({"params": SamplingParams(seed=0, top_p=0.0)}, "top_p"),
+        ({"params": SamplingParams(seed=-1)}, "seed"),
+        ({"params": SamplingParams(seed=0, stop=("",))}, "stop[0]"),
+        ({"params": SamplingParams(seed=0, stop=("x",))}, "stop"),
+        ({"num_samples": 0}, "num_samples"),
+        ({"topk_logprobs": VOCAB + 1}, "topk_logprobs"),
+    ],
+)
+def test_bad_requests_are_refused_by_name_and_the_sampler_goes_on(
+    decoder: Decoder, change: dict[str, object], named: str
+) -> None:
+    good: dict[str, object] = {"prompt": PROMPT, "params": SamplingParams(seed=0, max_tokens=5)}
+    sampler = Sampler(CONFIG, decoder.kernels)
+    with pytest.raises(InputError) as error:
+        sampler.submit(SampleRequest(**{**good, **change}), Policy(decoder, {}))  # pyright: ignore[reportArgumentType]
+    assert named in str(error.value)
+    assert len(str(error.value).splitlines()) <= 5
+    assert not sampler.busy
+    assert sampler.sample([SampleRequest(**good)], [Policy(decoder, {})])  # pyright: ignore[reportArgumentType]
+
+
+def test_logits_that_are_not_finite_fail_their_request_and_not_its_neighbour() -> None:
+    healthy, broken = small_decoder(), small_decoder()
+    broken.final_norm.value[3] = float("nan")
+    sampler = Sampler(CONFIG, healthy.kernels)
+    request = SampleRequest(
+        prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=5, stop=()), num_samples=2
+    )
+    bad, good = (
+        sampler.submit(request, Policy(broken, {})),
+        sampler.submit(request, Policy(healthy, {})),
+    )
+    while sampler.busy:
+        sampler.step()
+    assert isinstance(bad.failure, BackendError)
+    assert bad.result is None
+    assert good.result is not None
+    assert sampler.pool.available == sampler.pool.capacity
+
+
+def test_a_cache_too_small_for_one_context_is_refused(decoder: Decoder) -> None:
+    with pytest.raises(ConfigError, match="cache_pages"):
+        Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(cache_pages=16))

@@ -1,0 +1,393 @@
+import json
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from families import make_hf_model
+from safetensors.torch import load_file, save_file
+
+from oracles import disturb
+from tinsmith.models.adapter import Adapter, create_adapter
+from tinsmith.models.build import build_decoder
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.folder import read_config, read_weights, write_folder
+from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
+from tinsmith.models.peft_format import export_peft, import_peft
+from tinsmith.models.slots import values
+from tinsmith.ops.native import NativeKernels
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
+
+LIMIT = 1e-5
+
+pytestmark = [
+    # peft 0.21 on transformers 5.23: an adapted tied head, and a call to a deprecated name.
+    pytest.mark.filterwarnings("ignore:.*tie_word_embeddings:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+]
+
+CLEAN_SCRIPT = """
+import json, sys
+import torch
+from peft import PeftModel
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+answers = {}
+for name, case in json.load(open(sys.argv[1])).items():
+    base = AutoModelForCausalLM.from_pretrained(case["base"])
+    model = PeftModel.from_pretrained(base, case["adapter"]).eval()
+    with torch.no_grad():
+        rows = [model(torch.tensor([ids])).logits[0].double() for ids in case["tokens"]]
+    answers[name] = torch.log_softmax(torch.cat(rows), -1)
+save_file(answers, sys.argv[2])
+"""
+
+
+def _decoder(folder: Path, *, quantised: bool = False) -> Decoder:
+    config = read_config(folder)
+    return build_decoder(config, read_weights(folder, config), NativeKernels(), quantised=quantised)
+
+
+def _ours(adapter: Adapter) -> torch.Tensor:
+    return all_logprobs(
+        adapter.decoder, adapter.low, probe_sequences(adapter.decoder.config, seed=0)
+    )
+
+
+@dataclass
+class Case:
+    family: str
+    kind: AdapterKind
+    tied: bool | None = None
+    targets: tuple[str, ...] | None = None
+
+    def adapter(self, base: Path) -> Adapter:
+        make_hf_model(self.family, base, 5, tied=self.tied)
+        decoder = _decoder(base, quantised=self.kind.quantised)
+        spec = AdapterSpec(kind=self.kind, rank=6, alpha=12.0, seed=2)
+        adapter = create_adapter(decoder, spec, targets=self.targets)
+        disturb(adapter, 4)
+        if self.kind.quantised:  # what PEFT is to load the adapter on: the base as it is held
+            held = base.with_name(base.name + "-held")
+            write_folder(held, decoder.config, merged_weights(Adapter(spec, decoder)))
+        return adapter
+
+
+CASES = {
+    **{
+        f"{family}-{kind}": Case(family, kind)
+        for family in ("llama", "mistral", "qwen2", "qwen3", "llama3_rope", "llama_bias")
+        for kind in (AdapterKind.LORA, AdapterKind.DORA)
+    },
+    **{
+        f"{family}-tied-{kind}": Case(family, kind, tied=True)
+        for family in ("llama", "qwen2")
+        for kind in (AdapterKind.LORA, AdapterKind.DORA)
+    },
+    **{f"qwen3-{kind}": Case("qwen3", kind) for kind in (AdapterKind.QLORA, AdapterKind.QDORA)},
+    "llama-some": Case(
+        "llama",
+        AdapterKind.DORA,
+        targets=("model.layers.1.self_attn.v_proj", "model.layers.0.mlp.gate_proj"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter], Path]:
+    """Every case's adapter, and the answers of one script that knows transformers and peft only."""
+    folder = tmp_path_factory.mktemp("clean")
+    adapters: dict[str, Adapter] = {}
+    questions: dict[str, object] = {}
+    for name, case in CASES.items():
+        base = folder / name
+        adapters[name] = case.adapter(base)
+        export_peft(adapters[name], folder / f"{name}-adapter", base_name=str(base))
+        tokens = probe_sequences(adapters[name].decoder.config, seed=0)
+        questions[name] = {
+            "base": f"{base}-held" if case.kind.quantised else str(base),
+            "adapter": str(folder / f"{name}-adapter"),
+            "tokens": [sequence.tolist() for sequence in tokens],
+        }
+    (folder / "script.py").write_text(CLEAN_SCRIPT)
+    (folder / "questions.json").write_text(json.dumps(questions))
+    answers = folder / "answers.safetensors"
+    command = ["-I", "script.py", "questions.json", answers.name]
+    ran = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "missing adapter keys" not in ran.stderr
+    return adapters, answers
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plain_peft_loads_what_was_exported(
+    clean: tuple[dict[str, Adapter], Path], name: str
+) -> None:
+    adapters, answers = clean
+    difference = float((_ours(adapters[name]) - load_file(answers)[name]).abs().max())
+    assert difference <= LIMIT
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exported_adapter_comes_back_with_the_same_bits(
+    clean: tuple[dict[str, Adapter], Path], name: str
+) -> None:
+    adapters, answers = clean
+    adapter = adapters[name]
+    again = import_peft(answers.with_name(f"{name}-adapter"), adapter.decoder)
+    before, after = values(adapter.slots), values(again.slots)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert torch.equal(_ours(again), _ours(adapter))
+    assert again.spec.kind == adapter.spec.kind
+    assert again.spec.scaling == adapter.spec.scaling
+
+
+# Made by PEFT
+
+
+def _peft_adapter(base: Path, folder: Path, **settings: object) -> torch.Tensor:
+    """Let PEFT make an adapter that is no identity; return what PEFT's model says."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(7)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    config = LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **settings)
+    peft_model = get_peft_model(model, config).eval()
+    with torch.no_grad():
+        for name, parameter in peft_model.named_parameters():
+            if "lora_" in name:
+                parameter.mul_(1.1 if "magnitude" in name else 0.3)
+    peft_model.save_pretrained(folder)
+    tokens = probe_sequences(read_config(base), seed=0)
+    with torch.no_grad():
+        rows = [peft_model(torch.from_numpy(t.astype(np.int64))[None]).logits[0] for t in tokens]
+    return torch.log_softmax(torch.cat(rows).double(), -1)
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bases")
+    make_hf_model("qwen2", folder / "tied", 1, tied=True)
+    make_hf_model("llama", folder / "free", 2)
+    return {"tied": folder / "tied", "free": folder / "free"}
+
+
+MADE_BY_PEFT: dict[str, tuple[str, dict[str, object]]] = {
+    "all-linear": ("free", {"target_modules": "all-linear"}),
+    "q and v": ("free", {"target_modules": ["q_proj", "v_proj"], "r": 3, "lora_alpha": 7}),
+    "k alone": ("free", {"target_modules": ["k_proj"], "r": 1}),
+    "rslora": ("free", {"target_modules": ["up_proj"], "r": 5, "use_rslora": True}),
+    "dora": ("free", {"target_modules": ["v_proj", "up_proj", "lm_head"], "use_dora": True}),
+    "dora and rslora": ("tied", {"target_modules": ["q_proj", "down_proj"], "use_dora": True}),
+    "tied head": ("tied", {"target_modules": ["lm_head"], "use_dora": True}),
+    "one layer": ("free", {"target_modules": ["k_proj", "gate_proj"], "layers_to_transform": [1]}),
+    "dropout": ("free", {"target_modules": ["o_proj"], "lora_dropout": 0.5}),
+}
+MADE_BY_PEFT["dora and rslora"][1]["use_rslora"] = True
+
+
+@pytest.mark.parametrize("name", MADE_BY_PEFT)
+def test_what_peft_made_says_the_same_here(
+    bases: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    base, settings = MADE_BY_PEFT[name]
+    theirs = _peft_adapter(bases[base], tmp_path / "adapter", **settings)
+    decoder = _decoder(bases[base])
+    adapter = import_peft(tmp_path / "adapter", decoder)
+    difference = float((_ours(adapter) - theirs).abs().max())
+    assert difference <= LIMIT
+    assert float((_ours(Adapter(adapter.spec, decoder)) - theirs).abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("name", ["one layer", "q and v", "dora"])
+def test_what_peft_made_is_written_back_with_the_same_bits(
+    bases: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    base, settings = MADE_BY_PEFT[name]
+    _peft_adapter(bases[base], tmp_path / "one", **settings)
+    export_peft(
+        import_peft(tmp_path / "one", _decoder(bases[base])), tmp_path / "two", base_name="b"
+    )
+    one, two = (load_file(tmp_path / n / "adapter_model.safetensors") for n in ("one", "two"))
+    one.pop("base_model.model.lm_head.base_layer.weight", None)
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_the_scaling_of_rslora_is_alpha_by_the_root_of_the_rank(
+    bases: dict[str, Path], tmp_path: Path
+) -> None:
+    _peft_adapter(bases["free"], tmp_path / "a", target_modules=["q_proj"], r=9, use_rslora=True)
+    assert import_peft(tmp_path / "a", _decoder(bases["free"])).spec.scaling == pytest.approx(8 / 3)
+
+
+def test_groups_that_are_not_adapted_are_off_in_the_spec(
+    bases: dict[str, Path], tmp_path: Path
+) -> None:
+    _peft_adapter(bases["free"], tmp_path / "a", target_modules=["v_proj"], r=2, lora_alpha=4)
+    spec = import_peft(tmp_path / "a", _decoder(bases["free"])).spec
+    assert spec == AdapterSpec(
+        rank=2, alpha=4.0, train_attn=True, train_mlp=False, train_unembed=False
+    )
+
+
+# Writing
+
+
+@pytest.fixture
+def exported(bases: dict[str, Path], tmp_path: Path) -> tuple[Decoder, Path]:
+    decoder = _decoder(bases["free"])
+    adapter = create_adapter(decoder, AdapterSpec(rank=2, train_mlp=False))
+    export_peft(adapter, tmp_path / "adapter", base_name="some/base")
+    return decoder, tmp_path / "adapter"
+
+
+def test_the_config_names_base_rank_and_targets(exported: tuple[Decoder, Path]) -> None:
+    settings = json.loads((exported[1] / "adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == "some/base"
+    assert (settings["r"], settings["lora_alpha"], settings["use_dora"]) == (2, 32, False)
+    assert settings["target_modules"] == ["q_proj", "k_proj", "v_proj", "o_proj", "lm_head"]
+
+
+def test_targets_that_differ_by_layer_are_named_in_full(
+    bases: dict[str, Path], tmp_path: Path
+) -> None:
+    targets = ["model.layers.1.mlp.up_proj", "lm_head"]
+    adapter = create_adapter(_decoder(bases["free"]), AdapterSpec(rank=2), targets=targets)
+    export_peft(adapter, tmp_path / "a", base_name="b")
+    settings = json.loads((tmp_path / "a" / "adapter_config.json").read_text())
+    assert settings["target_modules"] == ["lm_head", "model.layers.1.mlp.up_proj"]
+
+
+def test_a_taken_folder_is_left_alone(exported: tuple[Decoder, Path]) -> None:
+    decoder, folder = exported
+    adapter = create_adapter(decoder, AdapterSpec(rank=2))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(ConfigError, match="something is there already"):
+        export_peft(adapter, folder, base_name="b")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_whole_trained_model_is_no_adapter(bases: dict[str, Path], tmp_path: Path) -> None:
+    adapter = create_adapter(_decoder(bases["free"]), AdapterSpec(kind=AdapterKind.FULL))
+    with pytest.raises(ConfigError, match="--to merged"):
+        export_peft(adapter, tmp_path / "a", base_name="b")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("peft_type", "LOHA"),
+        ("task_type", "SEQ_CLS"),
+        ("bias", "all"),
+        ("lora_bias", True),
+        ("modules_to_save", ["embed_tokens"]),
+        ("rank_pattern", {"q_proj": 4}),
+        ("alpha_pattern", {"q_proj": 4}),
+        ("fan_in_fan_out", True),
+        ("layer_replication", [[0, 1]]),
+        ("trainable_token_indices", [1]),
+        ("target_parameters", ["a"]),
+        ("ensure_weight_tying", True),
+        ("init_lora_weights", "pissa"),
+        ("init_lora_weights", "loftq"),
+        ("use_qalora", True),
+        ("setting_of_the_future", 1),
+        ("r", "2"),
+        ("r", None),
+        ("r", 0),
+        ("lora_alpha", 0),
+        ("lora_alpha", math.inf),
+        ("lora_alpha", True),
+    ],
+)
+def test_an_unsupported_setting_is_refused_by_name(
+    exported: tuple[Decoder, Path], field: str, value: object
+) -> None:
+    decoder, folder = exported
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), field: value}))
+    name = {"lora_alpha": "(lora_)?alpha"}.get(field, field)
+    with pytest.raises(ConfigError, match=f"field: {name} = ") as caught:
+        import_peft(folder, decoder)
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def _rewrite(folder: Path, **changes: torch.Tensor | None) -> None:
+    file = folder / "adapter_model.safetensors"
+    tensors: dict[str, torch.Tensor | None] = {**load_file(file), **changes}
+    save_file({name: t for name, t in tensors.items() if t is not None}, file)
+
+
+Q = "base_model.model.model.layers.0.self_attn.q_proj"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({f"{Q}.lora_B.weight": None}, "a tensor is missing"),
+        ({f"{Q}.lora_A.weight": torch.zeros(3, 64)}, "another shape"),
+        ({f"{Q}.lora_A.weight": torch.full((2, 64), math.nan)}, "NaN or infinity"),
+        ({f"{Q}.lora_A.weight": torch.zeros(2, 64, dtype=torch.int32)}, "no tensor of a PEFT"),
+        ({f"{Q}.lora_magnitude_vector": torch.ones(64)}, "belongs to no weight"),
+        ({"model.layers.0.x": torch.ones(1)}, "no tensor of a PEFT"),
+        ({"base_model.model.model.embed_tokens.lora_A.weight": torch.ones(1)}, "linear layers"),
+        ({"base_model.model.lm_head.base_layer.weight": torch.ones(320, 64)}, "a head of its own"),
+    ],
+)
+def test_tensors_of_another_model_are_refused_by_name(
+    exported: tuple[Decoder, Path], changes: dict[str, torch.Tensor | None], says: str
+) -> None:
+    decoder, folder = exported
+    _rewrite(folder, **changes)
+    with pytest.raises(CheckpointError, match=says) as caught:
+        import_peft(folder, decoder)
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_no_adapter_at_all_is_refused(exported: tuple[Decoder, Path], tmp_path: Path) -> None:
+    decoder, folder = exported
+    with pytest.raises(ConfigError, match="no PEFT adapter"):
+        import_peft(tmp_path / "absent", decoder)
+    _rewrite(folder, **dict.fromkeys(load_file(folder / "adapter_model.safetensors")))
+    with pytest.raises(CheckpointError, match="linear layers"):
+        import_peft(folder, decoder)
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_damaged_file_is_refused(exported: tuple[Decoder, Path], name: str) -> None:
+    decoder, folder = exported
+    (folder / name).write_bytes((folder / name).read_bytes()[:100])
+    with pytest.raises(TinsmithError, match=name):
+        import_peft(folder, decoder)
+
+
+def test_a_pickle_is_not_read(exported: tuple[Decoder, Path]) -> None:
+    decoder, folder = exported
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(ConfigError, match="only safetensors"):
+        import_peft(folder, decoder)
+
+
+def test_half_precision_tensors_are_read_as_fp32(exported: tuple[Decoder, Path]) -> None:
+    decoder, folder = exported
+    tensors = load_file(folder / "adapter_model.safetensors")
+    _rewrite(folder, **{name: tensor.bfloat16() for name, tensor in tensors.items()})
+    read = values(import_peft(folder, decoder).slots)
+    expected = tensors[f"{Q}.lora_A.weight"].bfloat16().float()
+    assert torch.equal(read["model.layers.0.self_attn.q_proj.lora_A.weight"], expected)
