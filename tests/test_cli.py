@@ -257,6 +257,12 @@ def test_a_damaged_checkpoint_is_refused(run: Run, state: Path, tmp_path: Path) 
     _refused(ran, "adapter.safetensors: damaged")
 
 
+def test_a_whole_trained_model_is_no_adapter(run: Run, tmp_path: Path, nano: OpenedBase) -> None:
+    folder, _ = _save(tmp_path, "tinker://s/weights/a", nano, AdapterKind.FULL)
+    _refused(run("export", folder, "--to", "peft", "--out", tmp_path / "out"), "--to merged")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_taken_out_folder_is_left_alone(run: Run, state: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "file").touch()

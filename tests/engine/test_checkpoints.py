@@ -340,26 +340,26 @@ def _other_base() -> BaseModel:
 
 
 @pytest.mark.parametrize(
-    ("spec", "base", "with_optimizer", "says"),
+    ("spec", "base", "says"),
     [
-        (LORA, _other_base(), True, "base fingerprint"),
-        (LORA, replace(BASE, config_sha256="0" * 64), True, "base config_sha256"),
-        (replace(LORA, rank=8), BASE, True, "rank = 4"),
-        (replace(LORA, alpha=16.0), BASE, True, "alpha = 32.0"),
-        (replace(LORA, train_mlp=False), BASE, True, "train_mlp = True"),
-        (_spec(AdapterKind.DORA), BASE, True, "kind = 'lora'"),
-        (_spec(AdapterKind.FULL), BASE, True, "kind = 'lora'"),
+        (LORA, _other_base(), "base fingerprint"),
+        (LORA, replace(BASE, config_sha256="0" * 64), "base config_sha256"),
+        (replace(LORA, rank=8), BASE, "rank = 4"),
+        (replace(LORA, alpha=16.0), BASE, "alpha = 32.0"),
+        (replace(LORA, train_mlp=False), BASE, "train_mlp = True"),
+        (_spec(AdapterKind.DORA), BASE, "kind = 'lora'"),
+        (_spec(AdapterKind.FULL), BASE, "kind = 'lora'"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(
-    saved: Path, spec: AdapterSpec, base: BaseModel, with_optimizer: bool, says: str
+    saved: Path, spec: AdapterSpec, base: BaseModel, says: str
 ) -> None:
     session = _session(spec)
     _train(session, range(3, 4))
     session.forward_backward(_data(4), LossName.CROSS_ENTROPY)
     before, norm = _hash(session), session.optimizer.gradient_norm()
     with pytest.raises(CheckpointError, match=says) as caught:
-        restore(session, read(saved), base=base, with_optimizer=with_optimizer)
+        restore(session, read(saved), base=base, with_optimizer=True)
     assert len(str(caught.value).splitlines()) <= 5
     assert _hash(session) == before
     assert session.optimizer.gradient_norm() == norm
@@ -380,6 +380,16 @@ def test_a_file_damaged_after_reading_changes_nothing(saved: Path) -> None:
     session, checkpoint = _session(LORA), read(saved)
     before = _hash(session)
     _cut(saved / "optimizer.safetensors")
+    with pytest.raises(CheckpointError, match="damaged"):
+        restore(session, checkpoint, base=BASE, with_optimizer=True)
+    assert _hash(session) == before
+
+
+def test_a_checkpoint_overwritten_after_reading_is_not_mixed_with_itself(saved: Path) -> None:
+    session, checkpoint, other = _session(LORA), read(saved), _session(LORA)
+    before = _hash(session)
+    _train(other, range(6, 9))
+    save(other, saved, base=BASE, with_optimizer=True, overwrite=True)
     with pytest.raises(CheckpointError, match="damaged"):
         restore(session, checkpoint, base=BASE, with_optimizer=True)
     assert _hash(session) == before

@@ -55,11 +55,12 @@ class Checkpoint:
         return OPTIMIZER in self.files
 
     def tensors(self, file: str) -> dict[str, Tensor]:
-        """Return the tensors of one of `files` by name.
+        """Return the tensors of one of `files` by name, verifying it again: it may be overwritten.
 
         Raises:
-            CheckpointError: the file is gone, or holds something else than fp32.
+            CheckpointError: the file is missing or another by now, or holds something else than fp32.
         """
+        _verify(self.folder / file, self.files[file])
         tensors: dict[str, Tensor] = {}
         with opened(self.folder / file) as handle:
             for name in sorted(handle.keys()):
@@ -124,17 +125,20 @@ def read(folder: Path) -> Checkpoint:
         )
     checkpoint = _parsed(there, _verified_marker(there / MARKER))
     for name, expected in checkpoint.files.items():
-        file = there / name
-        found = file_sha256(file) if file.is_file() else "missing"
-        if found != expected:
-            raise CheckpointError(
-                f"{file}: {'missing' if found == 'missing' else 'damaged'}",
-                field="sha256",
-                value=found,
-                allowed=expected,
-                fix=_FIX,
-            )
+        _verify(there / name, expected)
     return checkpoint
+
+
+def _verify(file: Path, expected: str) -> None:
+    found = file_sha256(file) if file.is_file() else "missing"
+    if found != expected:
+        raise CheckpointError(
+            f"{file}: {'missing' if found == 'missing' else 'damaged'}",
+            field="sha256",
+            value=found,
+            allowed=expected,
+            fix=_FIX,
+        )
 
 
 def _verified_marker(file: Path) -> dict[str, object]:
