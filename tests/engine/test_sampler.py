@@ -9,6 +9,7 @@ from models import CONFIG, VOCAB, small_decoder, tokens
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.decoder import Decoder
+from tinsmith.ops.functions import Weight
 from tinsmith.types.errors import BackendError, ConfigError, InputError
 from tinsmith.types.sampling import (
     SampledSequence,
@@ -234,6 +235,22 @@ def test_logits_that_are_not_finite_fail_their_request_and_not_its_neighbour() -
     assert bad.result is None
     assert good.result is not None
     assert sampler.pool.available == sampler.pool.capacity
+
+
+def test_pages_of_a_failed_request_do_not_poison_the_next_one() -> None:
+    healthy, broken = small_decoder(), small_decoder()
+    first = broken.layers[0].qkv.base[0]
+    assert isinstance(first, Weight)
+    first.value[0] = float("nan")
+    request = SampleRequest(
+        prompt=PROMPT, params=SamplingParams(seed=0, max_tokens=60, stop=()), num_samples=2
+    )
+    sampler = Sampler(CONFIG, healthy.kernels, limits=SamplerLimits(cache_pages=17))
+    with pytest.raises(BackendError):
+        sampler.sample([request], [Policy(broken, {})])
+    after = sampler.sample([request], [Policy(healthy, {})])[0]
+    fresh = Sampler(CONFIG, healthy.kernels).sample([request], [Policy(healthy, {})])[0]
+    assert [key(s) for s in after.sequences] == [key(s) for s in fresh.sequences]
 
 
 def test_a_cache_too_small_for_one_context_is_refused(decoder: Decoder) -> None:

@@ -80,3 +80,9 @@ class PagePool:
         for layer in self.layers:
             layer.keys[copies] = layer.keys[page].clone()
             layer.values[copies] = layer.values[page].clone()
+
+    def scrub(self, pages: list[int]) -> None:
+        """Zero pages that may hold values that are not finite, before anyone else gets them."""
+        for layer in self.layers:
+            layer.keys[pages] = 0.0
+            layer.values[pages] = 0.0

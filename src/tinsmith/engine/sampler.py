@@ -126,7 +126,10 @@ class Sampler:
             self._drop(group)
 
     def _drop(self, group: Group) -> None:
-        for _, sample in [pair for pair in self._running if pair[0] is group]:
+        """Take a request out of every list, and clean its pages: what is dropped may have failed unseen."""
+        own = [sample for other, sample in self._running if other is group]
+        self.pool.scrub(sorted({*group.pages, *(page for sample in own for page in sample.pages)}))
+        for sample in own:
             Group.close(self.pool, sample)
         self._running = [pair for pair in self._running if pair[0] is not group]
         self._prefilling = [other for other in self._prefilling if other is not group]

@@ -94,7 +94,14 @@ def _check_inputs(datum: Datum, index: int, loss: LossName, config: DecoderConfi
                 field=f"data[{index}].loss_fn_inputs.{name}",
                 allowed=f"{', '.join(entry.required)} for every datum",
             )
-    for name in (*entry.required, *entry.optional):
+    known = (*entry.required, *entry.optional)
+    for name in sorted(set(datum.inputs) - set(known)):
+        raise InputError(
+            f"the loss {loss} does not read this input, and would ignore it",
+            field=f"data[{index}].loss_fn_inputs.{name}",
+            allowed=", ".join(known),
+        )
+    for name in known:
         if name not in datum.inputs:
             continue
         field, values = f"data[{index}].loss_fn_inputs.{name}", datum.inputs[name]
