@@ -39,7 +39,9 @@ def main() -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     median = statistics.median(source) if source else 0
-    print(f"sizes: {len(files)} files, median of src/ {median:.0f}, longest {max(lengths.values())}")
+    print(
+        f"sizes: {len(files)} files, median of src/ {median:.0f}, longest {max(lengths.values())}"
+    )
     return 1 if problems else 0
 
 

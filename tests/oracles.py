@@ -26,9 +26,10 @@ from tinsmith.ops import nf4
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import Rows
 from tinsmith.ops.linear import Run, forward
+from tinsmith.ops.losses import LOSSES
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.datum import Datum
+from tinsmith.types.datum import Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.seeds import derive, uniform
 
@@ -267,8 +268,13 @@ def base_sha256(decoder: Decoder) -> str:
     return tensors_sha256(tensors)
 
 
-def make_datums(config: DecoderConfig, lengths: Sequence[int], seed: int) -> list[Datum]:
-    """Ragged datums with every loss's inputs and very uneven masks.
+def make_datums(
+    config: DecoderConfig,
+    lengths: Sequence[int],
+    seed: int,
+    loss: LossName = LossName.CROSS_ENTROPY,
+) -> list[Datum]:
+    """Ragged datums with the inputs of a loss and very uneven masks; equal ones for every loss.
 
     The first datum counts everywhere, the second at its last token only, the third at its first
     and some others, and so on; every one counts somewhere.
@@ -288,8 +294,14 @@ def make_datums(config: DecoderConfig, lengths: Sequence[int], seed: int) -> lis
             "sequence_ratio_mask": counts,
         }
         columns = {k: v if v.dtype.kind == "i" else v.astype(np.float32) for k, v in inputs.items()}
-        datums.append(Datum(tokens=tokens, inputs=columns))
+        datums.append(for_loss(Datum(tokens=tokens, inputs=columns), loss))
     return datums
+
+
+def for_loss(datum: Datum, loss: LossName) -> Datum:
+    """The datum with those of its inputs that `loss` reads."""
+    known = (*LOSSES[loss].required, *LOSSES[loss].optional)
+    return replace(datum, inputs={n: datum.inputs[n] for n in known if n in datum.inputs})
 
 
 def cross_entropy(logprobs: torch.Tensor, datum: Datum) -> torch.Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from models import CONFIG, policy, scored, small_decoder, tokens, trained
 
+from models import CONFIG, policy, scored, small_decoder, tokens, trained
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import MicroBatches, TrainingSession

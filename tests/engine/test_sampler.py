@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from models import CONFIG, VOCAB, small_decoder, tokens
 
+from models import CONFIG, VOCAB, small_decoder, tokens
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.decoder import Decoder

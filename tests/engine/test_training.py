@@ -15,6 +15,7 @@ from oracles import (
     QWEN3,
     base_sha256,
     buffers_sha256,
+    for_loss,
     gradients,
     make_adapter,
     make_datums,
@@ -60,7 +61,8 @@ def _with(datum: Datum, **inputs: object) -> Datum:
 
 def _on_policy(session: TrainingSession, datums: Sequence[Datum]) -> list[Datum]:
     """The datums with the model's own log-probabilities as the sampler's."""
-    outputs = session.forward(datums, LossName.CROSS_ENTROPY).outputs
+    asked = [for_loss(datum, LossName.CROSS_ENTROPY) for datum in datums]
+    outputs = session.forward(asked, LossName.CROSS_ENTROPY).outputs
     return [
         _with(datum, logprobs=output.logprobs)
         for datum, output in zip(datums, outputs, strict=True)
@@ -72,7 +74,8 @@ def _on_policy(session: TrainingSession, datums: Sequence[Datum]) -> list[Datum]
 
 def _formula(loss: LossName, p: np.ndarray, inputs: Mapping[str, np.ndarray]) -> float:
     """The published sum over one datum's tokens, in float64; `SETTINGS` apply."""
-    w, q, a = (inputs[name].astype(np.float64) for name in ("weights", "logprobs", "advantages"))
+    zeros = np.zeros(len(p))
+    w, q, a = (inputs.get(name, zeros) for name in ("weights", "logprobs", "advantages"))
     ratio = np.exp(np.where(a != 0, p - q, 0.0))
     match loss:
         case LossName.CROSS_ENTROPY:
@@ -98,7 +101,7 @@ def test_the_loss_is_its_formula_of_the_returned_logprobs(
     loss: LossName, kind: AdapterKind
 ) -> None:
     session = _session(kind)
-    datums = make_datums(LLAMA, LENGTHS, 2)
+    datums = make_datums(LLAMA, LENGTHS, 2, loss)
     result = session.forward_backward(datums, loss, SETTINGS[loss])
     expected = [
         _formula(loss, output.logprobs.astype(np.float64), datum.inputs)
@@ -112,7 +115,7 @@ def test_the_loss_is_its_formula_of_the_returned_logprobs(
 @LOSS_NAMES
 def test_the_gradient_is_that_of_the_formula(loss: LossName) -> None:
     session = _session(AdapterKind.DORA)
-    datums = make_datums(LLAMA, LENGTHS, 3)
+    datums = make_datums(LLAMA, LENGTHS, 3, loss)
     result = session.forward_backward(datums, loss, SETTINGS[loss])
     slopes = iter(
         [_slopes(loss, o.logprobs, d) for o, d in zip(result.outputs, datums, strict=True)]
@@ -126,13 +129,11 @@ def test_the_gradient_is_that_of_the_formula(loss: LossName) -> None:
 def _slopes(loss: LossName, logprobs: np.ndarray, datum: Datum) -> torch.Tensor:
     """d formula / d logprobs by central differences, with what is constant held constant."""
     p = logprobs.astype(np.float64)
-    a, q = (
-        datum.inputs["advantages"].astype(np.float64),
-        datum.inputs["logprobs"].astype(np.float64),
-    )
     if loss is LossName.CISPO:
+        a, q = datum.inputs["advantages"], datum.inputs["logprobs"]
         return torch.from_numpy(-np.exp(np.where(a != 0, p - q, 0.0)).clip(0.0, 4.0) * a)
     if loss is LossName.GSPO:
+        a, q = datum.inputs["advantages"], datum.inputs["logprobs"]
         ratio = np.exp((p - q)[datum.inputs["sequence_ratio_mask"] != 0].mean())
         cut = ((a > 0) & (ratio > 1.2)) | ((a < 0) & (ratio < 0.8))
         return torch.from_numpy(np.where(cut, 0.0, -ratio * a))
@@ -146,7 +147,7 @@ def _slopes(loss: LossName, logprobs: np.ndarray, datum: Datum) -> torch.Tensor:
 @LOSS_NAMES
 def test_forward_says_what_forward_backward_says(loss: LossName) -> None:
     session = _session(AdapterKind.DORA)
-    datums = make_datums(LLAMA, LENGTHS, 4)
+    datums = make_datums(LLAMA, LENGTHS, 4, loss)
     before = buffers_sha256(session.adapter)
     one = session.forward(datums, loss, SETTINGS[loss])
     assert buffers_sha256(session.adapter) == before
@@ -159,7 +160,8 @@ def test_forward_says_what_forward_backward_says(loss: LossName) -> None:
 @KINDS
 def test_on_policy_the_ratio_is_literally_one(kind: AdapterKind) -> None:
     session = _session(kind)
-    datums = _on_policy(session, make_datums(LLAMA, LENGTHS, 5))
+    sampled = make_datums(LLAMA, LENGTHS, 5, LossName.IMPORTANCE_SAMPLING)
+    datums = _on_policy(session, sampled)
     shuffled = [datums[i] for i in (3, 0, 4, 2, 1)]
     result = session.forward_backward(shuffled, LossName.IMPORTANCE_SAMPLING)
     advantages = math.fsum(x for d in datums for x in d.inputs["advantages"].tolist())
@@ -183,8 +185,9 @@ def test_on_policy_every_ratio_loss_has_the_gradient_of_weighted_cross_entropy(
         LossName.GSPO,
     ):
         session = _session(kind)
-        datums = _on_policy(session, make_datums(LLAMA, LENGTHS, 5))
-        weighted = [_with(d, weights=d.inputs["advantages"]) for d in datums]
+        datums = _on_policy(session, make_datums(LLAMA, LENGTHS, 5, LossName.GSPO))
+        with_weights = [_with(d, weights=d.inputs["advantages"]) for d in datums]
+        weighted = [for_loss(d, loss) for d in with_weights]
         session.forward_backward(weighted, loss, SETTINGS[loss])
         shas.add(buffers_sha256(session.adapter))
     assert len(shas) == 1
@@ -234,8 +237,11 @@ def test_threads_change_no_bit_of_three_steps(
 # Complete or nothing
 
 
-def _good(count: int = 5) -> list[Datum]:
-    return make_datums(LLAMA, (12, 1, 33, 5, 20)[:count], 6)
+SAMPLED = LossName.IMPORTANCE_SAMPLING
+
+
+def _good(count: int = 5, loss: LossName = SAMPLED) -> list[Datum]:
+    return make_datums(LLAMA, LENGTHS[:count], 6, loss)
 
 
 def _column(datum: Datum, name: str, at: int, value: float) -> Datum:
@@ -265,7 +271,7 @@ BAD_BATCHES: dict[str, tuple[list[Datum], str]] = {
         r"data\[4\]\.model_input\[19\] = -1\n  allowed: 0 to 96",
     ),
     "longer_than_the_context": (
-        [*_good(4), *make_datums(LLAMA, (65,), 1)],
+        [*_good(4), *make_datums(LLAMA, (65,), 1, SAMPLED)],
         r"data\[4\]\.model_input = '65 tokens'\n  allowed: at most 64",
     ),
     "target_beyond_the_vocabulary": (
@@ -292,6 +298,10 @@ BAD_BATCHES: dict[str, tuple[list[Datum], str]] = {
         _last(lambda d: replace(d, inputs={"target_tokens": d.inputs["target_tokens"]})),
         r"data\[4\]\.loss_fn_inputs\.(logprobs|advantages)",
     ),
+    "an_input_of_another_loss": (
+        _last(lambda d: _with(d, weights=np.ones(20))),
+        r"data\[4\]\.loss_fn_inputs\.weights",
+    ),
     "a_loss_that_overflows": (
         _last(lambda d: _with(d, logprobs=np.full(20, -800.0), advantages=np.ones(20))),
         r"data\[4\]",
@@ -307,11 +317,11 @@ def test_a_call_that_cannot_complete_changes_nothing(
     datums, message = case
     session, unharmed = _session(kind), _session(kind)
     for each in (session, unharmed):
-        each.forward_backward(_good(3), LossName.IMPORTANCE_SAMPLING)
+        each.forward_backward(_good(3), SAMPLED)
     before = buffers_sha256(session.adapter)
     for call in (session.forward_backward, session.forward):
         with pytest.raises(InputError, match=message) as caught:
-            call(datums, LossName.IMPORTANCE_SAMPLING)
+            call(datums, SAMPLED)
         assert len(str(caught.value).splitlines()) <= 5
         assert buffers_sha256(session.adapter) == before
     _assert_go_on_alike(session, unharmed)
@@ -320,7 +330,7 @@ def test_a_call_that_cannot_complete_changes_nothing(
 def _assert_go_on_alike(session: TrainingSession, unharmed: TrainingSession) -> None:
     results = []
     for each in (session, unharmed):
-        result = each.forward_backward(_good(), LossName.IMPORTANCE_SAMPLING)
+        result = each.forward_backward(_good(), SAMPLED)
         norm = each.optim_step(AdamParams(learning_rate=1e-2))
         results.append((result.metrics, norm, weights_sha256(each.adapter)))
     assert results[0] == results[1]
@@ -341,10 +351,10 @@ def test_a_setting_that_the_loss_does_not_take_is_named(
     loss: LossName, settings: dict[str, object], message: str
 ) -> None:
     session = _session()
-    session.forward_backward(_good(2), LossName.CROSS_ENTROPY)
+    session.forward_backward(_good(2), SAMPLED)
     before = buffers_sha256(session.adapter)
     with pytest.raises(ConfigError, match=message) as caught:
-        session.forward_backward(_good(), loss, settings)
+        session.forward_backward(_good(5, loss), loss, settings)
     assert len(str(caught.value).splitlines()) <= 5
     assert buffers_sha256(session.adapter) == before
 
@@ -393,13 +403,13 @@ def test_a_failure_in_the_middle_of_a_later_micro_batch_changes_nothing(
     ]
     session, unharmed = sessions
     for each in sessions:
-        each.forward_backward(_good(3), LossName.IMPORTANCE_SAMPLING)
+        each.forward_backward(_good(3), SAMPLED)
     before = buffers_sha256(session.adapter)
     products = (1 << 30) - kernels.left
     # Two micro-batches a call and two calls were just done: this is half a call, and then a bit.
     kernels.left = products // 4 + 3
     with pytest.raises(type(error)):
-        session.forward_backward(_good(), LossName.IMPORTANCE_SAMPLING)
+        session.forward_backward(_good(), SAMPLED)
     assert kernels.left == -1
     kernels.left = 1 << 30
     assert buffers_sha256(session.adapter) == before
@@ -407,7 +417,7 @@ def test_a_failure_in_the_middle_of_a_later_micro_batch_changes_nothing(
 
 
 def test_training_never_touches_a_datum() -> None:
-    datums = _good()
+    datums = _good(5, LossName.GSPO)
     for datum in datums:
         datum.tokens.setflags(write=False)
         for column in datum.inputs.values():
@@ -421,10 +431,10 @@ def test_training_never_touches_a_datum() -> None:
 
 def test_returned_logprobs_are_the_callers_own() -> None:
     session = _session()
-    first, second = session.forward(_good(2), LossName.CROSS_ENTROPY).outputs
+    first, second = session.forward(_good(2), SAMPLED).outputs
     kept = second.logprobs.copy()
     first.logprobs[:] = 0.0
-    session.forward_backward(_good(2), LossName.CROSS_ENTROPY)
+    session.forward_backward(_good(2), SAMPLED)
     np.testing.assert_array_equal(second.logprobs, kept)
 
 
@@ -442,14 +452,15 @@ MISTAKEN: dict[str, list[Datum]] = {
 @pytest.mark.parametrize("datums", MISTAKEN.values(), ids=list(MISTAKEN))
 def test_numbers_of_another_kind_are_refused(datums: list[Datum]) -> None:
     with pytest.raises(TinsmithError):
-        _session().forward(datums, LossName.IMPORTANCE_SAMPLING)
+        _session().forward(datums, SAMPLED)
 
 
 @pytest.mark.xfail(strict=True, reason="the loss is finite, its gradient is not, and it is added")
 def test_a_gradient_that_overflows_is_not_added() -> None:
     session = _session()
-    session.forward_backward(_good(2), LossName.CROSS_ENTROPY)
-    huge = [_with(d, weights=np.full(len(d), 1e38)) for d in _good(1)]
+    session.forward_backward(_good(2), SAMPLED)
+    datums = _good(1, LossName.CROSS_ENTROPY)
+    huge = [_with(d, weights=np.full(len(d), 1e38)) for d in datums]
     with pytest.raises(InputError):
         session.forward_backward(huge, LossName.CROSS_ENTROPY)
     session.optim_step(AdamParams())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from canonical_cases import assert_same_bits, lane_sum, normal, product_chain
+from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal, product_chain
 
 from paged import Story, pages_needed, tell
 from tinsmith.ops.extension import module
@@ -147,3 +147,48 @@ def test_attention_is_the_documented_sequence_of_operations(shape: HeadShape, le
                 lanes = lanes + block
             chain = product_chain(weights[None, :length], heads[:, kv + shape.kv_heads])
             assert_same_bits(out[row, h], chain[0] / lane_sum(lanes))
+
+
+@shaped
+@pytest.mark.parametrize("length", [5, 60])
+def test_gradients_are_the_documented_sequence_of_operations(shape: HeadShape, length: int) -> None:
+    """dQ: chains over keys, ascending. dK, dV: one chain over (query head of the group, row)."""
+    qkv = story(shape, length).qkv
+    d_out = normal(9, length, shape.heads * shape.head_dim)
+    rows = Rows.whole([length])
+    pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, k.device)
+    k.store_keys(qkv, shape, rows, pages)
+    out, stats = k.attention(qkv, shape, rows, pages, want_stats=True)
+    assert stats is not None
+    got = k.attention_backward(qkv, shape, rows, out, d_out, stats)
+
+    group, scale = shape.heads // shape.kv_heads, np.float32(shape.scale)
+    heads, out_h, d_out_h, got_h = (
+        x.view(length, -1, shape.head_dim).transpose(0, 1).numpy() for x in (qkv, out, d_out, got)
+    )
+    future = np.triu(np.ones((length, length), bool), 1)
+    for kv in range(shape.kv_heads):
+        key, value = heads[shape.heads + kv], heads[shape.heads + shape.kv_heads + kv]
+        d_key, d_value = np.zeros_like(key), np.zeros_like(value)
+        for h in range(kv * group, (kv + 1) * group):
+            q = heads[h] * scale
+            weights = product_chain(q, key.T) - stats[0][:, h, None].numpy()
+            native.exp(np.ascontiguousarray(weights), weights)
+            weights *= np.float32(1) / stats[1][:, h, None].numpy()
+            weights[future] = 0
+            shares = product_chain(d_out_h[h], value.T) - row_dots(d_out_h[h], out_h[h])[:, None]
+            shares *= weights
+            assert_same_bits(got_h[h], product_chain(shares, key) * scale, f"dQ {h}")
+            d_key = product_chain(shares.T, q, d_key)
+            d_value = product_chain(weights.T, d_out_h[h], d_value)
+        assert_same_bits(got_h[shape.heads + kv], d_key, f"dK {kv}")
+        assert_same_bits(got_h[shape.heads + shape.kv_heads + kv], d_value, f"dV {kv}")
+
+
+def row_dots(a: Float32s, b: Float32s) -> Float32s:
+    """Fused products of each row in sixteen lanes, then halving."""
+    lanes = np.zeros((len(a), 16), np.float32)
+    for at in range(0, a.shape[1], 16):
+        part = slice(at, at + 16)
+        lanes = fma32(a[:, part], b[:, part], lanes)
+    return lane_sum(lanes)

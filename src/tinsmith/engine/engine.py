@@ -56,6 +56,9 @@ class Engine:
         self.kernels: Kernels = select(arithmetic, device)
         if arithmetic is Arithmetic.CANONICAL:
             torch.set_num_threads(1)
+            torch.set_flush_denormal(
+                False
+            )  # elementwise steps outside the kernels keep denormals too
         self._limits = limits
         self._opened: dict[str, OpenedBase] = {
             name: open_base(source, seed=seed) for name, source in models.items()

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def canonical_json(value: object) -> str:
     """Return `value` as JSON with sorted keys and no spaces; dataclasses, enums, tuples allowed.
 
     Raises:
-        DataError: for anything without a stable identity (a callable, a set, a NaN, an object).
+        DataError: for anything without a stable identity (a callable, a set, a NaN, an infinity, an object).
     """
     plain = _plain(value, "value")
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -35,8 +36,8 @@ def _plain(value: object, where: str) -> object:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        if value != value:
-            raise DataError("NaN has no identity", field=where, value=value)
+        if not math.isfinite(value):
+            raise DataError("NaN and infinity have no place in JSON", field=where, value=value)
         return value
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]

@@ -1,0 +1,145 @@
+"""Hashes of what a small model computes: log-probabilities, one optimizer step, sampled tokens.
+
+Prints them as JSON. `python tests/golden/isa_probe.py --write` makes them the committed ones, for a
+change that is meant to change bits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.names import expected_tensors
+from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.slots import values
+from tinsmith.ops.kernels import Draws
+from tinsmith.ops.native import NativeKernels
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.errors import TinsmithError
+from tinsmith.types.fingerprints import tensors_sha256
+from tinsmith.types.seeds import derive, random_bits, uniform
+
+GOLDEN = Path(__file__).with_name("isa.json")
+
+LENGTHS = (30, 5, 17)
+PARAMS = AdamParams(learning_rate=3e-3, weight_decay=0.1, grad_clip_norm=1.0)
+
+QWEN = DecoderConfig(
+    family=Family.QWEN3,
+    vocab_size=83,
+    hidden_size=40,
+    intermediate_size=72,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=24,
+    max_positions=64,
+    norm_eps=1e-6,
+    rope_theta=1e6,
+    qkv_bias=True,
+    o_bias=True,
+    qk_norm=True,
+)
+"""Every optional part of a decoder, in widths that fill no vector."""
+
+
+def tokens(config: DecoderConfig, name: str, count: int) -> np.ndarray:
+    return (random_bits(derive(0, name), count) % np.uint64(config.vocab_size)).astype(np.int32)
+
+
+def datums(config: DecoderConfig) -> list[Datum]:
+    return [
+        Datum(
+            tokens=tokens(config, f"tokens {i}", n),
+            inputs={
+                "target_tokens": tokens(config, f"targets {i}", n),
+                "logprobs": uniform(derive(0, "q", i), (n,), 0.5) - np.float32(5.5),
+                "advantages": uniform(derive(0, "advantages", i), (n,), 1.0),
+            },
+        )
+        for i, n in enumerate(LENGTHS)
+    ]
+
+
+def weights_of(config: DecoderConfig) -> dict[str, torch.Tensor]:
+    """As a preset's, but with norms that are not one and biases that are not zero."""
+    weights = initial_weights(config, 0)
+    for name, shape in expected_tensors(config).items():
+        if len(shape) == 1:
+            weights[name] = weights[name] + torch.from_numpy(uniform(derive(1, name), shape, 0.3))
+    return weights
+
+
+def step_of(config: DecoderConfig, kind: AdapterKind) -> dict[str, str]:
+    """Hashes of the log-probabilities and gradient norm before a step, and of the weights after two."""
+    base = build_decoder(config, weights_of(config), NativeKernels(), quantised=kind.quantised)
+    adapter = create_adapter(base, AdapterSpec(kind=kind, rank=4, seed=1))
+    session = TrainingSession(adapter, micro_batches=MicroBatches(datums=2))
+    hashes: dict[str, str] = {}
+    for step in range(2):  # the first of a low-rank adapter moves its B only
+        result = session.forward_backward(datums(config), LossName.IMPORTANCE_SAMPLING)
+        logprobs = {f"logprobs {i}": output.logprobs for i, output in enumerate(result.outputs)}
+        sums = np.array([*session.optim_step(PARAMS).values(), *result.metrics.values()])
+        hashes[f"said at step {step}"] = tensors_sha256({**logprobs, "sums": sums})
+    trained = {name: tensor.numpy() for name, tensor in values(adapter.slots).items()}
+    return {**hashes, "weights": tensors_sha256(trained)}
+
+
+def draws(kernels: NativeKernels) -> str:
+    """The hash of tokens drawn from flat and from peaked logits, greedy to cut at top-k and top-p."""
+    count, width = 96, 211
+    logits = uniform(derive(0, "logits"), (count, width), 8.0)
+    logits[::2] *= np.float32(0.05)
+    index = np.arange(count)
+    drawn, logprobs = kernels.choose(
+        torch.from_numpy(logits),
+        Draws(
+            rows=index[::-1].copy(),
+            seeds=random_bits(5, count),
+            samples=index % 7,
+            positions=index * 3,
+            temperatures=np.array([0.0, 0.3, 1.0, 1.7], np.float32)[index % 4],
+            top_ks=np.array([-1, 1, 40])[index % 3],
+            top_ps=np.array([1.0, 0.9, 0.2, 1.0, 0.5])[index % 5],
+        ),
+    )
+    return tensors_sha256({"tokens": drawn, "logprobs": logprobs})
+
+
+def hashes() -> dict[str, str]:
+    kernels = NativeKernels()
+    found = {"draws": draws(kernels)}
+    for kind in AdapterKind:
+        said = step_of(PRESETS["nano"], kind)
+        found.update({f"nano {kind.value}: {name}": sha for name, sha in said.items()})
+    for tied in (False, True):
+        said = step_of(replace(QWEN, tied=tied), AdapterKind.FULL)
+        head = "tied" if tied else "free"
+        found.update({f"qwen full, {head} head: {name}": sha for name, sha in said.items()})
+    return dict(sorted(found.items()))
+
+
+def main() -> int:
+    try:
+        text = json.dumps(hashes(), indent=2) + "\n"
+    except TinsmithError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if sys.argv[1:] == ["--write"]:
+        GOLDEN.write_text(text)
+    print(text, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
