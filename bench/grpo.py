@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +230,7 @@ def measure(count: int, steps: int, *, checkpointing: bool) -> Alternate:
     callback = Alternate(Ours(ids).step, count)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "tiny"
-        config = PRESETS["tiny"]
+        config = replace(PRESETS["tiny"], end_tokens=())
         write_folder(folder, config, initial_weights(config, 0), dtype=torch.float32)
         save_tokenizer(preset_tokenizer("tiny"), folder)
         trl_trainer(folder, texts, steps + 1, callback, checkpointing=checkpointing).train()

@@ -2,9 +2,9 @@
 
 A model of a million weights is trained from scratch on the built-in sentences, then a LoRA is trained by reinforcement
 learning on a reward a rule can verify: a completion earns 1 if it is one whole sentence of at most 16 tokens. The RL
-part is run a second time with another number of threads and other micro-batches, and must end with the same SHA-256.
+part is run a second time, with another number of threads and other micro-batches: it must end with the same SHA-256.
 
-    python examples/quickstart.py [OUT]        OUT: where the checkpoint and the PEFT adapter go (default out/quickstart)
+    python examples/quickstart.py [OUT]      OUT: where base and checkpoint go (default out/quickstart)
 """
 
 from __future__ import annotations

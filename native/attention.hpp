@@ -46,29 +46,37 @@ TS_INLINE void score_tile(int64_t d, const float* q, int64_t q_rs, const float* 
     for (int p = 0; p < NP; p++) store(s + m * s_rs + 16 * p, acc[m][p]);
 }
 
-// O[MR rows, NV * 16 columns] = p . V, a chain over all keys; a page is 16 rows of d_pad floats.
+// The chains of value_tile over `count` keys of one page.
 template <int MR, int NV>
-TS_INLINE void value_tile(int64_t num_pages, const float* p, int64_t p_rs, const float* const* pages, int64_t column,
+TS_INLINE void value_keys(int count, const float* p, int64_t p_rs, const float* B, int64_t d_pad, V16 (&acc)[MR][NV]) {
+  for (int j = 0; j < count; j++) {
+    V16 b[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; v++) b[v] = load(B + j * d_pad + 16 * v);
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; m++) {
+      const V16 a = set1(p[m * p_rs + j]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+    }
+  }
+}
+
+// O[MR rows, NV * 16 columns] = p . V, a chain over all keys; a page is 16 rows of d_pad floats. Slots beyond the
+// last key are never read: what another sequence left in a page, a NaN even, has no way out of it.
+template <int MR, int NV>
+TS_INLINE void value_tile(int64_t num_keys, const float* p, int64_t p_rs, const float* const* pages, int64_t column,
                           int64_t d_pad, float* o, int64_t o_rs) {
   V16 acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
 #pragma GCC unroll 4
     for (int v = 0; v < NV; v++) acc[m][v] = zero16();
-  for (int64_t page = 0; page < num_pages; page++) {
-    const float* B = pages[page] + column;
-    for (int j = 0; j < 16; j++) {
-      V16 b[NV];
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; v++) b[v] = load(B + j * d_pad + 16 * v);
-#pragma GCC unroll 8
-      for (int m = 0; m < MR; m++) {
-        const V16 a = set1(p[m * p_rs + 16 * page + j]);
-#pragma GCC unroll 4
-        for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
-      }
-    }
-  }
+  const int64_t full = num_keys / 16;
+  for (int64_t page = 0; page < full; page++)
+    value_keys<MR, NV>(16, p + 16 * page, p_rs, pages[page] + column, d_pad, acc);
+  if (num_keys % 16 != 0)
+    value_keys<MR, NV>((int)(num_keys % 16), p + 16 * full, p_rs, pages[full] + column, d_pad, acc);
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
 #pragma GCC unroll 4
@@ -92,10 +100,10 @@ static __attribute__((noinline)) void score_rows(int rows, int64_t d, const floa
 }
 
 template <int NV>
-static __attribute__((noinline)) void value_rows(int rows, int64_t num_pages, const float* p, int64_t p_rs,
+static __attribute__((noinline)) void value_rows(int rows, int64_t num_keys, const float* p, int64_t p_rs,
                                                  const float* const* pages, int64_t column, int64_t d_pad, float* o,
                                                  int64_t o_rs) {
-#define TS_CALL(MR) value_tile<MR, NV>(num_pages, p, p_rs, pages, column, d_pad, o, o_rs)
+#define TS_CALL(MR) value_tile<MR, NV>(num_keys, p, p_rs, pages, column, d_pad, o, o_rs)
   TS_ROWS(TS_CALL)
 #undef TS_CALL
 }
@@ -186,11 +194,11 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
       const float* from = s + r * keys;
       float* to = o + r * a.d_pad + c;
       switch (take) {
-        case 1: value_rows<1>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+        case 1: value_rows<1>(n, base + row1, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
 #if defined(TINSMITH_AVX512)
-        case 2: value_rows<2>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
-        case 3: value_rows<3>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
-        case 4: value_rows<4>(n, num_pages, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+        case 2: value_rows<2>(n, base + row1, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+        case 3: value_rows<3>(n, base + row1, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
+        case 4: value_rows<4>(n, base + row1, from, keys, v_pages, c, a.d_pad, to, a.d_pad); break;
 #endif
       }
     }

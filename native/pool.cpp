@@ -6,9 +6,11 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__SSE__)
@@ -63,16 +65,24 @@ class Pool {
     std::unique_lock<std::mutex> lock(mutex_);
     open_ = false;
     done_.wait(lock, [this] { return inside_ == 0; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
   int threads() const { return threads_; }
 
  private:
+  // A body that throws (out of memory) ends the run; its exception waits until no thread is inside the body.
   void take(const std::function<void(int64_t, int64_t)>& body) {
     FloatDefaults defaults;
-    for (;;) {
-      const int64_t begin = next_.fetch_add(chunk_);
-      if (begin >= count_) return;
-      body(begin, begin + chunk_ < count_ ? begin + chunk_ : count_);
+    try {
+      for (;;) {
+        const int64_t begin = next_.fetch_add(chunk_);
+        if (begin >= count_) return;
+        body(begin, begin + chunk_ < count_ ? begin + chunk_ : count_);
+      }
+    } catch (...) {
+      next_.store(count_);
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!error_) error_ = std::current_exception();
     }
   }
   void work() {
@@ -102,6 +112,7 @@ class Pool {
   int inside_ = 0;
   uint64_t generation_ = 0;
   bool open_ = false, stop_ = false;
+  std::exception_ptr error_;
 };
 
 // Never destroyed: worker threads must not be joined while the interpreter is going down.

@@ -159,7 +159,8 @@ TS_INLINE V16 select_lt(V16 a, V16 b, V16 x, V16 y) { TS_EACH(a.x[i] < b.x[i] ? 
 TS_INLINE V16 pow2(V16 n) {
   V16 r;
   for (int i = 0; i < 16; i++) {
-    int32_t bits = (int32_t)(((uint32_t)((int32_t)n.x[i] + 127)) << 23);
+    const float k = n.x[i] == n.x[i] ? n.x[i] : 0.0f;  // converting a NaN is undefined; its product is NaN anyway
+    int32_t bits = (int32_t)(((uint32_t)((int32_t)k + 127)) << 23);
     memcpy(&r.x[i], &bits, 4);
   }
   return r;

@@ -126,6 +126,7 @@ def test_some_of_the_matrices_that_lie_beside_one_another_compute_as_in_peft(
     targets = ("model.layers.0.self_attn.k_proj", "model.layers.1.mlp.up_proj")
     adapter = make_adapter(QWEN2, _spec(kind), targets=targets)
     assert adapter.targets == targets
+    _train(adapter)  # what lies beside them must not be trained along
     _assert_is_peft(adapter)
 
 
