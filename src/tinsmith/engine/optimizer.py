@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,9 @@ from tinsmith.ops.kernels import AdamStep
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
 
+_LARGEST_NORM = 1e18
+"""Gradients up to this norm have squares that fp32 holds with room for their sum."""
+
 
 def check(params: AdamParams) -> None:
     """Refuse settings that cannot be stepped with.
@@ -26,18 +30,16 @@ def check(params: AdamParams) -> None:
     Raises:
         InputError: naming the setting, its value and its range.
     """
+    largest, smallest = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
+    decay = params.learning_rate * params.weight_decay
     ranges = {
-        "learning_rate": (params.learning_rate, 0.0, math.inf, "finite and >= 0"),
+        "learning_rate": (params.learning_rate, 0.0, largest, "0 to the largest fp32 number"),
         "beta1": (params.beta1, 0.0, 1.0, "0 <= beta1 < 1"),
         "beta2": (params.beta2, 0.0, 1.0, "0 <= beta2 < 1"),
-        "eps": (params.eps, 0.0, math.inf, "finite and >= 0"),
-        "weight_decay": (params.weight_decay, 0.0, math.inf, "finite and >= 0"),
-        "grad_clip_norm": (
-            params.grad_clip_norm,
-            0.0,
-            math.inf,
-            "finite and >= 0 (0: no clipping)",
-        ),
+        "eps": (params.eps, smallest, largest, f"a normal fp32 number, >= {smallest:.2e}"),
+        "weight_decay": (params.weight_decay, 0.0, largest, "0 to the largest fp32 number"),
+        "learning_rate * weight_decay": (decay, 0.0, 1.0, "0 <= product < 1"),
+        "grad_clip_norm": (params.grad_clip_norm, 0.0, math.inf, "finite, >= 0 (0: no clipping)"),
     }
     for name, (value, low, high, allowed) in ranges.items():
         if not low <= value < high:
@@ -108,16 +110,17 @@ class Optimizer:
         """
         check(params)
         norm = self.gradient_norm()
-        if not math.isfinite(norm):
-            raise InputError(
-                "the gradient is not finite; no step was taken and the gradient was kept",
-                field="gradient norm",
-                value=norm,
-                fix="lower the learning rate or the sampling off-policyness; create a new session or load a checkpoint",
-            )
         scale = 1.0
         if params.grad_clip_norm > 0 and norm > params.grad_clip_norm:
             scale = params.grad_clip_norm / norm
+        if not norm * scale < _LARGEST_NORM:
+            raise InputError(
+                "the gradient is not finite or too large for fp32 moments: no step was taken",
+                field="gradient norm",
+                value=norm * scale,
+                allowed=f"below {_LARGEST_NORM:.0e} after clipping",
+                fix="set grad_clip_norm, or look at the loss inputs; to start again load a checkpoint",
+            )
         self.step_count += 1
         settings = AdamStep(
             learning_rate=params.learning_rate,

@@ -80,7 +80,15 @@ class TrainingSession:
             InputError: for a datum that cannot be computed, or a loss that is not finite; no gradient is added.
         """
         with self._all_or_nothing():
-            return self._run(datums, loss, settings or {}, backward=True)
+            result = self._run(datums, loss, settings or {}, backward=True)
+            grads = [weight.grad for weight in self.adapter.buffers() if weight.grad is not None]
+            if not all(bool(grad.isfinite().all()) for grad in grads):
+                raise InputError(
+                    "the gradient of this batch is not finite in fp32; none of it was added",
+                    field="data",
+                    allowed="weights and advantages whose gradient fp32 can hold",
+                )
+            return result
 
     def optim_step(self, params: AdamParams) -> dict[str, float]:
         """Step with the accumulated gradient, clear it, and return `grad_norm:mean` (before clipping).

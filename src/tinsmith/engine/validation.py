@@ -64,6 +64,10 @@ def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig
             value=tokens.shape,
             allowed="shape (N,) with N >= 1",
         )
+    if tokens.dtype.kind not in "iu":
+        raise InputError(
+            "token ids are integers", field=field, value=str(tokens.dtype), allowed="int32 or int64"
+        )
     if len(tokens) > config.max_positions:
         raise InputError(
             "a sequence is longer than the model's context",
@@ -121,6 +125,13 @@ def _check_inputs(datum: Datum, index: int, loss: LossName, config: DecoderConfi
                     allowed="int32 or int64",
                 )
             _check_range(values.astype(np.int64), field, config)
+        elif values.dtype.kind not in "iufb":
+            raise InputError(
+                "a loss input is not numbers",
+                field=field,
+                value=str(values.dtype),
+                allowed="float32",
+            )
         elif not np.isfinite(values.astype(np.float64)).all():
             at = int(np.flatnonzero(~np.isfinite(values.astype(np.float64)))[0])
             raise InputError(

@@ -190,20 +190,20 @@ def _initial_magnitudes(adapter: Adapter) -> None:
     for place, low in adapter.low.items():
         if low.magnitude is not None:
             refresh_norm(adapter.decoder.kernels, linears[place], low)
-            assert low.inv_norm is not None
-            low.magnitude.value.copy_(1.0 / low.inv_norm)
+            assert low.norm is not None
+            low.magnitude.value.copy_(low.norm)
 
 
 def _release_untargeted(low: LowRank) -> None:
     """Give columns without a target the gain 1: a step may have moved their magnitude."""
-    if low.magnitude is None or low.gain is None or low.inv_norm is None:
+    if low.magnitude is None or low.gain is None or low.norm is None:
         return
     if sum(end - begin for begin, end in low.columns) == low.gain.numel():
         return
     free = torch.ones_like(low.gain, dtype=torch.bool)
     for begin, end in low.columns:
         free[begin:end] = False
-    low.magnitude.value[free] = 1.0 / low.inv_norm[free]
+    low.magnitude.value[free] = low.norm[free]
     low.gain[free] = 1.0
 
 
@@ -220,7 +220,7 @@ def copy(adapter: Adapter, clone: Callable[[Weight], Weight]) -> Adapter:
             columns=part.columns,
             scaling=part.scaling,
             magnitude=None if part.magnitude is None else copied[id(part.magnitude)],
-            inv_norm=None if part.inv_norm is None else part.inv_norm.clone(),
+            norm=None if part.norm is None else part.norm.clone(),
             gain=None if part.gain is None else part.gain.clone(),
         )
         for place, part in adapter.low.items()

@@ -70,10 +70,10 @@ class LowRank:
     scaling: float
     magnitude: Weight | None = None
     """DoRA: [out]; one value per output column (columns without a target keep their norm)."""
-    inv_norm: Tensor | None = None
-    """DoRA: 1 / norm of each row of W + scaling B A, [out]; made once per weight version."""
+    norm: Tensor | None = None
+    """DoRA: norm of each row of W + scaling B A, [out]; made once per weight version."""
     gain: Tensor | None = None
-    """DoRA: magnitude * inv_norm, [out]."""
+    """DoRA: magnitude / norm, [out]; 0 for a row of zeros."""
 
     def rank_slices(self) -> list[tuple[int, int]]:
         """Columns of `a` that belong to each target."""
@@ -103,8 +103,13 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
         kernels.gemm(low.a.value[:, r0:r1] * low.scaling, b.value, into=summed[:, c0:c1])
     squares = torch.zeros(linear.out_size, device=summed.device)
     kernels.column_chain(summed, summed, torch.tensor([0, linear.in_size]), squares)
-    low.inv_norm = 1.0 / torch.sqrt(squares)
-    low.gain = low.magnitude.value * low.inv_norm
+    low.norm = torch.sqrt(squares)
+    low.gain = _over(low.magnitude.value, low.norm)
+
+
+def _over(x: Tensor, norm: Tensor) -> Tensor:
+    """Divide, giving 0 where the norm is 0: such a row has no direction."""
+    return torch.where(norm > 0, x / norm, torch.zeros_like(x))
 
 
 def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) -> Tensor:
@@ -160,11 +165,7 @@ def backward(
     if linear.bias is not None and linear.bias.grad is not None:
         kernels.column_chain(dy, None, segments, linear.bias.grad)
     if low is not None and low.gain is not None and low.magnitude is not None:
-        if (
-            low.magnitude.grad is not None
-            and kept.unscaled is not None
-            and low.inv_norm is not None
-        ):
+        if low.magnitude.grad is not None and kept.unscaled is not None and low.norm is not None:
             sums = torch.zeros_like(low.magnitude.value)
             _magnitude_grad(kernels, dy, kept.unscaled, low, segments, sums)
         dy = dy.clone()
@@ -189,10 +190,10 @@ def backward(
 def _magnitude_grad(
     kernels: Kernels, dy: Tensor, unscaled: Tensor, low: LowRank, segments: Tensor, sums: Tensor
 ) -> None:
-    """Per datum: sum over tokens of dy * (W + sBA)x, times 1 / norm, added in datum order."""
+    """Per datum: sum over tokens of dy * (W + sBA)x, over the norm, added in datum order."""
     assert low.magnitude is not None
     assert low.magnitude.grad is not None
-    assert low.inv_norm is not None
+    assert low.norm is not None
     bounds = segments.tolist()
     for begin, end in pairwise(bounds):
         if begin == end:  # at the head: a datum of which nothing counts
@@ -201,7 +202,7 @@ def _magnitude_grad(
         kernels.column_chain(
             dy[begin:end], unscaled[begin:end], torch.tensor([0, end - begin]), sums
         )
-        low.magnitude.grad += sums * low.inv_norm
+        low.magnitude.grad += _over(sums, low.norm)
 
 
 class LinearStep(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -56,11 +57,19 @@ class AdapterSpec:
                 value=self.rank,
                 allowed=f"1 to {MAX_RANK}",
             )
-        if not self.alpha > 0:
+        if not 0 < self.alpha < math.inf:
             raise ConfigError(
-                "alpha scales the adapter", field="alpha", value=self.alpha, allowed="> 0"
+                "alpha scales the adapter", field="alpha", value=self.alpha, allowed="> 0, finite"
             )
-        if not (self.train_attn or self.train_mlp or self.train_unembed):
+        parts = (self.train_attn, self.train_mlp, self.train_unembed)
+        if self.kind is AdapterKind.FULL and not all(parts):
+            raise ConfigError(
+                "full trains every weight",
+                field="train_attn, train_mlp, train_unembed",
+                value=parts,
+                allowed="all true with kind=full",
+            )
+        if not any(parts):
             raise ConfigError(
                 "nothing would be trained",
                 field="train_attn, train_mlp, train_unembed",

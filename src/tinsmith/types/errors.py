@@ -16,6 +16,13 @@
 from __future__ import annotations
 
 
+class _Unset:
+    """Marks a value that was not given; None may be the value."""
+
+
+_UNSET = _Unset()
+
+
 class TinsmithError(Exception):
     """Base of every error tinsmith raises on purpose.
 
@@ -28,7 +35,7 @@ class TinsmithError(Exception):
         what: str,
         *,
         field: str | None = None,
-        value: object = None,
+        value: object = _UNSET,
         allowed: str | None = None,
         fix: str | None = None,
     ) -> None:
@@ -42,9 +49,10 @@ class TinsmithError(Exception):
     def _message(self) -> str:
         lines = [self.what]
         if self.field is not None:
-            shown = repr(self.value)
-            shown = shown if len(shown) <= 120 else shown[:117] + "..."
-            lines.append(f"  field: {self.field} = {shown}")
+            shown = "" if isinstance(self.value, _Unset) else f" = {self.value!r}"
+            lines.append(
+                f"  field: {self.field}{shown if len(shown) <= 120 else shown[:117] + '...'}"
+            )
         if self.allowed is not None:
             lines.append(f"  allowed: {self.allowed}")
         if self.fix is not None:
