@@ -10,6 +10,14 @@ struct Block {
   int64_t seq, kv_head, row0, row1;
 };
 
+// Sequences cover the rows in order, without gaps.
+void require_sequences(const InLong& row_begin, int64_t rows) {
+  const int64_t count = (int64_t)row_begin.size() - 1;
+  require(count >= 0 && row_begin.data()[0] == 0 && row_begin.data()[count] == rows, "sequences cover all rows");
+  for (int64_t s = 0; s < count; s++)
+    require(row_begin.data()[s] <= row_begin.data()[s + 1], "sequences are in order");
+}
+
 // K and V of rotated rows [q | k | v] into pages: row r of sequence s lands at position first_pos[s] + r - begin[s].
 void store_keys(const In& qkv, int64_t heads, int64_t kv_heads, const InInt& table, const InLong& row_begin,
                 const InLong& first_pos, const Out& k_pages, const Out& v_pages) {
@@ -18,6 +26,7 @@ void store_keys(const In& qkv, int64_t heads, int64_t kv_heads, const InInt& tab
   require_dense(v_pages, "store_keys: pages are contiguous");
   const int64_t d = (int64_t)k_pages.shape(2), d_pad = (int64_t)v_pages.shape(3), count = (int64_t)row_begin.size() - 1;
   const int64_t num_pages = (int64_t)k_pages.shape(0);
+  require_sequences(row_begin, (int64_t)qkv.shape(0));
   require((int64_t)qkv.shape(1) == (heads + 2 * kv_heads) * d && (int64_t)table.shape(0) == count, "store_keys: shapes");
   for (int64_t s = 0; s < count; s++) {
     const int64_t n = row_begin.data()[s + 1] - row_begin.data()[s], last = first_pos.data()[s] + n;
@@ -55,6 +64,7 @@ void attention(const In& qkv, int64_t heads, int64_t kv_heads, const In& k_pages
   require_rows(out, "attention: rows are contiguous");
   require_dense(k_pages, "attention: pages are contiguous");
   require_dense(v_pages, "attention: pages are contiguous");
+  require_sequences(row_begin, (int64_t)qkv.shape(0));
   Attention a{};
   a.num_heads = heads;
   a.num_kv_heads = kv_heads;
@@ -110,6 +120,7 @@ void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In
   require_rows(out, "attention_backward: rows are contiguous");
   require_rows(d_out, "attention_backward: rows are contiguous");
   require(out.stride(0) == d_out.stride(0), "attention_backward: out and d_out have one stride");
+  require_sequences(row_begin, (int64_t)qkv.shape(0));
   AttentionBackward a{};
   a.num_heads = heads;
   a.num_kv_heads = kv_heads;

@@ -21,11 +21,19 @@ void rms_norm_backward(const In& x, const In& gain, const In& inv_rms, const std
   require_dense(dy, "rms_norm_backward: dy is contiguous");
   if (d_sum) require_dense(*d_sum, "rms_norm_backward: d_sum is contiguous");
   const int64_t H = (int64_t)gain.size(), rows = (int64_t)x.size() / H;
-  require(dy.size() == x.size() && dx.size() == x.size(), "rms_norm_backward: shapes");
+  require(dy.size() == x.size() && dx.size() == x.size() && (int64_t)inv_rms.size() == rows, "rms_norm_backward: shapes");
+  require(!xhat || xhat->size() == x.size(), "rms_norm_backward: xhat has the shape of x");
   parallel_rows(rows, H / 3 + 1, [&](int64_t b, int64_t e) {
     kernels().rms_norm_backward(x.data(), gain.data(), inv_rms.data(), pointer(d_sum), dy.data(), H, dx.data(),
                                 pointer(xhat), b, e);
   });
+}
+
+void require_rotation(int64_t rows, int64_t width, int64_t d, int64_t heads, const InLong& positions, const In& cos) {
+  require(d * heads == width && d % 2 == 0 && d <= 1024, "rotate: width is heads * d, d even <= 1024");
+  require((int64_t)positions.size() == rows && cos.shape(1) * 2 == (size_t)d, "rotate: shapes");
+  for (int64_t r = 0; r < rows; r++)
+    require(positions.data()[r] >= 0 && positions.data()[r] < (int64_t)cos.shape(0), "rotate: position in the table");
 }
 
 void rotate(const In& x, const Out& y, const InLong& positions, const In& cos, const In& sin, int64_t heads,
@@ -33,10 +41,7 @@ void rotate(const In& x, const Out& y, const InLong& positions, const In& cos, c
   require_rows(x, "rotate: rows of x are contiguous");
   require_rows(y, "rotate: rows of y are contiguous");
   const int64_t rows = (int64_t)x.shape(0), width = (int64_t)x.shape(1), d = width / (heads + 2 * kv_heads);
-  require(d * (heads + 2 * kv_heads) == width && d % 2 == 0 && d <= 1024, "rotate: width is heads * d, d even <= 1024");
-  require((int64_t)positions.size() == rows && cos.shape(1) * 2 == (size_t)d, "rotate: shapes");
-  for (int64_t r = 0; r < rows; r++)
-    require(positions.data()[r] >= 0 && positions.data()[r] < (int64_t)cos.shape(0), "rotate: position in the table");
+  require_rotation(rows, width, d, heads + 2 * kv_heads, positions, cos);
   parallel_rows(rows, width / 2 + 1, [&](int64_t b, int64_t e) {
     kernels().rotate(x.data(), x.stride(0), y.data(), y.stride(0), positions.data(), cos.data(), sin.data(), heads,
                      kv_heads, d, pointer(q_gain), pointer(k_gain), eps, b, e);
@@ -50,6 +55,11 @@ void rotate_backward(const In& x, const In& dy, const Out& dx, const InLong& pos
   require_rows(dy, "rotate_backward: rows of dy are contiguous");
   require_rows(dx, "rotate_backward: rows of dx are contiguous");
   const int64_t rows = (int64_t)dy.shape(0), width = (int64_t)dy.shape(1), d = width / (heads + 2 * kv_heads);
+  require_rotation(rows, width, d, heads + 2 * kv_heads, positions, cos);
+  require(x.shape(0) == dy.shape(0) && x.shape(1) == dy.shape(1) && dx.shape(1) == dy.shape(1),
+          "rotate_backward: x, dy and dx have one shape");
+  require(!dgain_q || (int64_t)dgain_q->size() == rows * heads * d, "rotate_backward: rows of the gains' gradients");
+  require(!dgain_k || (int64_t)dgain_k->size() == rows * kv_heads * d, "rotate_backward: rows of the gains' gradients");
   parallel_rows(rows, width / 2 + 1, [&](int64_t b, int64_t e) {
     kernels().rotate_backward(x.data(), x.stride(0), dy.data(), dy.stride(0), dx.data(), dx.stride(0), positions.data(),
                               cos.data(), sin.data(), heads, kv_heads, d, pointer(q_gain), pointer(k_gain), eps,
