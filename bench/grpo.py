@@ -1,13 +1,14 @@
 """One GRPO step, 8 prompts x 8 samples, 128 + 64 tokens, 5M parameters, all trained: `canonical` against TRL.
 
-Both sides sample from the weights of this step, reward, centre within the prompt's group, take one policy gradient
-over the completions, clip it and step AdamW; fp32, no reference model. TRL runs with and without gradient
-checkpointing, our steps alternate with its own in one process, and its better figure counts. No token ends a completion.
+Both sides sample from this step's weights, reward, centre within the prompt's group, take one policy gradient over
+the completions, clip it and step AdamW; fp32, no reference model, no token ends a completion. TRL runs as it comes,
+without gradient checkpointing, and without it in batches of 8; the best of the three counts. Our steps alternate with
+TRL's in one process. CPU-seconds are all threads' and hold on a busy machine; wall time does not.
 
 Limit, in products of weights only (2 FLOP per parameter and token, 6 to train): sampling, whose prompts are computed
-once, (8 * 128 + 64 * 64) tokens x 10.8 MFLOP = 55 GFLOP; training 64 * 192 tokens x 32.4 MFLOP = 398 GFLOP. The head
-is 39 % of that and its gradient is not needed at prompt tokens, which leaves 345 GFLOP of training. What the machine
-can do is `gemm.py`'s rate on the same shapes.
+once, (8 * 128 + 64 * 64) tokens x 10.8 MFLOP = 55 GFLOP; training 64 * 192 tokens x 32.4 MFLOP = 398 GFLOP (364 if
+the head's gradient is left out where a prompt token is the target). What the machine can do per CPU-second is
+`gemm.py`'s best product on these shapes.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ import argparse
 import statistics
 import sys
 import tempfile
-import time
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from datasets import Dataset
 from numpy.typing import NDArray
-from transformers import AutoTokenizer, TrainerCallback
+from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from gemm import best_rate
-from peers import report, threads, tiny_decoder
+from peers import Clock, Times, idle_threads_sleep, report, threads, tiny_decoder
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
@@ -50,31 +52,20 @@ PROMPTS, SAMPLES, PROMPT, COMPLETION = 8, 8, 128, 64
 GOAL = 0.6
 ADAM = AdamParams(learning_rate=1e-6, beta2=0.999, eps=1e-8, grad_clip_norm=1.0)
 """TRL's defaults."""
-GFLOP = (
-    (PROMPTS * PROMPT + PROMPTS * SAMPLES * COMPLETION) * 2
-    + PROMPTS * SAMPLES * (PROMPT + COMPLETION) * 6
-) * 5.401856e-3
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds."""
-
-    wall: float
-    cpu: float
-
-
-class Clock:
-    """Wall and CPU time since it was last read; CPU time is that of all threads."""
-
-    def __init__(self) -> None:
-        self.read()
-
-    def read(self) -> Times:
-        """Return the time since the last reading and start again."""
-        now = Times(time.perf_counter(), time.process_time())
-        last, self._last = getattr(self, "_last", now), now
-        return Times(now.wall - last.wall, now.cpu - last.cpu)
+GFLOP = {
+    "sample": (PROMPTS * PROMPT + PROMPTS * SAMPLES * COMPLETION) * 2 * 5.401856e-3,
+    "forward_backward": PROMPTS * SAMPLES * (PROMPT + COMPLETION) * 6 * 5.401856e-3,
+}
+TRL = {
+    "as it comes": {},
+    "no checkpointing": {"gradient_checkpointing": False},
+    "no checkpointing, 8 x 8": {
+        "gradient_checkpointing": False,
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 8,
+    },
+}
+"""What differs from TRL's defaults; the batch is 64 unless said otherwise."""
 
 
 def reward(tokens: list[int]) -> float:
@@ -186,7 +177,7 @@ class Alternate(TrainerCallback):
 
 
 def trl_trainer(
-    folder: Path, texts: list[str], steps: int, callback: Alternate, *, checkpointing: bool
+    folder: Path, texts: list[str], steps: int, callback: Alternate, options: dict[str, Any]
 ) -> GRPOTrainer:
     """TRL's trainer on the model in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -196,35 +187,37 @@ def trl_trainer(
         assert all(len(ids) == COMPLETION for ids in completion_ids)
         return [reward(ids) for ids in completion_ids]
 
-    config = GRPOConfig(
-        output_dir=str(folder / "out"),
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        logging_strategy="no",
-        save_strategy="no",
-        disable_tqdm=True,
-        max_steps=steps,
-        per_device_train_batch_size=PROMPTS * SAMPLES,
-        num_generations=SAMPLES,
-        max_completion_length=COMPLETION,
-        gradient_checkpointing=checkpointing,
-        learning_rate=ADAM.learning_rate,
-        lr_scheduler_type="constant",
-        scale_rewards="none",
-        beta=0.0,
-    )
-    return GRPOTrainer(
+    settings = {
+        "output_dir": str(folder / "out"),
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "max_steps": steps,
+        "per_device_train_batch_size": PROMPTS * SAMPLES,
+        "num_generations": SAMPLES,
+        "max_completion_length": COMPLETION,
+        "learning_rate": ADAM.learning_rate,
+        "lr_scheduler_type": "constant",
+        "scale_rewards": "none",
+        "beta": 0.0,
+    }
+    trainer = GRPOTrainer(
         model=str(folder),
         reward_funcs=rewards,
-        args=config,
+        args=GRPOConfig(**{**settings, **options}),
         train_dataset=Dataset.from_list([{"prompt": text} for text in texts]),
         processing_class=tokenizer,
         callbacks=[callback],
     )
+    assert trainer.model.dtype is torch.float32
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
-def measure(count: int, steps: int, *, checkpointing: bool) -> Alternate:
+def measure(count: int, steps: int, options: dict[str, Any]) -> Alternate:
     """Alternate `steps` steps of both sides after one to warm up."""
     texts, ids = prompts()
     callback = Alternate(Ours(ids).step, count)
@@ -233,29 +226,30 @@ def measure(count: int, steps: int, *, checkpointing: bool) -> Alternate:
         config = replace(PRESETS["tiny"], end_tokens=())
         write_folder(folder, config, initial_weights(config, 0), dtype=torch.float32)
         save_tokenizer(preset_tokenizer("tiny"), folder)
-        trl_trainer(folder, texts, steps + 1, callback, checkpointing=checkpointing).train()
-    del callback.times_ours[0], callback.times_theirs[0]
+        trl_trainer(folder, texts, steps + 1, callback, options).train()
+    del callback.times_ours[0], callback.times_theirs[0]  # warm-up
     return callback
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--steps", type=int, default=4, help="timed steps of each side, per setting"
+        "--steps", type=int, default=3, help="timed steps of each side, per setting"
     )
     steps = parser.parse_args().steps
+    warnings.filterwarnings("ignore")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     for count in (1, 2):
         threads(count)
-        runs = {on: measure(count, steps, checkpointing=on) for on in (True, False)}
-        for on, run in runs.items():
+        runs = {name: measure(count, steps, options) for name, options in TRL.items()}
+        for name, run in runs.items():
             cpu = [round(t.cpu, 2) for t in run.times_theirs]
             wall = [round(t.wall, 2) for t in run.times_theirs]
-            print(
-                f"TRL, {count} thread(s), gradient_checkpointing={on}: CPU-seconds {cpu}, wall {wall}"
-            )
+            print(f"  TRL, {name}, {count} thread(s): CPU-seconds {cpu}, wall {wall}")
         ours = [phases for run in runs.values() for phases in run.times_ours]
         print_ours(ours, count)
-        for clock, name in (("cpu", "CPU-seconds"), ("wall", "wall")):
+        for clock, name in (("cpu", "CPU"), ("wall", "wall")):
             mine = [sum(getattr(t, clock) for t in phases.values()) for phases in ours]
             peers = [[getattr(t, clock) for t in run.times_theirs] for run in runs.values()]
             title = f"GRPO step, {count} thread(s), {name}"
@@ -274,18 +268,21 @@ def print_ours(steps: list[dict[str, Times]], count: int) -> None:
     wall = {phase: statistics.median(step[phase].wall for step in steps) for phase in Ours.PHASES}
     cpu = {phase: statistics.median(step[phase].cpu for step in steps) for phase in Ours.PHASES}
     parts = ", ".join(f"{phase} {cpu[phase]:.3f} ({wall[phase]:.3f})" for phase in Ours.PHASES)
-    print(f"tinsmith, {count} thread(s), CPU-seconds (wall), median of {len(steps)}: {parts}")
+    print(f"  tinsmith, {count} thread(s), CPU-seconds (wall), median of {len(steps)}: {parts}")
     sampled, trained = PROMPTS * SAMPLES * COMPLETION, PROMPTS * SAMPLES * (PROMPT + COMPLETION)
     print(
-        f"  new tokens/s {sampled / wall['sample']:.0f}, trained tokens/s {trained / wall['forward_backward']:.0f}, "
+        f"  per CPU-second {sampled / cpu['sample']:.0f} new tokens, {trained / cpu['forward_backward']:.0f} trained; "
         f"0 unequal log-probability bits in {len(steps) * sampled} sampled tokens"
     )
     rate = best_rate(NativeKernels())
-    limit, total = GFLOP / rate, sum(wall.values())
+    far = ", ".join(f"{phase} {cpu[phase] * rate / gflop:.2f}" for phase, gflop in GFLOP.items())
+    limit, total = sum(GFLOP.values()) / rate, sum(cpu.values())
     print(
-        f"  limit {GFLOP:.0f} GFLOP at {rate:.0f} GFLOP/s = {limit:.2f} s wall; the step takes {total / limit:.2f} times that"
+        f"  limit {sum(GFLOP.values()):.0f} GFLOP at {rate:.0f} GFLOP per CPU-second = {limit:.2f} CPU-seconds; "
+        f"the step takes {total / limit:.2f} times that ({far})"
     )
 
 
 if __name__ == "__main__":
+    idle_threads_sleep()
     main()
