@@ -66,6 +66,64 @@ def tinsmith(
 
 
 @app.command()
+def serve(
+    model: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=PATH",
+            help="A base model: served name and folder; tinsmith/nano and tinsmith/tiny need no PATH. Repeatable.",
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    arithmetic: Annotated[
+        Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")
+    ] = "canonical",
+    seed: Annotated[
+        int, typer.Option(help="Every seed a request leaves open derives from it.")
+    ] = 0,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME."
+        ),
+    ] = None,
+    max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
+    max_queue: Annotated[int, typer.Option(min=1, help="Most sampling requests that wait.")] = 4096,
+    exit_with_stdin: Annotated[
+        bool, typer.Option("--exit-with-stdin", help="Stop when standard input closes.")
+    ] = False,
+) -> None:
+    """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
+    from tinsmith.server.serve import ServeSettings
+    from tinsmith.server.serve import serve as run
+    from tinsmith.types.arithmetic import Arithmetic
+    from tinsmith.types.home import state_folder
+
+    run(
+        ServeSettings(
+            models=dict(_named(text) for text in model),
+            state=state or state_folder(),
+            host=host,
+            port=port,
+            device=device,
+            arithmetic=Arithmetic(arithmetic),
+            seed=seed,
+            max_body=max_body,
+            max_queue=max_queue,
+            exit_with_stdin=exit_with_stdin,
+        )
+    )
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Split NAME=PATH; a bare name is its own source."""
+    name, equals, source = text.partition("=")
+    return name, source if equals else name
+
+
+@app.command()
 def export(
     checkpoint: Annotated[
         str,

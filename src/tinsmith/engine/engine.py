@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +20,7 @@ from tinsmith.engine.training import MicroBatches, TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import BUILT_IN, BaseModel, OpenedBase, open_base
 from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
@@ -82,6 +84,19 @@ class Engine:
         """
         return self._base(name).identity
 
+    def config(self, name: str) -> DecoderConfig:
+        """Shape of a served base model.
+
+        Raises:
+            ConfigError: naming the served ones.
+        """
+        return self._base(name).config
+
+    def folder(self, name: str) -> Path | None:
+        """Where a served base model's tokenizer lies; None for a built-in model or a folder without one."""
+        folder = self._base(name).folder
+        return folder if folder is not None and has_tokenizer(folder) else None
+
     def decoder(self, name: str, *, quantised: bool = False) -> Decoder:
         """The base's weights, shared by all sessions on it; its NF4 form is made when first asked for."""
         base = self._base(name)
@@ -115,6 +130,11 @@ class Engine:
                 base.config, self.kernels, limits=self._limits, text=_text_of(base)
             )
         return self._samplers[name]
+
+    @property
+    def samplers(self) -> tuple[Sampler, ...]:
+        """Every sampler made so far."""
+        return tuple(self._samplers.values())
 
     def sample(
         self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]

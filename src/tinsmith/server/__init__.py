@@ -1,0 +1,1 @@
+"""F6: the Tinker service over HTTP."""

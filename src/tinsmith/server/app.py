@@ -1,0 +1,271 @@
+"""The Tinker protocol over HTTP: routes that parse, hand over and answer; nothing is computed here.
+
+A user's mistake is a 400 on submission or an error inside a future, never a status the SDK repeats (409, 429, 5xx).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from tinsmith.server.body import R, parse_json
+from tinsmith.server.listing import Listing
+from tinsmith.server.records import Failed, Finished, NoResult
+from tinsmith.server.requests import (
+    CreateModel,
+    CreateSamplingSession,
+    CreateSession,
+    FinishSession,
+    LoadWeights,
+    OfFuture,
+    OfModel,
+    OfSession,
+    OptimStep,
+    Sample,
+    SaveWeights,
+    SaveWeightsForSampler,
+    SetTtl,
+    WeightsInfo,
+)
+from tinsmith.server.service import Service
+from tinsmith.server.wire import parse_forward_backward
+from tinsmith.types.errors import TinsmithError
+
+POLL_SECONDS = 30.0
+"""How long a long poll is held; the SDK gives up on it after 45."""
+
+Answer = Mapping[str, object]
+
+
+def build_app(service: Service, *, key: str, max_body: int) -> FastAPI:
+    """Make the application; every request but healthz needs `key`."""
+    app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_guard(key, max_body))
+    app.exception_handler(TinsmithError)(_refuse)
+    _session_routes(app, service)
+    _training_routes(app, service)
+    _sampling_routes(app, service)
+    _rest_routes(app, Listing(service.store, service.engine, service.state))
+    return app
+
+
+def _guard(
+    key: str, max_body: int
+) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
+    async def guard(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        if request.url.path.endswith("/healthz"):
+            return await call_next(request)
+        given = request.headers.get("x-api-key") or request.headers.get(
+            "authorization", ""
+        ).removeprefix("Bearer ")
+        if not secrets.compare_digest(given.encode(), key.encode()):
+            return _error("the key is missing or wrong: set TINKER_API_KEY to the server's", 401)
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > max_body:
+            return _error(f"the body is larger than this server takes: {length} > {max_body}", 413)
+        return await call_next(request)
+
+    return guard
+
+
+def _error(message: str, status: int = 400) -> JSONResponse:
+    return JSONResponse({"error": message, "detail": message, "category": "user"}, status)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    del request
+    return _error(str(error))
+
+
+async def _body(model: type[R], request: Request) -> R:
+    return parse_json(model, await request.body())
+
+
+def _session_routes(app: FastAPI, service: Service) -> None:
+    async def healthz() -> Answer:
+        return {"status": "ok"}
+
+    async def empty() -> Answer:
+        return {}
+
+    async def telemetry(request: Request) -> Answer:
+        await request.body()  # accepted and dropped: it would leave the machine otherwise
+        return {"status": "accepted"}
+
+    async def create_session(request: Request) -> Answer:
+        body = await _body(CreateSession, request)
+        session = service.store.create_session(
+            tags=body.tags,
+            user_metadata=body.user_metadata,
+            sdk_version=body.sdk_version,
+            project_id=body.project_id,
+            display_name=body.display_name,
+        )
+        return {"session_id": session.session_id, "type": "create_session"}
+
+    async def heartbeat(request: Request) -> Answer:
+        await _body(OfSession, request)
+        return {"type": "session_heartbeat"}
+
+    async def finish(session_id: str, request: Request) -> None:
+        body = await _body(FinishSession, request)
+        service.store.finish_session(session_id, reason=body.reason.type, detail=body.detail)
+
+    async def retrieve(request: Request) -> Response:
+        body = await _body(OfFuture, request)
+        outcome = await service.futures.wait(body.request_id, POLL_SECONDS)
+        if isinstance(outcome, Finished):
+            return Response(outcome.body, media_type=outcome.media_type)
+        if isinstance(outcome, Failed):
+            return JSONResponse({"error": outcome.message, "category": outcome.category.value})
+        if outcome is NoResult.PENDING:
+            again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
+            return JSONResponse(again)
+        said = (
+            "was answered, and is too old to be kept"
+            if outcome is NoResult.FORGOTTEN
+            else "is not known"
+        )
+        return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
+
+    app.get("/api/v1/healthz")(healthz)
+    app.post("/api/v1/client/config")(empty)
+    app.post("/api/v1/client/dynamic_config")(empty)
+    app.post("/api/v1/telemetry")(telemetry)
+    app.post("/api/v1/create_session")(create_session)
+    app.post("/api/v1/session_heartbeat")(heartbeat)
+    app.post("/api/v1/sessions/{session_id}/finish")(finish)
+    app.post("/api/v1/retrieve_future")(retrieve)
+
+
+def _training_routes(app: FastAPI, service: Service) -> None:
+    runs = service.runs
+
+    async def create_model(request: Request) -> Answer:
+        request_id, model_id = runs.create(await _body(CreateModel, request))
+        return {"request_id": request_id, "model_id": model_id}
+
+    async def get_info(request: Request) -> Answer:
+        return service.info((await _body(OfModel, request)).model_id)
+
+    async def forward_backward(request: Request) -> Answer:
+        body = await request.body()
+        call = await asyncio.to_thread(parse_forward_backward, body)
+        return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
+
+    async def optim_step(request: Request) -> Answer:
+        body = await _body(OptimStep, request)
+        return {"request_id": runs.optim_step(body), "model_id": body.model_id}
+
+    async def save_weights(request: Request) -> Answer:
+        body = await _body(SaveWeights, request)
+        return {"request_id": runs.save(body), "model_id": body.model_id}
+
+    async def save_for_sampler(request: Request) -> Answer:
+        body = await _body(SaveWeightsForSampler, request)
+        return {"request_id": runs.save_for_sampler(body), "model_id": body.model_id}
+
+    async def load_weights(request: Request) -> Answer:
+        body = await _body(LoadWeights, request)
+        if body.model_id is not None:
+            return {"request_id": runs.load_into(body), "model_id": body.model_id}
+        found = service.worker.call(lambda: runs.read_checkpoint(body.path))
+        request_id, model_id = runs.create_from(body, await asyncio.wrap_future(found))
+        return {"request_id": request_id, "model_id": model_id}
+
+    async def unload_model(request: Request) -> Answer:
+        body = await _body(OfModel, request)
+        return {"request_id": service.unload(body.model_id), "model_id": body.model_id}
+
+    app.post("/api/v1/create_model")(create_model)
+    app.post("/api/v1/get_info")(get_info)
+    app.post("/api/v1/forward_backward")(forward_backward)
+    app.post("/api/v1/optim_step")(optim_step)
+    app.post("/api/v1/save_weights")(save_weights)
+    app.post("/api/v1/save_weights_for_sampler")(save_for_sampler)
+    app.post("/api/v1/load_weights")(load_weights)
+    app.post("/api/v1/unload_model")(unload_model)
+
+
+def _sampling_routes(app: FastAPI, service: Service) -> None:
+    samplers = service.samplers
+
+    async def create(request: Request) -> Answer:
+        body = await _body(CreateSamplingSession, request)
+        created = await samplers.create(body, service.runs)
+        return {"sampling_session_id": created, "type": "create_sampling_session"}
+
+    async def sample(request: Request) -> Response:
+        body = await _body(Sample, request)
+        if service.full:
+            return _error(f"the queue holds {service.max_queue} requests: try again", 429)
+        request_id, sequences = samplers.sample(body)
+        return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
+
+    async def sampler(sampler_id: str) -> Answer:
+        record = samplers.record(sampler_id)
+        return {
+            "sampler_id": sampler_id,
+            "base_model": record.base_model,
+            "model_path": record.model_path,
+        }
+
+    app.post("/api/v1/create_sampling_session")(create)
+    app.post("/api/v1/asample")(sample)
+    app.get("/api/v1/samplers/{sampler_id}")(sampler)
+
+
+def _rest_routes(app: FastAPI, listing: Listing) -> None:
+    async def capabilities() -> Answer:
+        return listing.capabilities()
+
+    async def training_runs(limit: int = 20, offset: int = 0) -> Answer:
+        return listing.training_runs(limit, offset)
+
+    async def training_run(model_id: str) -> Answer:
+        return listing.training_run(model_id)
+
+    async def run_checkpoints(model_id: str) -> Answer:
+        return listing.run_checkpoints(model_id)
+
+    async def checkpoints(limit: int = 100, offset: int = 0) -> Answer:
+        return listing.checkpoints(limit, offset)
+
+    async def delete(model_id: str, kind: str, name: str) -> Answer:
+        return listing.delete(model_id, kind, name)
+
+    async def set_ttl(model_id: str, kind: str, name: str, request: Request) -> Answer:
+        body = await _body(SetTtl, request)
+        return listing.set_ttl(model_id, kind, name, body.ttl_seconds)
+
+    async def weights_info(request: Request) -> Answer:
+        return listing.weights_info((await _body(WeightsInfo, request)).tinker_path)
+
+    async def sessions(limit: int = 20, offset: int = 0) -> Answer:
+        return listing.sessions(limit, offset)
+
+    async def session(session_id: str) -> Answer:
+        return listing.session(session_id)
+
+    async def missing(path: str) -> Response:
+        del path
+        return _error("there is no such endpoint here", 404)
+
+    checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}"
+    app.get("/api/v1/get_server_capabilities")(capabilities)
+    app.get("/api/v1/training_runs")(training_runs)
+    app.get("/api/v1/training_runs/{model_id}")(training_run)
+    app.get("/api/v1/training_runs/{model_id}/checkpoints")(run_checkpoints)
+    app.get("/api/v1/checkpoints")(checkpoints)
+    app.delete(checkpoint)(delete)
+    app.put(checkpoint + "/ttl")(set_ttl)
+    app.post("/api/v1/weights_info")(weights_info)
+    app.get("/api/v1/sessions")(sessions)
+    app.get("/api/v1/sessions/{session_id}")(session)
+    app.api_route("/{path:path}", methods=["GET", "POST", "PUT", "DELETE"])(missing)

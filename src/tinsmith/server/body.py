@@ -1,0 +1,68 @@
+"""Bodies of JSON requests: how strict they are read, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tinsmith.types.errors import InputError
+
+R = TypeVar("R", bound="Request")
+
+SeqId = Annotated[int, Field(ge=0, lt=2**63)]
+TrainingSeqId = Annotated[int, Field(ge=1, lt=2**63)]
+Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+TtlSeconds = Annotated[int, Field(ge=3600, le=3653 * 24 * 3600)]
+"""One hour to ten years."""
+
+
+class Request(BaseModel):
+    """Any request: frozen, without conversions between types, open to remarks."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", protected_namespaces=())
+
+
+class Settings(BaseModel):
+    """Settings of a computation: every field is known, or the request is refused."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", protected_namespaces=())
+
+
+def parse_json(model: type[R], body: bytes) -> R:
+    """Return the request that this JSON is.
+
+    Raises:
+        InputError: naming the first field that is wrong.
+    """
+    try:
+        return model.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        raise cause
+    path = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part if part.isidentifier() else repr(part)}"
+        for part in first["loc"]
+    )
+    value = first["input"]
+    raise InputError(
+        "this field is not known" if first["type"] == "extra_forbidden" else "a request is wrong",
+        field=path.lstrip(".") or "body",
+        value=value if isinstance(value, (str, int, float, bool, type(None))) else "...",
+        allowed=first["msg"],
+    )
+
+
+def check_one_given(**given: object) -> None:
+    """Refuse a request unless exactly one of these is not None."""
+    if sum(value is not None for value in given.values()) != 1:
+        raise InputError(
+            "a request does not say what it is about",
+            field=", ".join(given),
+            value=tuple(given.values()),
+            allowed=f"exactly one of {' and '.join(given)}",
+        )

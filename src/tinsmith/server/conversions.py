@@ -1,0 +1,144 @@
+"""From JSON requests to our own values; where a request leaves a seed open, the server's is used."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import JsonValue
+
+from tinsmith.server.requests import OptimStep, Sample
+from tinsmith.server.settings import LoraSettings, SamplingSettings
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams
+from tinsmith.types.errors import InputError
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+
+
+def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
+    """Return what the sampler is asked; `seed` is used if the request has none.
+
+    `request.prompt_logprobs_last_n` is for `results.encode_sample`: the whole prompt is scored.
+
+    Raises:
+        InputError: for what is not computed here.
+    """
+    _refuse_unserved(request)
+    prompt = [np.array(chunk.tokens, np.int32) for chunk in request.prompt.chunks]
+    return SampleRequest(
+        prompt=np.concatenate([np.empty(0, np.int32), *prompt]),
+        params=to_sampling_params(request.sampling_params, seed=seed),
+        num_samples=request.num_samples,
+        prompt_logprobs=bool(request.prompt_logprobs),
+        topk_logprobs=request.topk_sample_logprobs,
+        topk_prompt_logprobs=request.topk_prompt_logprobs,
+    )
+
+
+def to_sampling_params(settings: SamplingSettings, *, seed: int) -> SamplingParams:
+    """Return how tokens are drawn; `seed` is used if the settings have none.
+
+    Raises:
+        InputError: for a seed wider than 64 bits, or a `stop` of another type.
+    """
+    return SamplingParams(
+        seed=seed if settings.seed is None else _word(settings.seed, "sampling_params.seed"),
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        stop=_stop(settings.stop),
+    )
+
+
+def to_adam(request: OptimStep) -> AdamParams:
+    """Return the settings of one optimizer step."""
+    assert request.adam_params is not None, "OptimStep checks it"
+    given = request.adam_params
+    return AdamParams(
+        learning_rate=given.learning_rate,
+        beta1=given.beta1,
+        beta2=given.beta2,
+        eps=given.eps,
+        weight_decay=given.weight_decay,
+        grad_clip_norm=given.grad_clip_norm,
+    )
+
+
+def to_adapter_spec(settings: LoraSettings | None, *, kind: AdapterKind, seed: int) -> AdapterSpec:
+    """Return the adapter of a new model; `seed` is used if the settings have none, None means all defaults.
+
+    Raises:
+        InputError: for a seed wider than 64 bits, or a rank for a model that is trained in full.
+        ConfigError: for a rank or a choice of parts that is not possible.
+    """
+    if settings is None:
+        return AdapterSpec(kind=kind, seed=seed)
+    rank, default = settings.rank, AdapterSpec().rank
+    if kind is AdapterKind.FULL:
+        if rank not in (0, default):
+            raise InputError(
+                "a model trained in full has no rank",
+                field="lora_config.rank",
+                value=rank,
+                allowed=f"0 or the default, {default}",
+                fix="drop :full from the base model's name to train an adapter",
+            )
+        rank = default
+    return AdapterSpec(
+        kind=kind,
+        rank=rank,
+        seed=seed if settings.seed is None else _word(settings.seed, "lora_config.seed"),
+        train_attn=settings.train_attn,
+        train_mlp=settings.train_mlp,
+        train_unembed=settings.train_unembed,
+    )
+
+
+def _refuse_unserved(request: Sample) -> None:
+    if request.target_prompt_logprobs is not None or request.prompt_alt_tokens_k:
+        raise InputError(
+            "this is not computed here",
+            field="target_prompt_logprobs, prompt_alt_tokens_k",
+            allowed="prompt_logprobs, topk_prompt_logprobs, topk_sample_logprobs",
+        )
+    last = request.prompt_logprobs_last_n
+    length = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+    if last is not None and not (request.prompt_logprobs and 1 <= last < length):
+        raise InputError(
+            "there are no such last prompt tokens to score",
+            field="prompt_logprobs_last_n",
+            value=last,
+            allowed=f"1 to {length - 1} for this prompt, together with prompt_logprobs",
+        )
+
+
+def _word(seed: int, field: str) -> int:
+    """Return the 64-bit word of a signed or unsigned 64-bit seed."""
+    if not -(2**63) <= seed < 2**64:
+        raise InputError(
+            "a seed is too large", field=field, value=seed, allowed="-2**63 to 2**64 - 1"
+        )
+    return seed % 2**64
+
+
+def _stop(stop: JsonValue) -> tuple[str, ...] | tuple[int, ...] | None:
+    if stop is None:
+        return None
+    if isinstance(stop, str):
+        return (stop,)
+    if isinstance(stop, list):
+        texts = tuple(each for each in stop if isinstance(each, str))
+        if len(texts) == len(stop):
+            return texts
+        tokens = tuple(
+            each
+            for each in stop
+            if isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**31
+        )
+        if len(tokens) == len(stop):
+            return tokens
+    raise InputError(
+        "stop is of no type that stops",
+        field="sampling_params.stop",
+        value=stop,
+        allowed="a text, a list of texts, or a list of token ids",
+    )

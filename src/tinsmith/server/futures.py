@@ -1,0 +1,93 @@
+"""Promises of results: accepted on the event loop, settled on the compute thread, waited for by long polls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+
+from tinsmith.server.records import ErrorCategory, Finished, NoResult, Outcome
+from tinsmith.server.store import Store
+from tinsmith.types.errors import BackendError, DeterminismError, TinsmithError
+
+logger = logging.getLogger(__name__)
+
+JSON = "application/json"
+KEEP_PER_OWNER, KEEP_IN_ALL = 4096, 16384
+"""Result bodies kept for clients that ask again; older ones are dropped."""
+
+
+def json_result(values: Mapping[str, object]) -> Finished:
+    """A result that is sent as JSON."""
+    return Finished(body=json.dumps(values).encode(), media_type=JSON)
+
+
+class Futures:
+    """Every accepted request's result, once."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        """Keep results in `store`; waiters live on `loop`."""
+        self._store = store
+        self._loop = loop
+        self._waiters: dict[str, asyncio.Event] = {}
+        self._settled = 0
+
+    def accept(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
+        """Return the request's id and whether it is new rather than a retry.
+
+        Raises:
+            InputError: the number was used for something else.
+        """
+        return self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
+
+    def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
+        """Carry a request out, on the compute thread, and settle it whatever happens."""
+        try:
+            self.finish(request_id, compute())
+        except TinsmithError as error:
+            self.fail(request_id, error)
+        except Exception as error:  # the boundary of a request: nobody above could tell the client
+            logger.exception("request %s failed", request_id)
+            self.fail(request_id, BackendError(f"the server failed: {type(error).__name__}"))
+
+    def finish(self, request_id: str, result: Finished) -> None:
+        """Settle with a result; on the disk when this returns."""
+        self._store.finish(request_id, body=result.body, media_type=result.media_type)
+        self._notify(request_id)
+
+    def fail(self, request_id: str, error: TinsmithError) -> None:
+        """Settle with the reason why there is no result."""
+        server = isinstance(error, (BackendError, DeterminismError))
+        category = ErrorCategory.SERVER if server else ErrorCategory.USER
+        self._store.fail(request_id, message=str(error), category=category)
+        self._notify(request_id)
+
+    def fail_pending(self, message: str) -> None:
+        """Settle what a server before this one left open."""
+        for request in self._store.pending():
+            self._store.fail(request.request_id, message=message, category=ErrorCategory.SERVER)
+
+    async def wait(self, request_id: str, seconds: float) -> Outcome:
+        """Return the outcome as soon as there is one; PENDING after `seconds`."""
+        event = self._waiters.setdefault(request_id, asyncio.Event())
+        outcome = self._store.result(request_id)
+        if outcome is NoResult.PENDING:
+            try:
+                await asyncio.wait_for(event.wait(), seconds)
+            except TimeoutError:
+                return NoResult.PENDING
+            outcome = self._store.result(request_id)
+        self._waiters.pop(request_id, None)
+        return outcome
+
+    def _notify(self, request_id: str) -> None:
+        self._settled += 1
+        if self._settled % 1024 == 0:
+            self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
+        self._loop.call_soon_threadsafe(self._wake, request_id)
+
+    def _wake(self, request_id: str) -> None:
+        event = self._waiters.pop(request_id, None)
+        if event is not None:
+            event.set()

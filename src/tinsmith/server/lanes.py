@@ -1,0 +1,55 @@
+"""Order: requests of one owner run by sequence number, however they arrive; a gap holds what follows.
+
+The SDK numbers a training client's requests from 1 (0 made the model) and posts the first chunk of a batch last. A
+sampling client numbers from 0, copies of it from a multiple of a billion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SAMPLING_BLOCK = 1_000_000_000
+"""Sequence numbers a copy of a sampling client has to itself."""
+
+Job = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Lane:
+    """Jobs of one owner, released in order."""
+
+    next_seq: int
+    waiting: dict[int, Job] = field(default_factory=dict[int, Job])
+
+    def add(self, seq: int, job: Job) -> list[Job]:
+        """Take a job, and return those that may run now, in order.
+
+        A number that already ran, or waits, releases nothing: the caller answers a repeated request from its record.
+        """
+        if seq < self.next_seq or seq in self.waiting:
+            return []
+        self.waiting[seq] = job
+        return self._ready()
+
+    def skip(self, seq: int) -> list[Job]:
+        """Count a refused request, which the SDK has numbered all the same, and return what may run now."""
+        return self.add(seq, _nothing)
+
+    def close_gap(self) -> list[Job]:
+        """Give up on numbers that never came: go on from the lowest one that waits."""
+        if not self.waiting:
+            return []
+        self.next_seq = min(self.waiting)
+        return self._ready()
+
+    def _ready(self) -> list[Job]:
+        ready: list[Job] = []
+        while self.next_seq in self.waiting:
+            ready.append(self.waiting.pop(self.next_seq))
+            self.next_seq += 1
+        return ready
+
+
+def _nothing() -> None:
+    """The job of a request that was refused."""

@@ -1,0 +1,162 @@
+"""What is there: capabilities, training runs, checkpoints, sessions, as the REST endpoints tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tinsmith.engine.checkpoints import delete, read
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.server.records import CheckpointRecord, TrainingRun
+from tinsmith.server.store import Store
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import InputError
+
+Answer = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Answers from the store and the files."""
+
+    store: Store
+    engine: Engine
+    state: Path
+
+    def capabilities(self) -> Answer:
+        """The served models; each also with the adapters' suffixes."""
+        models: list[Answer] = []
+        for name in self.engine.names:
+            for kind in AdapterKind:
+                shown = name if kind is AdapterKind.LORA else f"{name}:{kind}"
+                models.append(
+                    {
+                        "model_name": shown,
+                        "max_context_length": self.engine.config(name).max_positions,
+                        "trainable": True,
+                        "sampleable": True,
+                    }
+                )
+        return {"supported_models": models}
+
+    def training_runs(self, limit: int, offset: int) -> Answer:
+        """A page of training runs, the newest first."""
+        runs = self.store.training_runs()[::-1]
+        page = [self._run(run) for run in runs[offset : offset + limit]]
+        return {"training_runs": page, "cursor": _cursor(offset, limit, len(runs))}
+
+    def training_run(self, model_id: str) -> Answer:
+        """One training run."""
+        run = self.store.training_run(model_id)
+        if run is None:
+            raise InputError(
+                "there is no such training run", field="training_run_id", value=model_id
+            )
+        return self._run(run)
+
+    def run_checkpoints(self, model_id: str) -> Answer:
+        """The checkpoints of one training run."""
+        self.training_run(model_id)
+        records = self.store.checkpoints(model_id=model_id)
+        return {"checkpoints": [_checkpoint(record) for record in records]}
+
+    def checkpoints(self, limit: int, offset: int) -> Answer:
+        """A page of all checkpoints, the newest first."""
+        records = self.store.checkpoints()[::-1]
+        page = [_checkpoint(record) for record in records[offset : offset + limit]]
+        return {"checkpoints": page, "cursor": _cursor(offset, limit, len(records))}
+
+    def delete(self, model_id: str, kind: str, name: str) -> Answer:
+        """Delete a checkpoint's files."""
+        path = self._existing(model_id, kind, name)
+        delete(path.folder(self.state))
+        self.store.forget_checkpoint(path)
+        return {}
+
+    def set_ttl(self, model_id: str, kind: str, name: str, ttl_s: int | None) -> Answer:
+        """Let a checkpoint expire, or keep it."""
+        self.store.set_ttl(self._existing(model_id, kind, name), ttl_s)
+        return {}
+
+    def weights_info(self, text: str) -> Answer:
+        """What a client must know to load a checkpoint."""
+        path = TinkerPath.parse(text)
+        spec = read(path.folder(self.state)).spec
+        record = self.store.checkpoint(path)
+        lora = spec.kind is not AdapterKind.FULL
+        return {
+            "base_model": record.base_model if record else "",
+            "is_lora": lora,
+            "lora_rank": spec.rank if lora else None,
+            "train_unembed": spec.train_unembed,
+            "train_mlp": spec.train_mlp,
+            "train_attn": spec.train_attn,
+        }
+
+    def sessions(self, limit: int, offset: int) -> Answer:
+        """A page of session ids, the newest first."""
+        ids = [session.session_id for session in self.store.sessions()][::-1]
+        return {"sessions": ids[offset : offset + limit]}
+
+    def session(self, session_id: str) -> Answer:
+        """One session's training runs and sampling sessions."""
+        session = self.store.session(session_id)
+        if session is None:
+            raise InputError("there is no such session", field="session_id", value=session_id)
+        runs = self.store.training_runs(session_id=session_id)
+        samplers = self.store.sampling_sessions(session_id=session_id)
+        return {
+            "training_run_ids": [run.model_id for run in runs],
+            "sampler_ids": [sampler.sampling_session_id for sampler in samplers],
+            "user_metadata": session.user_metadata and dict(session.user_metadata),
+            "display_name": session.display_name,
+        }
+
+    def _existing(self, model_id: str, kind: str, name: str) -> TinkerPath:
+        path = TinkerPath.parse(f"tinker://{model_id}/{kind}/{name}")
+        if self.store.checkpoint(path) is None:
+            raise InputError("there is no such checkpoint", field="path", value=str(path))
+        return path
+
+    def _run(self, run: TrainingRun) -> Answer:
+        lora = run.spec.kind is not AdapterKind.FULL
+        records = self.store.checkpoints(model_id=run.model_id)
+        last = {
+            kind: next((_checkpoint(r) for r in reversed(records) if r.kind is kind), None)
+            for kind in CheckpointKind
+        }
+        return {
+            "training_run_id": run.model_id,
+            "base_model": run.base_model,
+            "model_owner": "local",
+            "is_lora": lora,
+            "lora_rank": run.spec.rank if lora else None,
+            "last_request_time": _time(run.last_request_at),
+            "last_checkpoint": last[CheckpointKind.WEIGHTS],
+            "last_sampler_checkpoint": last[CheckpointKind.SAMPLER_WEIGHTS],
+            "user_metadata": run.user_metadata and dict(run.user_metadata),
+        }
+
+
+def _checkpoint(record: CheckpointRecord) -> Answer:
+    training = record.kind is CheckpointKind.WEIGHTS
+    return {
+        "checkpoint_id": f"{record.kind}/{record.path.name}",
+        "checkpoint_type": "training" if training else "sampler",
+        "time": _time(record.created_at),
+        "tinker_path": str(record.path),
+        "size_bytes": record.size_bytes,
+        "public": False,
+        "user_metadata": record.user_metadata and dict(record.user_metadata),
+        "expires_at": None if record.expires_at is None else _time(record.expires_at),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _cursor(offset: int, limit: int, total: int) -> Answer:
+    return {"offset": offset, "limit": limit, "total_count": total}

@@ -1,0 +1,93 @@
+"""Training and sampling results as they leave: protobuf, with little-endian arrays.
+
+The SDK gives back the same bits. Nothing here knows HTTP or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from google.protobuf.message import Message
+from numpy.typing import NDArray
+
+from tinsmith.server.messages import CLASSES, DType, WireStop
+from tinsmith.types.datum import DatumOutput
+from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
+
+NO_TOKEN, NO_LOGPROB = 0, -99999.0
+"""What an empty cell of a table of most probable tokens holds on the wire."""
+
+
+def encode_forward_backward(
+    outputs: Sequence[DatumOutput], metrics: Mapping[str, float], loss_fn_output_type: str
+) -> bytes:
+    """Return the bytes of a training result: every datum's logprobs, in order, and the metrics."""
+    logprobs = [output.logprobs for output in outputs]
+    ends = np.cumsum([0, *(4 * len(each) for each in logprobs)], dtype="<i8")
+    joined = np.concatenate([np.empty(0, np.float32), *logprobs])
+    tensor = CLASSES["BatchedTensor"](
+        data=_bytes(joined, "<f4"), offsets=ends.tobytes(), dtype=int(DType.FLOAT32)
+    )
+    record = CLASSES["ArrayRecord"](
+        type_tag=loss_fn_output_type, fields={"logprobs": tensor}, num_datums=len(outputs)
+    )
+    return CLASSES["ForwardBackwardOutput"](
+        loss_fn_output_type=loss_fn_output_type,
+        loss_fn_outputs=[record] if outputs else [],
+        metrics={name: float(metrics[name]) for name in sorted(metrics)},
+    ).SerializeToString(deterministic=True)
+
+
+def encode_sample(
+    result: SampleResult, *, prompt_logprobs_last_n: int | None = None, cache_hit_tokens: int = 0
+) -> bytes:
+    """Return the bytes of a sampling result.
+
+    With `prompt_logprobs_last_n`, what is said about the prompt covers only that many of its last tokens; the SDK
+    refuses an answer that covers more.
+    """
+    fields: dict[str, object] = {}
+    if result.prompt_logprobs is not None:
+        scored = result.prompt_logprobs.copy()
+        scored[: _skipped(scored, prompt_logprobs_last_n)] = np.nan
+        fields["prompt_logprobs"] = _bytes(scored, "<f4")
+    if result.prompt_top is not None:
+        skipped = _skipped(result.prompt_top.tokens, prompt_logprobs_last_n)
+        fields["topk_prompt_logprobs"] = _top(result.prompt_top, skipped)
+    return CLASSES["SampleResponse"](
+        sequences=[_sequence(sequence) for sequence in result.sequences],
+        prompt_cache_hit_tokens=cache_hit_tokens,
+        **fields,
+    ).SerializeToString(deterministic=True)
+
+
+def _skipped(rows: NDArray[np.generic], last_n: int | None) -> int:
+    return 0 if last_n is None else max(0, len(rows) - last_n)
+
+
+def _sequence(sequence: SampledSequence) -> Message:
+    stop = WireStop.STOP if sequence.stop_reason is StopReason.STOP else WireStop.LENGTH
+    top = {} if sequence.top is None else {"topk_sampled_logprobs": _top(sequence.top, 0)}
+    return CLASSES["SampledSequence"](
+        stop_reason=int(stop),
+        tokens=_bytes(sequence.tokens, "<i4"),
+        logprobs=_bytes(sequence.logprobs, "<f4"),
+        **top,
+    )
+
+
+def _top(top: TopLogprobs, skipped: int) -> Message:
+    """Encode a table; a cell without a token or a log-probability, and all of the first `skipped` rows, are empty."""
+    empty = (top.tokens < 0) | np.isnan(top.logprobs)
+    empty[:skipped] = True
+    return CLASSES["TopkLogprobs"](
+        token_ids=_bytes(np.where(empty, NO_TOKEN, top.tokens), "<i4"),
+        logprobs=_bytes(np.where(empty, np.float32(NO_LOGPROB), top.logprobs), "<f4"),
+        k=top.tokens.shape[1],
+        length=top.tokens.shape[0],
+    )
+
+
+def _bytes(values: NDArray[np.generic], stored: str) -> bytes:
+    return np.ascontiguousarray(values, stored).tobytes()

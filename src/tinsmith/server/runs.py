@@ -1,0 +1,317 @@
+"""Training runs in memory: created or loaded, their requests in order, their weights saved and snapshotted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinsmith.engine.checkpoints import Checkpoint, load_session, read, restore, save
+from tinsmith.engine.engine import Engine, freeze, parse_model_name
+from tinsmith.engine.sequences import Policy
+from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.validation import loss_by_name
+from tinsmith.models.slots import values
+from tinsmith.server.conversions import to_adam, to_adapter_spec
+from tinsmith.server.futures import Futures, json_result
+from tinsmith.server.lanes import Lane
+from tinsmith.server.messages import CONTENT_TYPE
+from tinsmith.server.records import Finished
+from tinsmith.server.requests import (
+    CreateModel,
+    LoadWeights,
+    OptimStep,
+    SaveWeights,
+    SaveWeightsForSampler,
+)
+from tinsmith.server.results import encode_forward_backward
+from tinsmith.server.store import Store
+from tinsmith.server.wire import ForwardBackwardCall
+from tinsmith.server.worker import Worker
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.errors import CheckpointError, ConfigError, InputError
+from tinsmith.types.fingerprints import tensors_sha256
+from tinsmith.types.seeds import derive
+
+Snapshot = Callable[[str, int, str, Policy, str], str]
+"""(session_id, sampling_session_seq_id, base name, policy, weights' identity) -> sampling session id."""
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """One model in training."""
+
+    model_id: str
+    name: str
+    """The served base model, without suffix."""
+    spec: AdapterSpec
+    lane: Lane
+    session: TrainingSession | None = None
+    """None until it was made, on the compute thread."""
+
+
+@dataclass(slots=True)
+class Runs:
+    """All models in training. Methods are called on the event loop; what computes is posted to the worker."""
+
+    engine: Engine
+    store: Store
+    futures: Futures
+    worker: Worker
+    state: Path
+    seed: int
+    live: dict[str, LiveRun]
+    snapshot: Snapshot
+
+    def create(self, request: CreateModel) -> tuple[str, str]:
+        """Make a model; return (request id, model id). A repeated request is answered by the first.
+
+        Raises:
+            InputError, ConfigError: for a model or adapter that is not to be had; nothing was made.
+        """
+        name, kind = parse_model_name(request.base_model)
+        self.engine.base(name)
+        model_id = f"{request.session_id}:train:{request.model_seq_id}"
+        seed = derive(self.seed, "adapter", model_id) >> 1
+        spec = to_adapter_spec(request.lora_config, kind=kind, seed=seed)
+        self.store.create_training_run(
+            session_id=request.session_id,
+            model_seq_id=request.model_seq_id,
+            base_model=request.base_model,
+            spec=spec,
+            user_metadata=request.user_metadata,
+        )
+        request_id, new = self.futures.accept(owner=model_id, seq_id=0, kind="create_model")
+        if new:
+            run = LiveRun(model_id, name, spec, Lane(1))
+            self.live[model_id] = run
+
+            def compute() -> Finished:
+                run.session = self.engine.create_session(name, spec)
+                return json_result({"model_id": model_id, "type": "create_model"})
+
+            self.worker.post(lambda: self.futures.run(request_id, compute))
+        return request_id, model_id
+
+    def create_from(self, request: LoadWeights, checkpoint: Checkpoint) -> tuple[str, str]:
+        """Make a model from a checkpoint; return (request id, model id).
+
+        Raises:
+            InputError, ConfigError, CheckpointError: the checkpoint's base is not served, or not the one asked for.
+        """
+        assert request.session_id is not None
+        assert request.model_seq_id is not None
+        name = self.served_base(checkpoint)
+        kind = checkpoint.spec.kind
+        base_model = name if kind is AdapterKind.LORA else f"{name}:{kind}"
+        if request.base_model is not None and parse_model_name(request.base_model) != (name, kind):
+            raise InputError(
+                "the checkpoint was trained on another base model",
+                field="base_model",
+                value=request.base_model,
+                allowed=base_model,
+            )
+        model_id = f"{request.session_id}:train:{request.model_seq_id}"
+        self.store.create_training_run(
+            session_id=request.session_id,
+            model_seq_id=request.model_seq_id,
+            base_model=base_model,
+            spec=checkpoint.spec,
+            user_metadata=request.user_metadata,
+        )
+        request_id, new = self.futures.accept(owner=model_id, seq_id=0, kind="load_weights")
+        if new:
+            run = LiveRun(model_id, name, checkpoint.spec, Lane(1))
+            self.live[model_id] = run
+
+            def compute() -> Finished:
+                run.session = load_session(
+                    self.engine.decoder(name, quantised=kind.quantised),
+                    checkpoint,
+                    base=self.engine.base(name),
+                    with_optimizer=request.optimizer,
+                )
+                return json_result(
+                    {"path": request.path, "model_id": model_id, "type": "load_weights"}
+                )
+
+            self.worker.post(lambda: self.futures.run(request_id, compute))
+        return request_id, model_id
+
+    def served_base(self, checkpoint: Checkpoint) -> str:
+        """The served name of the base a checkpoint was trained on.
+
+        Raises:
+            CheckpointError: no served base computes the same function.
+        """
+        for name in self.engine.names:
+            if self.engine.base(name).fingerprint == checkpoint.base.fingerprint:
+                return name
+        raise CheckpointError(
+            "the base model of this checkpoint is not served here",
+            field="base",
+            value=checkpoint.base.name,
+            allowed=", ".join(self.engine.names),
+            fix="start the server with --model NAME=PATH of that base model",
+        )
+
+    def read_checkpoint(self, path: str) -> Checkpoint:
+        """Read a checkpoint by its tinker:// path.
+
+        Raises:
+            InputError, CheckpointError: there is none, or it is damaged.
+        """
+        return read(TinkerPath.parse(path).folder(self.state))
+
+    def forward_backward(self, call: ForwardBackwardCall) -> str:
+        """Compute a loss and, unless forward only, add its gradient."""
+
+        def compute(session: TrainingSession) -> Finished:
+            loss = loss_by_name(call.loss_fn)
+            run = session.forward if call.forward_only else session.forward_backward
+            result = run(call.datums, loss, call.loss_fn_config)
+            body = encode_forward_backward(result.outputs, result.metrics, "logprobs")
+            return Finished(body=body, media_type=CONTENT_TYPE)
+
+        kind = "forward" if call.forward_only else "forward_backward"
+        return self._submit(call.model_id, call.seq_id, kind, compute)
+
+    def optim_step(self, request: OptimStep) -> str:
+        """Step with the accumulated gradient."""
+        params = to_adam(request)
+        return self._submit(
+            request.model_id,
+            request.seq_id,
+            "optim_step",
+            lambda session: json_result(
+                {"metrics": session.optim_step(params), "type": "optim_step"}
+            ),
+        )
+
+    def save(self, request: SaveWeights) -> str:
+        """Save weights and the optimizer's state."""
+        run = self._run(request.model_id)
+        path = TinkerPath(
+            session=run.model_id,
+            kind=CheckpointKind.WEIGHTS,
+            name=request.path or f"checkpoint-{request.seq_id}",
+        )
+
+        def compute(session: TrainingSession) -> Finished:
+            self._write(run, session, path, request, overwrite=request.overwrite)
+            return json_result({"path": str(path), "type": "save_weights"})
+
+        return self._submit(request.model_id, request.seq_id, "save_weights", compute)
+
+    def save_for_sampler(self, request: SaveWeightsForSampler) -> str:
+        """Save weights to sample from, or hold a snapshot of them in memory as a sampling session."""
+        run, kind = self._run(request.model_id), "save_weights_for_sampler"
+        if request.path is not None:
+            path = TinkerPath(
+                session=run.model_id, kind=CheckpointKind.SAMPLER_WEIGHTS, name=request.path
+            )
+
+            def named(session: TrainingSession) -> Finished:
+                self._write(run, session, path, request, overwrite=False)
+                return json_result({"path": str(path), "type": kind})
+
+            return self._submit(request.model_id, request.seq_id, kind, named)
+        seq = request.sampling_session_seq_id
+        assert seq is not None, "checked by the request"
+
+        def held(session: TrainingSession) -> Finished:
+            policy = freeze(session)
+            tensors = {name: t.cpu().numpy() for name, t in values(session.adapter.slots).items()}
+            owner = run.model_id.rpartition(":train:")[0]
+            sampler = self.snapshot(owner, seq, run.name, policy, tensors_sha256(tensors))
+            return json_result({"sampling_session_id": sampler, "type": kind})
+
+        return self._submit(request.model_id, request.seq_id, kind, held)
+
+    def load_into(self, request: LoadWeights) -> str:
+        """Load a checkpoint into a model that exists."""
+        assert request.model_id is not None
+        assert request.seq_id is not None
+        run = self._run(request.model_id)
+
+        def compute(session: TrainingSession) -> Finished:
+            checkpoint = self.read_checkpoint(request.path)
+            base = self.engine.base(run.name)
+            restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
+            return json_result(
+                {"path": request.path, "model_id": run.model_id, "type": "load_weights"}
+            )
+
+        return self._submit(request.model_id, request.seq_id, "load_weights", compute)
+
+    def unload(self, model_id: str) -> None:
+        """Free a model's memory; it takes no more requests."""
+        self._run(model_id)
+        self.store.mark_unloaded(model_id)
+        del self.live[model_id]
+
+    def _write(
+        self,
+        run: LiveRun,
+        session: TrainingSession,
+        path: TinkerPath,
+        request: SaveWeights | SaveWeightsForSampler,
+        *,
+        overwrite: bool,
+    ) -> None:
+        save(
+            session,
+            path.folder(self.state),
+            base=self.engine.base(run.name),
+            with_optimizer=path.kind is CheckpointKind.WEIGHTS,
+            overwrite=overwrite,
+            user_metadata=request.user_metadata,
+        )
+        record = self.store.training_run(run.model_id)
+        self.store.record_checkpoint(
+            path,
+            base_model=record.base_model if record else run.name,
+            rank=None if run.spec.kind is AdapterKind.FULL else run.spec.rank,
+            ttl_s=request.ttl_seconds,
+            user_metadata=request.user_metadata,
+        )
+
+    def _run(self, model_id: str) -> LiveRun:
+        if model_id in self.live:
+            return self.live[model_id]
+        record = self.store.training_run(model_id)
+        if record is None:
+            raise ConfigError("there is no such model", field="model_id", value=model_id)
+        raise InputError(
+            "this model is not in memory: it was unloaded, or the server was restarted",
+            field="model_id",
+            value=model_id,
+            fix="create a training client from one of its checkpoints",
+        )
+
+    def _submit(
+        self,
+        model_id: str,
+        seq_id: int,
+        kind: str,
+        compute: Callable[[TrainingSession], Finished],
+    ) -> str:
+        run = self._run(model_id)
+        request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind)
+        if new:
+
+            def with_session() -> Finished:
+                if run.session is None:
+                    raise InputError(
+                        "the model could not be made", field="model_id", value=model_id
+                    )
+                return compute(run.session)
+
+            def job() -> None:
+                self.futures.run(request_id, with_session)
+                self.store.mark_applied(model_id, seq_id)
+
+            for ready in run.lane.add(seq_id, job):
+                self.worker.post(ready)
+        return request_id

@@ -1,0 +1,139 @@
+"""The tables of the server's state file, and which versions of it can be read.
+
+A table's rows are never reused for something else: numbers that order rows only grow, across restarts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tinsmith.types.errors import ConfigError
+
+VERSION = 1
+"""Raised with every change of the tables."""
+
+TABLES = (
+    "CREATE TABLE schema_version (version INTEGER NOT NULL)",
+    """
+    CREATE TABLE sessions (
+        session_order INTEGER PRIMARY KEY,
+        session_id TEXT NOT NULL UNIQUE,
+        about TEXT NOT NULL,
+        finished TEXT,
+        finished_detail TEXT
+    )
+    """,
+    """
+    CREATE TABLE training_runs (
+        run_order INTEGER PRIMARY KEY,
+        model_id TEXT NOT NULL UNIQUE,
+        session_id TEXT NOT NULL,
+        model_seq_id INTEGER NOT NULL,
+        base_model TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        user_metadata TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        last_request_at REAL NOT NULL,
+        last_applied_seq_id INTEGER NOT NULL DEFAULT 0,
+        unloaded INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (session_id, model_seq_id)
+    )
+    """,
+    """
+    CREATE TABLE sampling_sessions (
+        sampling_order INTEGER PRIMARY KEY,
+        sampling_session_id TEXT NOT NULL UNIQUE,
+        session_id TEXT NOT NULL,
+        sampling_session_seq_id INTEGER NOT NULL,
+        base_model TEXT NOT NULL,
+        model_path TEXT,
+        snapshot INTEGER NOT NULL,
+        UNIQUE (session_id, sampling_session_seq_id)
+    )
+    """,
+    """
+    CREATE TABLE requests (
+        request_order INTEGER PRIMARY KEY,
+        request_id TEXT NOT NULL UNIQUE,
+        owner TEXT NOT NULL,
+        seq_id INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL,
+        message TEXT,
+        category TEXT,
+        UNIQUE (owner, seq_id)
+    )
+    """,
+    "CREATE INDEX pending_requests ON requests (request_order) WHERE state = 'pending'",
+    # Apart from `requests`, so that what is kept for ever (that a request was made) stays small.
+    """
+    CREATE TABLE bodies (
+        body_order INTEGER PRIMARY KEY AUTOINCREMENT,
+        request_id TEXT NOT NULL UNIQUE,
+        owner TEXT NOT NULL,
+        media_type TEXT NOT NULL,
+        body BLOB NOT NULL
+    )
+    """,
+    "CREATE INDEX bodies_of_owner ON bodies (owner, body_order)",
+    "CREATE TABLE occurrences (key BLOB PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID",
+    """
+    CREATE TABLE checkpoints (
+        checkpoint_order INTEGER PRIMARY KEY AUTOINCREMENT,
+        path TEXT NOT NULL UNIQUE,
+        model_id TEXT NOT NULL,
+        base_model TEXT NOT NULL,
+        rank INTEGER,
+        created_at REAL NOT NULL,
+        expires_at REAL,
+        user_metadata TEXT NOT NULL,
+        size_bytes INTEGER NOT NULL
+    )
+    """,
+)
+
+
+def prepare(connection: sqlite3.Connection, file: Path) -> None:
+    """Make the tables in an empty file, or check those of one that has some.
+
+    Raises:
+        ConfigError: the file is not ours, of a newer version, or on a disk that has no WAL.
+    """
+    try:
+        if not _is_ours(connection, file):
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise refusal(file, f"journal_mode = {mode}", "a folder on a local disk")
+            connection.execute("BEGIN IMMEDIATE")
+            if not _is_ours(connection, file):  # another process may have been faster
+                for statement in TABLES:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
+            connection.execute("COMMIT")
+    except sqlite3.DatabaseError as error:
+        raise refusal(file, str(error), "a file that tinsmith wrote") from error
+
+
+def _is_ours(connection: sqlite3.Connection, file: Path) -> bool:
+    """Whether the tables are there; False for an empty file."""
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master").fetchall()}
+    if not names:
+        return False
+    if "schema_version" not in names:
+        raise refusal(file, sorted(names)[:5], "a file that tinsmith wrote")
+    version = connection.execute("SELECT version FROM schema_version").fetchone()[0]
+    if version != VERSION:
+        raise refusal(file, f"schema version {version}", f"schema version {VERSION}")
+    return True
+
+
+def refusal(file: Path, found: object, allowed: str) -> ConfigError:
+    """Return the error that says why a state file is not used, and what to do."""
+    return ConfigError(
+        f"{file}: this version of tinsmith cannot keep its state here",
+        field="state",
+        value=found,
+        allowed=allowed,
+        fix="name another folder with --state, or serve with the version that wrote it",
+    )

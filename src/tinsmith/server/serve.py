@@ -1,0 +1,138 @@
+"""The verb `tinsmith serve`: loads models, binds, says where it listens, drains on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from tinsmith.engine.engine import Engine
+from tinsmith.server.app import build_app
+from tinsmith.server.service import Service
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.errors import ConfigError
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """How a server is started."""
+
+    models: Mapping[str, str]
+    state: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0: a free one."""
+    device: str = "cpu"
+    arithmetic: Arithmetic = Arithmetic.CANONICAL
+    seed: int = 0
+    max_body: int = 512 << 20
+    max_queue: int = 4096
+    exit_with_stdin: bool = False
+    """Stop when standard input closes, as it does when the parent is gone."""
+
+
+def serve(settings: ServeSettings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError, BackendError, DeterminismError, CheckpointError: the server cannot start.
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    key = os.environ.get("TINKER_API_KEY") or f"tml-{secrets.token_hex(16)}"
+    if not key.startswith("tml-"):
+        raise ConfigError(
+            "the SDK takes only keys that begin so", field="TINKER_API_KEY", allowed="tml-..."
+        )
+    listener = _bind(settings.host, settings.port)
+    engine = Engine(
+        settings.models,
+        arithmetic=settings.arithmetic,
+        device=settings.device,
+        seed=settings.seed,
+    )
+    asyncio.run(_serve(settings, engine, listener, key))
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen here: {error.strerror}",
+            field="--host, --port",
+            value=f"{host}:{port}",
+            fix="choose another port, or 0 for a free one",
+        ) from None
+    return listener
+
+
+async def _serve(
+    settings: ServeSettings, engine: Engine, listener: socket.socket, key: str
+) -> None:
+    service = Service(engine, settings.state, seed=settings.seed, max_queue=settings.max_queue)
+    app = build_app(service, key=key, max_body=settings.max_body)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=5,
+    )
+    server = uvicorn.Server(config)
+    if settings.exit_with_stdin:
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=_watch_stdin, args=(server, loop), daemon=True).start()
+    announced = asyncio.create_task(_announce(server, settings, listener, key))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        announced.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await announced
+        await service.close()
+
+
+async def _announce(
+    server: uvicorn.Server, settings: ServeSettings, listener: socket.socket, key: str
+) -> None:
+    """Say where and with which key, once it answers; the key only where it was not given."""
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = listener.getsockname()[1]
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    given = "key=TINKER_API_KEY" if os.environ.get("TINKER_API_KEY") else f"key={key}"
+    if settings.host not in LOOPBACK:
+        print(
+            f"warning: listening on {settings.host}: whoever has the key and reaches this machine can use it",
+            flush=True,
+        )
+    print(f"tinsmith serve: http://{shown}:{port} {given}", flush=True)
+
+
+def _watch_stdin(server: uvicorn.Server, loop: asyncio.AbstractEventLoop) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while sys.stdin.read(1):
+            pass
+
+    def leave() -> None:
+        server.should_exit = True
+
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(leave)
+    # A computation under way may take longer than anyone waits for: the parent is gone.
+    threading.Timer(10.0, os._exit, args=(0,)).start()

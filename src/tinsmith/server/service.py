@@ -1,0 +1,157 @@
+"""The service: an engine, its state, and what runs on it. Everything HTTP needs, and no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import time
+from pathlib import Path
+
+from tinsmith.engine.checkpoints import delete
+from tinsmith.engine.engine import Engine, parse_model_name
+from tinsmith.engine.sequences import Group
+from tinsmith.models.base import BUILT_IN
+from tinsmith.models.presets import PRESETS
+from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.server.futures import Futures, json_result
+from tinsmith.server.lanes import Lane
+from tinsmith.server.runs import Runs
+from tinsmith.server.samplers import Samplers
+from tinsmith.server.store import Store
+from tinsmith.server.worker import Worker
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import ConfigError, InputError
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_SECONDS = 60.0
+"""How often expired checkpoints are looked for."""
+
+
+class Service:
+    """One server's state and computation. Made and used on one event loop."""
+
+    def __init__(self, engine: Engine, state: Path, *, seed: int, max_queue: int) -> None:
+        """Open the state; what an earlier server left unfinished fails with that reason.
+
+        Raises:
+            ConfigError: the state folder cannot be used, or another server uses it.
+        """
+        self.engine = engine
+        self.state = state
+        self.max_queue = max_queue
+        self.store = Store(state)
+        self._lock = (state / "server.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                "another server uses this state folder",
+                field="state",
+                value=str(state),
+                fix="name another with --state",
+            ) from None
+        loop = asyncio.get_running_loop()
+        self.futures = Futures(self.store, loop)
+        self.futures.fail_pending("the server was restarted before this request was carried out")
+        for run in self.store.training_runs():
+            if not run.unloaded:
+                self.store.mark_unloaded(run.model_id)
+        self.worker = Worker(engine, self._finished)
+        self.samplers = Samplers(engine, self.store, self.futures, self.worker, state, seed, loop)
+        self.runs = Runs(
+            engine,
+            self.store,
+            self.futures,
+            self.worker,
+            state,
+            seed,
+            {},
+            self.samplers.hold_snapshot,
+        )
+        self.worker.start()
+        self._expiry = loop.create_task(self._delete_expired())
+
+    @property
+    def full(self) -> bool:
+        """Whether no more sampling requests are taken."""
+        return self.worker.queued + len(self.samplers.under_way) >= self.max_queue
+
+    def info(self, model_id: str) -> dict[str, object]:
+        """What `get_info` says about a model.
+
+        Raises:
+            InputError: there is no such model.
+        """
+        run = self.store.training_run(model_id)
+        if run is None:
+            raise InputError("there is no such model", field="model_id", value=model_id)
+        name, kind = parse_model_name(run.base_model)
+        lora = kind is not AdapterKind.FULL
+        return {
+            "type": "get_info",
+            "model_id": model_id,
+            "model_data": {
+                "arch": self.engine.config(name).family.value,
+                "model_name": run.base_model,
+                "tokenizer_id": self.tokenizer_id(name),
+            },
+            "is_lora": lora,
+            "lora_rank": run.spec.rank if lora else None,
+        }
+
+    def tokenizer_id(self, name: str) -> str:
+        """A folder that transformers loads the base model's tokenizer from.
+
+        The SDK cuts names with exactly two slashes, so a path of that shape ends in "/.".
+        """
+        folder, source = self.engine.folder(name), self.engine.base(name).name
+        if folder is None:
+            preset = source.removeprefix(BUILT_IN)
+            if preset not in PRESETS:
+                return name
+            folder = self.state / "tokenizers" / preset
+            if not folder.exists():
+                save_tokenizer(preset_tokenizer(preset), folder)
+        text = str(folder.resolve())
+        return f"{text}/." if text.count("/") == 2 else text
+
+    def unload(self, model_id: str) -> str:
+        """Free a model after what was asked of it so far; return the request's id."""
+        run = self.store.training_run(model_id)
+        if run is None:
+            raise InputError("there is no such model", field="model_id", value=model_id)
+        seq = 1 + max(self.store.seq_ids(model_id), default=0)
+        request_id, _ = self.futures.accept(owner=model_id, seq_id=seq, kind="unload_model")
+        live = self.runs.live.get(model_id)
+        lane = live.lane if live is not None else Lane(seq)
+
+        def job() -> None:
+            answer = json_result({"model_id": model_id, "type": "unload_model"})
+            self.futures.run(request_id, lambda: answer)
+
+        if live is not None:
+            self.runs.unload(model_id)
+        for ready in lane.add(seq, job):
+            self.worker.post(ready)
+        return request_id
+
+    async def close(self) -> None:
+        """Finish what was accepted for training, then close the state."""
+        self._expiry.cancel()
+        await asyncio.to_thread(self.worker.stop)
+        self.futures.fail_pending("the server was stopped before this request was carried out")
+        self.store.close()
+        self._lock.close()
+
+    def _finished(self, group: Group) -> None:
+        self.samplers.finished(group)
+
+    async def _delete_expired(self) -> None:
+        while True:
+            for record in self.store.expired(time.time()):
+                logger.info("checkpoint %s has expired", record.path)
+                await asyncio.to_thread(delete, record.path.folder(self.state))
+                self.store.forget_checkpoint(record.path)
+            await asyncio.sleep(EXPIRY_SECONDS)

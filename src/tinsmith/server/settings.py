@@ -1,0 +1,86 @@
+"""The settings inside JSON requests: every field is known here, or the request is refused."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
+
+from tinsmith.server.body import Finite, Int32, Settings, TokenId
+from tinsmith.types.errors import InputError
+
+
+class OptimizerSettings(BaseModel):
+    """Which optimizer a model is trained with; there is one."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+    type: str = "adamw"
+
+    @model_validator(mode="after")
+    def _is_adamw(self) -> Self:
+        if self.type != "adamw" or self.model_extra:
+            raise InputError(
+                "this optimizer does not exist here",
+                field="optimizer_config",
+                value={"type": self.type, **(self.model_extra or {})},
+                allowed="{'type': 'adamw'}",
+            )
+        return self
+
+
+class LoraSettings(Settings):
+    """The adapter a training client asks for."""
+
+    rank: Int32
+    seed: int | None = None
+    train_unembed: bool = True
+    train_mlp: bool = True
+    train_attn: bool = True
+
+
+class AdamSettings(Settings):
+    """One optimizer step."""
+
+    learning_rate: Finite = 1e-4
+    beta1: Finite = 0.9
+    beta2: Finite = 0.95
+    eps: Finite = 1e-12
+    weight_decay: Finite = 0.0
+    grad_clip_norm: Finite = 0.0
+
+
+class SamplingSettings(Settings):
+    """How tokens are drawn."""
+
+    max_tokens: Int32 | None = None
+    seed: int | None = None
+    stop: JsonValue = None
+    """None | str | [str] | [int]."""
+    temperature: Finite = 1.0
+    top_k: Int32 = -1
+    top_p: Finite = 1.0
+
+
+class PromptChunk(BaseModel):
+    """A piece of a prompt; only text is understood."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow")
+    type: str = "encoded_text"
+    tokens: tuple[TokenId, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_text(self) -> Self:
+        if self.type != "encoded_text" or self.model_extra:
+            raise InputError(
+                "only text is read here",
+                field="prompt.chunks",
+                value=f"{self.type} with {', '.join(self.model_extra or {}) or 'tokens'}",
+                allowed="chunks {'type': 'encoded_text', 'tokens': [...]}",
+            )
+        return self
+
+
+class Prompt(Settings):
+    """A prompt in pieces, to be read one after the other."""
+
+    chunks: tuple[PromptChunk, ...]

@@ -1,0 +1,173 @@
+"""Training requests as they arrive: protobuf, with little-endian arrays, turned into our own values.
+
+Nothing here knows HTTP, a model, or which losses exist. What goes back is in `results`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn, cast
+
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+from numpy.typing import NDArray
+
+from tinsmith.server.message_types import (
+    ChunkMessage,
+    DatumMessage,
+    ForwardBackwardMessage,
+    LossConfigValueMessage,
+    TensorMessage,
+)
+from tinsmith.server.messages import CLASSES, CONTENT_TYPE, DType
+from tinsmith.types.datum import Datum
+from tinsmith.types.errors import InputError
+
+_STORED = {
+    DType.FLOAT32: np.dtype("<f4"),
+    DType.INT64: np.dtype("<i8"),
+    DType.INT32: np.dtype("<i4"),
+    DType.BFLOAT16: np.dtype("<u2"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForwardBackwardCall:
+    """A training request as it was sent; `engine.validation` says whether it can be computed."""
+
+    model_id: str
+    seq_id: int
+    datums: tuple[Datum, ...]
+    loss_fn: str
+    loss_fn_config: Mapping[str, object]
+    forward_only: bool
+    """Compute the outputs only, and leave the gradient as it is."""
+
+
+def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
+    """Return the training request that these bytes are.
+
+    Raises:
+        InputError: for bytes that are no such request, or one that says something not understood here.
+    """
+    message = CLASSES["ForwardBackwardRequest"]()
+    try:
+        message.ParseFromString(body)
+    except DecodeError:
+        raise InputError(
+            "the body is not a forward_backward request",
+            field="body",
+            value=f"{len(body)} bytes",
+            allowed=f"{CONTENT_TYPE}, as the tinker SDK (0.25 or newer) sends it",
+        ) from None
+    _refuse_unknown(message, "request")
+    request = cast("ForwardBackwardMessage", message)
+    if request.seq_id < 1:
+        raise InputError(
+            "a training request has no place in the order",
+            field="seq_id",
+            value=request.seq_id,
+            allowed="1, 2, 3, ... per training client",
+        )
+    return ForwardBackwardCall(
+        model_id=request.model_id,
+        seq_id=request.seq_id,
+        datums=tuple(_datum(datum, f"data[{i}]") for i, datum in enumerate(request.data)),
+        loss_fn=request.loss_fn,
+        loss_fn_config={
+            **request.loss_fn_config,
+            **{name: _setting(value, name) for name, value in request.loss_fn_config_v2.items()},
+        },
+        forward_only=request.forward_only,
+    )
+
+
+def _refuse_unknown(message: object, field: str) -> None:
+    """Raise if the sender knows fields that are not known here: they may change what is meant."""
+    numbers = sorted({int(each.field_number) for each in UnknownFieldSet(cast("Message", message))})
+    if numbers:
+        raise InputError(
+            "this message has fields that are not understood here",
+            field=field,
+            value=f"field numbers {numbers}",
+            fix="use a tinker SDK that this version of tinsmith was tested with",
+        )
+
+
+def _shown(name: str) -> str:
+    """Return a name of the sender's so that it stays on its line."""
+    return name if name.isidentifier() else repr(name)
+
+
+def _setting(value: LossConfigValueMessage, name: str) -> float | str:
+    field = f"loss_fn_config.{_shown(name)}"
+    _refuse_unknown(value, field)
+    match value.WhichOneof("value"):
+        case "number":
+            return value.number
+        case "text":
+            return value.text
+        case _:
+            raise InputError("this setting has no value", field=field, allowed="a number or a text")
+
+
+def _datum(datum: DatumMessage, field: str) -> Datum:
+    _refuse_unknown(datum, field)
+    chunks = [
+        _chunk(chunk, f"{field}.model_input[{i}]") for i, chunk in enumerate(datum.model_input)
+    ]
+    inputs = {
+        name: _tensor(datum.loss_fn_inputs[name], f"{field}.loss_fn_inputs.{_shown(name)}")
+        for name in sorted(datum.loss_fn_inputs)
+    }
+    return Datum(tokens=np.concatenate([np.empty(0, np.int32), *chunks]), inputs=inputs)
+
+
+def _chunk(chunk: ChunkMessage, field: str) -> NDArray[np.int32]:
+    _refuse_unknown(chunk, field)
+    kind = chunk.WhichOneof("chunk")
+    if kind != "encoded_text":
+        raise InputError(
+            "only text is read here", field=field, value=kind, allowed="chunks of encoded_text"
+        )
+    _refuse_unknown(chunk.encoded_text, field)
+    return _array(chunk.encoded_text.tokens, DType.INT32, field).astype(np.int32)
+
+
+def _tensor(tensor: TensorMessage, field: str) -> NDArray[np.generic]:
+    """Return a 1-D float32 or int64 array; a shape that was not given is the number of elements."""
+    _refuse_unknown(tensor, field)
+    shape = tuple(tensor.shape)
+    encoding = tensor.WhichOneof("encoding")
+    if encoding != "dense" or len(shape) > 1:
+        layout = "sparse" if encoding == "sparse_csr" else "dense" if encoding else "without values"
+        _refuse_tensor(field, f"{layout}, shape {shape}")
+    try:
+        dtype = DType(tensor.dtype)
+    except ValueError:
+        _refuse_tensor(field, f"element type {tensor.dtype}")
+    values = _array(tensor.dense, dtype, field)
+    if shape and shape[0] != len(values):
+        _refuse_tensor(field, f"{len(values)} values, shape {shape}")
+    if dtype is DType.BFLOAT16:
+        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values.astype(np.float32 if dtype is DType.FLOAT32 else np.int64)
+
+
+def _array(data: bytes, dtype: DType, field: str) -> NDArray[np.generic]:
+    stored = _STORED[dtype]
+    if len(data) % stored.itemsize:
+        _refuse_tensor(field, f"{len(data)} bytes of {dtype.name.lower()}")
+    return np.frombuffer(data, stored)
+
+
+def _refuse_tensor(field: str, value: str) -> NoReturn:
+    raise InputError(
+        "this array cannot be read",
+        field=field,
+        value=value,
+        allowed="1-D dense, shape (N,), of float32, int64, int32 or bfloat16",
+        fix="2-D and sparse target_tokens (distillation over K candidates) are not computed here",
+    )

@@ -1,0 +1,1 @@
+"""F5: what drives an engine through the Tinker API."""

@@ -1,0 +1,159 @@
+"""Hands out the official Tinker client: to a server that runs somewhere, or to one started here for the occasion.
+
+The embedded server is a child process on a free loopback port with a random key. It ends with its parent however the
+parent ends, because its standard input is a pipe that closes then.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import tinker
+
+from tinsmith.training.tombstone import Tombstone
+from tinsmith.types.errors import BackendError
+
+READY = "tinsmith serve: "
+"""How the line begins that a server prints once it answers."""
+
+_START_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedSettings:
+    """How an embedded server is started; each field is a flag of `tinsmith serve`."""
+
+    models: Mapping[str, str]
+    """Served name -> folder or built-in name."""
+    arithmetic: str = "canonical"
+    device: str = "cpu"
+    seed: int = 0
+    state: Path | None = None
+    """Where checkpoints live; None: the default under TINSMITH_HOME."""
+
+
+class EmbeddedServer:
+    """A child process that serves, and a watch on it."""
+
+    def __init__(self, settings: EmbeddedSettings) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            BackendError: it did not come up; the message is its own.
+        """
+        self.key = f"tml-{secrets.token_hex(16)}"
+        command = [sys.executable, "-m", "tinsmith", "serve", "--port", "0", "--exit-with-stdin"]
+        for name, source in settings.models.items():
+            command += ["--model", f"{name}={source}"]
+        command += [
+            "--arithmetic",
+            settings.arithmetic,
+            "--device",
+            settings.device,
+            "--seed",
+            str(settings.seed),
+        ]
+        if settings.state is not None:
+            command += ["--state", str(settings.state)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TINKER_API_KEY": self.key},
+        )
+        self._errors: list[str] = []
+        threading.Thread(target=self._drain, daemon=True).start()
+        self.base_url = self._wait()
+        self._closing = False
+        self._tombstone: Tombstone | None = None
+        threading.Thread(target=self._watch, daemon=True).start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Stop it; harmless when it is gone already."""
+        self._closing = True
+        atexit.unregister(self.close)
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._tombstone is not None:
+            self._tombstone.close()
+            self._tombstone = None
+
+    def _wait(self) -> str:
+        killer = threading.Timer(_START_SECONDS, self._process.kill)
+        killer.start()
+        try:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
+                if line.startswith(READY):
+                    threading.Thread(target=self._process.stdout.read, daemon=True).start()
+                    return line.removeprefix(READY).split()[0]
+        finally:
+            killer.cancel()
+        self._process.wait()
+        said = "\n".join(self._errors[-5:]) or f"exit code {self._process.returncode}"
+        raise BackendError(f"the embedded server did not start: {said}")
+
+    def _drain(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors.append(line.rstrip())
+            del self._errors[:-50]
+
+    def _watch(self) -> None:
+        code = self._process.wait()
+        if self._closing:
+            return
+        said = f": {self._errors[-1]}" if self._errors else ""
+        with suppress(OSError):
+            self._tombstone = Tombstone(
+                int(self.base_url.rsplit(":", 1)[1]),
+                f"the embedded server died (exit code {code}){said}",
+            )
+
+
+def connect(
+    base_url: str | None = None,
+    *,
+    models: Mapping[str, str] | None = None,
+    arithmetic: str = "canonical",
+    device: str = "cpu",
+    seed: int = 0,
+    state: Path | None = None,
+) -> tinker.ServiceClient:
+    """Return the official `tinker.ServiceClient`.
+
+    With `base_url` it talks to that server (the key is TINKER_API_KEY, as always with the SDK). Without, a server is
+    started here and lives until the process ends; the other arguments are its flags.
+
+    Raises:
+        BackendError: the embedded server did not start.
+    """
+    if base_url is not None:
+        return tinker.ServiceClient(base_url=base_url)
+    settings = EmbeddedSettings(
+        models=models or {"tinsmith/nano": "tinsmith/nano"},
+        arithmetic=arithmetic,
+        device=device,
+        seed=seed,
+        state=state,
+    )
+    server = EmbeddedServer(settings)
+    return tinker.ServiceClient(base_url=server.base_url, api_key=server.key)

@@ -1,0 +1,208 @@
+"""Steps, accumulation, chunks, isolation: what the trainer does with gradients (checks 4, 5, 6, 12)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tinker
+from sdk_cases import (
+    TIMEOUT_S,
+    Step,
+    datum,
+    forward,
+    grad_norm,
+    logprobs_of,
+    lora,
+    same,
+    same_step,
+    sampler_logprobs,
+    text_datum,
+    tokens_of,
+    train,
+)
+from sdk_server import Server
+from tinker import types
+
+TEXTS = ("a tinker mends pots", "and a tinsmith makes them", "of sheet", "cut with shears")
+DATA = [text_datum(text) for text in TEXTS]
+ADAM = types.AdamParams(learning_rate=0.01, eps=0.01)
+"""An eps of the gradients' size: Adam's step then depends on the gradient's length too."""
+
+
+def steps(
+    client: tinker.TrainingClient, params: types.AdamParams = ADAM, count: int = 3
+) -> list[Step]:
+    """Train on one text after another."""
+    return [train(client, [DATA[i % len(DATA)]], params) for i in range(count)]
+
+
+def test_a_learning_rate_of_zero_changes_no_bit(
+    server: Server, service: tinker.ServiceClient
+) -> None:
+    client = lora(service, server.model)
+    steps(client)
+    before = forward(client, DATA)
+    train(client, DATA, types.AdamParams(learning_rate=0.0))
+    assert same(server, before, forward(client, DATA))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learning_rate": 0.02},
+        {"beta1": 0.5},
+        {"beta2": 0.5},
+        {"eps": 0.1},
+        {"weight_decay": 5.0},
+        {"grad_clip_norm": 0.001},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_no_setting_of_the_optimizer_is_ignored(
+    server: Server, service: tinker.ServiceClient, change: dict[str, float]
+) -> None:
+    default, changed = lora(service, server.model), lora(service, server.model)
+    steps(default)
+    steps(changed, ADAM.model_copy(update=change))
+    pairs = zip(forward(default, DATA), forward(changed, DATA), strict=True)
+    assert max(np.abs(a - b).max() for a, b in pairs) > 1e-4
+
+
+def test_a_clip_above_the_norm_changes_no_bit(
+    server: Server, service: tinker.ServiceClient
+) -> None:
+    default, clipped = lora(service, server.model), lora(service, server.model)
+    plain = steps(default)
+    loose = steps(clipped, ADAM.model_copy(update={"grad_clip_norm": 1e9}))
+    assert all(same_step(server, a, b) for a, b in zip(plain, loose, strict=True))
+    assert same(server, forward(default, DATA), forward(clipped, DATA))
+
+
+def test_gradients_accumulate_until_the_step(server: Server, service: tinker.ServiceClient) -> None:
+    whole, parts = lora(service, server.model), lora(service, server.model)
+    together = train(whole, DATA[:2], ADAM)
+    pending = [parts.forward_backward([one], "cross_entropy") for one in DATA[:2]]
+    norm = grad_norm(parts.optim_step(ADAM).result(TIMEOUT_S))
+    outputs = [future.result(TIMEOUT_S) for future in pending]
+    assert same(server, together.logprobs, [logprobs_of(out)[0] for out in outputs])
+    assert norm == pytest.approx(together.grad_norm, rel=1e-6)
+    assert same(server, forward(whole, DATA), forward(parts, DATA))
+
+
+def test_a_forward_adds_no_gradient(server: Server, service: tinker.ServiceClient) -> None:
+    plain, looked = lora(service, server.model), lora(service, server.model)
+    expected = train(plain, DATA[:1], ADAM)
+    looked.forward(DATA[1:], "cross_entropy")
+    assert same_step(server, expected, train(looked, DATA[:1], ADAM))
+    assert same(server, forward(plain, DATA), forward(looked, DATA))
+
+
+def test_a_step_clears_the_gradient(server: Server, service: tinker.ServiceClient) -> None:
+    client, again = lora(service, server.model), lora(service, server.model)
+    still = types.AdamParams(learning_rate=0.0)
+    train(client, DATA[:2], still)
+    second = train(client, DATA[2:], still)
+    assert second.grad_norm == train(again, DATA[2:], still).grad_norm
+
+
+def test_chunks_come_back_in_order_and_give_one_gradient(
+    server: Server, service: tinker.ServiceClient
+) -> None:
+    """1030 datums are two requests, of which the SDK posts the first one last."""
+    rng = np.random.default_rng(3)
+    sequences = [rng.integers(1, 250, 4 + i % 3).tolist() for i in range(1030)]
+    data = [datum(sequence) for sequence in sequences]
+    chunked, split = lora(service, server.model), lora(service, server.model)
+    step = train(chunked, data, ADAM)
+    pending = [
+        split.forward_backward(data[i : i + 103], "cross_entropy") for i in range(0, 1030, 103)
+    ]
+    norm = grad_norm(split.optim_step(ADAM).result(TIMEOUT_S))
+    outputs = [future.result(TIMEOUT_S) for future in pending]
+    assert [len(values) for values in step.logprobs] == [len(s) - 1 for s in sequences]
+    assert same(server, step.logprobs, [values for out in outputs for values in logprobs_of(out)])
+    assert step.loss == pytest.approx(-sum(values.sum() for values in step.logprobs), rel=1e-5)
+    assert norm == pytest.approx(step.grad_norm, rel=1e-6)
+    assert same(server, forward(chunked, DATA), forward(split, DATA))
+
+
+def test_the_loss_of_equal_datums_is_their_number_times_one(
+    server: Server, service: tinker.ServiceClient
+) -> None:
+    client = lora(service, server.model)
+    one = client.forward(DATA[2:3], "cross_entropy").result(TIMEOUT_S).metrics["loss:sum"]
+    many = client.forward(DATA[2:3] * 1030, "cross_entropy").result(TIMEOUT_S).metrics["loss:sum"]
+    assert many == pytest.approx(1030 * one, rel=1e-5)
+
+
+def test_a_seed_is_an_adapter(server: Server, service: tinker.ServiceClient) -> None:
+    traces = [steps(lora(service, server.model, seed=seed)) for seed in (1, 1, 2)]
+    assert all(same_step(server, a, b) for a, b in zip(traces[0], traces[1], strict=True))
+    assert not same_step(server, traces[0][2], traces[2][2])
+
+
+def test_two_clients_interleaved_are_each_alone(
+    server: Server, service: tinker.ServiceClient
+) -> None:
+    ranks = (4, 8)
+    alone = [steps(lora(service, server.model, rank=rank, seed=rank)) for rank in ranks]
+    pair = [lora(service, server.model, rank=rank, seed=rank) for rank in ranks]
+    pending = [
+        [
+            (client.forward_backward([DATA[i]], "cross_entropy"), client.optim_step(ADAM))
+            for client in pair
+        ]
+        for i in range(3)
+    ]
+    for which, trace in enumerate(alone):
+        for step, futures in zip(trace, pending, strict=True):
+            output, optim = (future.result(TIMEOUT_S) for future in futures[which])
+            together = Step(
+                logprobs=logprobs_of(output),
+                loss=output.metrics["loss:sum"],
+                grad_norm=grad_norm(optim),
+            )
+            assert same_step(server, step, together)
+
+
+def test_training_touches_neither_base_nor_snapshot(
+    server: Server, service: tinker.ServiceClient
+) -> None:
+    base = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
+    client = lora(service, server.model)
+    base_before = sampler_logprobs(base, TEXTS[0])
+    steps(client)
+    snapshot = client.save_weights_and_get_sampling_client().result(TIMEOUT_S)
+    snapshot_before = sampler_logprobs(snapshot, TEXTS[0])
+    steps(client)
+    later = client.save_weights_and_get_sampling_client().result(TIMEOUT_S)
+    assert same(server, [base_before], [sampler_logprobs(base, TEXTS[0])])
+    assert same(server, [snapshot_before], [sampler_logprobs(snapshot, TEXTS[0])])
+    assert not same(server, [snapshot_before], [sampler_logprobs(later, TEXTS[0])])
+
+
+@pytest.mark.parametrize("part", ["train_mlp", "train_attn", "train_unembed"])
+def test_a_part_that_is_not_trained_changes_the_run(
+    server: Server, service: tinker.ServiceClient, part: str
+) -> None:
+    every = lora(service, server.model)
+    less = service.create_lora_training_client(
+        base_model=server.model, rank=4, seed=0, **{part: False}
+    ).result(TIMEOUT_S)
+    steps(every)
+    steps(less)
+    assert not same(server, forward(every, DATA), forward(less, DATA))
+
+
+def test_a_custom_loss_posts_all_its_chunks(server: Server, service: tinker.ServiceClient) -> None:
+    """1030 datums and two phases: four requests whose numbers are reserved at once."""
+    data = [datum(tokens_of("abcd"))] * 1030
+    built_in, custom = lora(service, server.model), lora(service, server.model)
+    step = train(built_in, data, ADAM)
+    pending = custom.forward_backward_custom(
+        data, lambda _data, logprobs: (-sum(values.sum() for values in logprobs), {})
+    )
+    norm = grad_norm(custom.optim_step(ADAM).result(TIMEOUT_S))
+    assert pending.result(TIMEOUT_S).metrics["loss:sum"] == pytest.approx(step.loss, rel=1e-5)
+    assert norm == pytest.approx(step.grad_norm, rel=1e-6)
+    assert same(server, forward(built_in, DATA), forward(custom, DATA))

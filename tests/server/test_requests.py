@@ -1,0 +1,292 @@
+"""JSON requests, as the official SDK's own models write them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import tinker
+    from tinker import types as sdk
+    from tinker._compat import model_dump
+    from tinker.types.sample_request import SampleRequest as SdkSample
+
+from tinsmith.server import requests
+from tinsmith.server.body import Request, parse_json
+from tinsmith.server.conversions import to_adam, to_adapter_spec, to_sample_request
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams
+from tinsmith.types.errors import ConfigError, InputError
+
+SEED = 12345
+
+
+def _wire(request: Any) -> bytes:
+    return json.dumps(
+        model_dump(request, exclude_unset=False, exclude_none=True, mode="json")
+    ).encode()
+
+
+def _sample(params: Any = None, **fields: Any) -> requests.Sample:
+    request = SdkSample(
+        sampling_session_id="s:sample:0",
+        seq_id=0,
+        prompt=fields.pop("prompt", tinker.ModelInput.from_ints([1, 2, 3])),
+        sampling_params=params or tinker.SamplingParams(),
+        **fields,
+    )
+    return parse_json(requests.Sample, _wire(request))
+
+
+def _edit(body: bytes, *path: str, value: object) -> bytes:
+    tree = json.loads(body)
+    place = tree
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(tree).encode()
+
+
+SAMPLE = _wire(
+    SdkSample(
+        sampling_session_id="s",
+        seq_id=7,
+        prompt=tinker.ModelInput.from_ints([1, 2]),
+        sampling_params=tinker.SamplingParams(max_tokens=4),
+    )
+)
+CREATE = _wire(
+    sdk.CreateModelRequest(
+        session_id="s",
+        model_seq_id=0,
+        base_model="m",
+        lora_config=sdk.LoraConfig(rank=8, seed=3),
+        user_metadata={"a": "b"},
+    )
+)
+OPTIM = _wire(sdk.OptimStepRequest(optim_params=tinker.AdamParams(), model_id="m", seq_id=2))
+
+SDK_REQUESTS = [
+    (
+        requests.CreateSession,
+        sdk.CreateSessionRequest(tags=["a"], user_metadata=None, sdk_version="0.38.0"),
+    ),
+    (requests.OfModel, sdk.GetInfoRequest(model_id="m")),
+    (
+        requests.SaveWeights,
+        sdk.SaveWeightsRequest(model_id="m", path="x", seq_id=1, ttl_seconds=3600),
+    ),
+    (
+        requests.SaveWeightsForSampler,
+        sdk.SaveWeightsForSamplerRequest(model_id="m", path="x", seq_id=1),
+    ),
+    (
+        requests.SaveWeightsForSampler,
+        sdk.SaveWeightsForSamplerRequest(
+            model_id="m", sampling_session_seq_id=0, seq_id=1, kind="inflight"
+        ),
+    ),
+    (
+        requests.LoadWeights,
+        sdk.LoadWeightsRequest(session_id="s", model_seq_id=0, path="tinker://a", optimizer=True),
+    ),
+    (
+        requests.LoadWeights,
+        sdk.LoadWeightsRequest(model_id="m", seq_id=1, path="tinker://a", optimizer=False),
+    ),
+    (
+        requests.CreateSamplingSession,
+        sdk.CreateSamplingSessionRequest(session_id="s", sampling_session_seq_id=0, base_model="m"),
+    ),
+    (requests.OfFuture, sdk.FutureRetrieveRequest(request_id="r", allow_metadata_only=True)),
+]
+
+
+@pytest.mark.parametrize(("model", "request_"), SDK_REQUESTS)
+def test_every_request_of_the_sdk_is_read(model: type[Request], request_: Any) -> None:
+    sent = json.loads(_wire(request_))
+    got = json.loads(parse_json(model, json.dumps(sent).encode()).model_dump_json())
+    known = {key: value for key, value in sent.items() if key in model.model_fields}
+    assert set(sent) - set(known) <= {"type"}
+    assert {key: got[key] for key in known} == known
+
+
+def test_a_remark_that_is_not_known_is_ignored() -> None:
+    assert parse_json(requests.OfModel, b'{"model_id": "m", "new_remark": 1}').model_id == "m"
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "place"),
+    [
+        (
+            requests.Sample,
+            _edit(SAMPLE, "sampling_params", "min_p", value=0.1),
+            "sampling_params.min_p",
+        ),
+        (
+            requests.Sample,
+            _edit(SAMPLE, "sampling_params", "top_p", value="1"),
+            "sampling_params.top_p",
+        ),
+        (requests.Sample, _edit(SAMPLE, "num_samples", value=10**30), "num_samples"),
+        (
+            requests.Sample,
+            _edit(SAMPLE, "prompt", "chunks", value=[{"type": "image"}]),
+            "prompt.chunks",
+        ),
+        (
+            requests.Sample,
+            _edit(SAMPLE, "prompt", "chunks", value=[{"tokens": [1, -1]}]),
+            r"prompt.chunks\[0\].tokens\[1\] = -1",
+        ),
+        (
+            requests.OptimStep,
+            _edit(OPTIM, "adam_params", "nesterov", value=True),
+            "adam_params.nesterov",
+        ),
+        (requests.OptimStep, _edit(OPTIM, "adam_params", "beta1", value=None), "adam_params.beta1"),
+        (requests.OptimStep, _edit(OPTIM, "seq_id", value=0), "seq_id"),
+        (
+            requests.CreateModel,
+            _edit(CREATE, "lora_config", "dropout", value=0.1),
+            "lora_config.dropout",
+        ),
+        (
+            requests.CreateModel,
+            _edit(CREATE, "optimizer_config", value={"type": "dimuon"}),
+            "optimizer_config",
+        ),
+        (requests.CreateModel, b"{", "body"),
+        (requests.CreateModel, b"", "session_id"),
+        (requests.CreateModel, b"[]", "body"),
+        (requests.SetTtl, b'{"ttl_seconds": 5}', "ttl_seconds"),
+        (requests.LoadWeights, b'{"path": "p", "optimizer": true}', "session_id, model_id"),
+        (
+            requests.SaveWeightsForSampler,
+            b'{"model_id": "m", "seq_id": 1}',
+            "path, sampling_session_seq_id",
+        ),
+        (
+            requests.CreateSamplingSession,
+            b'{"session_id": "s", "sampling_session_seq_id": 0}',
+            "base_model, model_path",
+        ),
+    ],
+)
+def test_refusals_name_the_field(model: type[Request], body: bytes, place: str) -> None:
+    with pytest.raises(InputError, match=f"field: {place}"):
+        parse_json(model, body)
+
+
+def test_dimuon_is_refused_by_name() -> None:
+    step = sdk.OptimStepRequest(
+        optim_params=sdk.optimizer.DimuonParams(learning_rate=0.1), model_id="m", seq_id=1
+    )
+    with pytest.raises(InputError, match=r"(?s)optimizer_params.*AdamParams"):
+        parse_json(requests.OptimStep, _wire(step))
+
+
+def test_adam_arrives_with_the_sdks_defaults() -> None:
+    assert to_adam(parse_json(requests.OptimStep, OPTIM)) == AdamParams()
+    sent = tinker.AdamParams(
+        learning_rate=1, beta1=0.5, beta2=0.25, eps=1e-8, weight_decay=0.1, grad_clip_norm=2.0
+    )
+    body = _wire(sdk.OptimStepRequest(optim_params=sent, model_id="m", seq_id=2))
+    assert to_adam(parse_json(requests.OptimStep, body)) == AdamParams(**sent.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"),
+    [(None, None), ([], ()), ("a", ("a",)), (["a", "b"], ("a", "b")), ([1, 2], (1, 2))],
+)
+def test_stop_in_all_its_forms(stop: Any, expected: Any) -> None:
+    request = to_sample_request(_sample(tinker.SamplingParams(stop=stop)), seed=SEED)
+    assert request.params.stop == expected
+
+
+@pytest.mark.parametrize("stop", [5, ["a", 1], [True], [-1], [2**31], {"a": 1}])
+def test_stop_of_another_form_is_refused(stop: Any) -> None:
+    body = _edit(SAMPLE, "sampling_params", "stop", value=stop)
+    with pytest.raises(InputError, match=r"sampling_params\.stop"):
+        to_sample_request(parse_json(requests.Sample, body), seed=SEED)
+
+
+def test_a_sample_request_arrives_whole() -> None:
+    prompt = tinker.ModelInput(
+        chunks=[tinker.EncodedTextChunk(tokens=[1]), tinker.EncodedTextChunk(tokens=[2, 3])]
+    )
+    params = tinker.SamplingParams(max_tokens=4, temperature=0.5, top_k=3, top_p=0.9)
+    asked = _sample(
+        params,
+        prompt=prompt,
+        num_samples=2,
+        prompt_logprobs=True,
+        topk_prompt_logprobs=4,
+        topk_sample_logprobs=5,
+    )
+    got = to_sample_request(asked, seed=SEED)
+    assert got.prompt.tolist() == [1, 2, 3]
+    assert got.prompt.dtype == "int32"
+    assert (got.params.max_tokens, got.params.temperature, got.params.top_k) == (4, 0.5, 3)
+    assert (got.params.top_p, got.params.seed, got.num_samples) == (0.9, SEED, 2)
+    assert (got.prompt_logprobs, got.topk_prompt_logprobs, got.topk_logprobs) == (True, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("sent", "used"), [(0, 0), (7, 7), (-1, 2**64 - 1), (2**64 - 1, 2**64 - 1)]
+)
+def test_a_seed_that_was_given_is_used(sent: int, used: int) -> None:
+    assert (
+        to_sample_request(_sample(tinker.SamplingParams(seed=sent)), seed=SEED).params.seed == used
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prompt_alt_tokens_k": 1},
+        {"target_prompt_logprobs": {"data": [1, 2], "dtype": "int64", "shape": [2, 1]}},
+        {"prompt_logprobs_last_n": 1},
+        {"prompt_logprobs_last_n": 3, "prompt_logprobs": True},
+    ],
+)
+def test_what_is_not_computed_is_refused(fields: Any) -> None:
+    with pytest.raises(InputError):
+        to_sample_request(_sample(**fields), seed=SEED)
+    with pytest.raises(InputError):
+        to_sample_request(_sample(tinker.SamplingParams(seed=2**64)), seed=SEED)
+
+
+def test_adapter_specs() -> None:
+    asked = parse_json(requests.CreateModel, CREATE)
+    dora = to_adapter_spec(asked.lora_config, kind=AdapterKind.DORA, seed=SEED)
+    assert dora == AdapterSpec(kind=AdapterKind.DORA, rank=8, seed=3)
+    assert to_adapter_spec(None, kind=AdapterKind.LORA, seed=9) == AdapterSpec(seed=9)
+    with pytest.raises(InputError, match="no rank"):
+        to_adapter_spec(asked.lora_config, kind=AdapterKind.FULL, seed=SEED)
+    zero = parse_json(requests.CreateModel, _edit(CREATE, "lora_config", "rank", value=0))
+    assert to_adapter_spec(zero.lora_config, kind=AdapterKind.FULL, seed=SEED).rank == 32
+    with pytest.raises(ConfigError, match="rank"):
+        to_adapter_spec(zero.lora_config, kind=AdapterKind.LORA, seed=SEED)
+
+
+def _check_length(error: InputError) -> None:
+    assert len(str(error).splitlines()) <= 5
+
+
+@given(st.binary(max_size=100), st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
+@settings(max_examples=300, deadline=None)
+def test_no_body_raises_anything_else(body: bytes, at: int, value: int) -> None:
+    changed = bytearray(SAMPLE)
+    changed[at] = value
+    for each in (body, bytes(changed)):
+        try:
+            to_sample_request(parse_json(requests.Sample, each), seed=SEED)
+        except InputError as error:
+            _check_length(error)

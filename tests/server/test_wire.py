@@ -1,0 +1,297 @@
+"""The binary wire, against the official SDK's own encoder and decoder."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import descriptor_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import tinker
+    from tinker.proto import tinker_public_pb2 as sdk
+    from tinker.proto.request_conv import forward_backward_request_to_proto
+    from tinker.proto.response_conv import (
+        deserialize_forward_backward_output,
+        deserialize_sample_response,
+    )
+    from tinker.types.forward_backward_request import ForwardBackwardRequest
+
+from tinsmith.server.messages import CLASSES, SCHEMA, DType, WireStop
+from tinsmith.server.results import encode_forward_backward, encode_sample
+from tinsmith.server.wire import parse_forward_backward
+from tinsmith.types.datum import DatumOutput
+from tinsmith.types.errors import InputError
+from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
+
+AWKWARD = np.array([-0.0, 1e-42, -np.inf, -1.5, np.float32(0.1)], np.float32)
+
+
+def _request(
+    data: list[tinker.Datum],
+    *,
+    config: dict[str, Any] | None = None,
+    forward_only: bool = False,
+    seq_id: int = 3,
+) -> bytes:
+    message = forward_backward_request_to_proto(
+        ForwardBackwardRequest(
+            forward_backward_input=tinker.types.ForwardBackwardInput(
+                data=data, loss_fn="ppo", loss_fn_config=config
+            ),
+            model_id="s:train:0",
+            seq_id=seq_id,
+        )
+    )
+    message.forward_only = forward_only
+    return message.SerializeToString()
+
+
+def _datum(tokens: tuple[int, ...] = (1, 2, 3), **inputs: Any) -> tinker.Datum:
+    given = {"target_tokens": list(tokens), **inputs}
+    return tinker.Datum(model_input=tinker.ModelInput.from_ints(list(tokens)), loss_fn_inputs=given)
+
+
+def _tensor(**fields: Any) -> bytes:
+    message = sdk.ForwardBackwardRequest(model_id="m", seq_id=1, loss_fn="ppo")
+    message.data.add().loss_fn_inputs["weights"].CopyFrom(sdk.Tensor(**fields))
+    return message.SerializeToString()
+
+
+BF16, F32 = sdk.DTYPE_BFLOAT16, sdk.DTYPE_FLOAT32
+VALID = _request([_datum(), _datum((4, 5), advantages=[1.0, -2.0])], config={"a": 1.0, "b": "x"})
+
+
+def _bits(array: Any) -> bytes:
+    return np.asarray(array).tobytes()
+
+
+@pytest.mark.parametrize("name", SCHEMA)
+def test_field_numbers_and_wire_types_are_the_sdks(name: str) -> None:
+    ours, theirs = CLASSES[name].DESCRIPTOR, getattr(sdk, name).DESCRIPTOR
+    field = descriptor_pb2.FieldDescriptorProto
+    same_wire = {
+        field.TYPE_INT32: {field.TYPE_INT32, field.TYPE_ENUM},
+        field.TYPE_BYTES: {field.TYPE_BYTES, field.TYPE_MESSAGE},
+    }
+    for each in ours.fields:
+        other = theirs.fields_by_name[each.name]
+        assert each.number == other.number
+        assert other.type in same_wire.get(each.type, {each.type})
+        assert each.is_repeated == other.is_repeated
+        assert each.has_presence == other.has_presence or each.type == field.TYPE_BYTES
+        assert bool(each.containing_oneof) == bool(other.containing_oneof)
+    unknown = set(theirs.fields_by_name) - set(ours.fields_by_name)
+    answers = {"target_prompt_logprobs", "prompt_alt_tokens"}
+    assert unknown == (answers if name == "SampleResponse" else set())
+
+
+def test_enum_values_are_the_sdks() -> None:
+    assert {f"DTYPE_{each.name}": int(each) for each in DType} == {
+        name: value for name, value in sdk.DType.items() if value
+    }
+    assert {f"STOP_REASON_{each.name}": int(each) for each in WireStop} == dict(
+        sdk.StopReason.items()
+    )
+
+
+def test_a_request_of_the_sdk_arrives_bit_for_bit() -> None:
+    datum = tinker.Datum(
+        model_input=tinker.ModelInput(
+            chunks=[
+                tinker.EncodedTextChunk(tokens=[1, 2]),
+                tinker.EncodedTextChunk(tokens=[3, 9, 0]),
+            ]
+        ),
+        loss_fn_inputs={"target_tokens": [2, 3, 9, 0, 2**31 - 1], "advantages": AWKWARD},
+    )
+    call = parse_forward_backward(
+        _request([datum, _datum()], config={"clip_low_threshold": 0.1, "name": "x"})
+    )
+    assert (call.model_id, call.seq_id, call.loss_fn) == ("s:train:0", 3, "ppo")
+    assert call.forward_only is False
+    assert call.loss_fn_config == {"clip_low_threshold": 0.1, "name": "x"}
+    first, second = call.datums
+    assert first.tokens.dtype == np.int32
+    assert first.tokens.tolist() == [1, 2, 3, 9, 0]
+    assert list(first.inputs) == ["advantages", "target_tokens"]
+    assert first.inputs["target_tokens"].dtype == np.int64
+    assert first.inputs["target_tokens"].tolist() == [2, 3, 9, 0, 2**31 - 1]
+    assert _bits(first.inputs["advantages"]) == _bits(AWKWARD)
+    assert first.inputs["advantages"].flags.writeable
+    assert second.tokens.tolist() == [1, 2, 3]
+
+
+def test_forward_only_and_the_old_config_arrive() -> None:
+    assert parse_forward_backward(_request([_datum()], forward_only=True)).forward_only is True
+    message = sdk.ForwardBackwardRequest(model_id="m", seq_id=1, loss_fn="dro")
+    message.loss_fn_config["beta"] = 0.5
+    assert parse_forward_backward(message.SerializeToString()).loss_fn_config == {"beta": 0.5}
+
+
+def test_provenance_is_accepted_and_ignored() -> None:
+    span = tinker.types.provenance_spans.SampledProvenanceSpan(sequence_id="a", offset=0, length=3)
+    datum = _datum().with_provenance(model_input=[span], loss_fn_inputs=[span])
+    assert len(parse_forward_backward(_request([datum])).datums) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"dense": struct.pack("<2f", 1.5, -0.0), "dtype": F32}, np.array([1.5, -0.0], "f4")),
+        ({"dense": b"", "dtype": F32, "shape": [0]}, np.array([], "f4")),
+        ({"dense": struct.pack("<2i", 7, -1), "dtype": sdk.DTYPE_INT32}, np.array([7, -1], "i8")),
+        ({"dense": struct.pack("<q", 2**40), "dtype": sdk.DTYPE_INT64}, np.array([2**40], "i8")),
+        ({"dense": struct.pack("<2H", 0x3FC0, 0x8000), "dtype": BF16}, np.array([1.5, -0.0], "f4")),
+    ],
+)
+def test_dense_tensors_of_every_type_are_read(fields: Any, expected: Any) -> None:
+    (datum,) = parse_forward_backward(_tensor(**fields)).datums
+    assert datum.inputs["weights"].dtype == expected.dtype
+    assert _bits(datum.inputs["weights"]) == _bits(expected)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _tensor(dense=b"1234", dtype=F32, shape=[2]),
+        _tensor(dense=b"123", dtype=F32),
+        _tensor(dense=b"1234", dtype=F32, shape=[-1]),
+        _tensor(dense=b"1234", dtype=F32, shape=[1, 1]),
+        _tensor(dense=b"1234", dtype=0),
+        _tensor(dense=b"1234", dtype=9),
+        _tensor(dtype=F32, shape=[0]),
+        _tensor(sparse_csr=sdk.SparseCsr(), dtype=F32, shape=[1, 1]),
+        VALID + b"\x00",
+        VALID[:-1],
+        VALID + b"\xa0\x06\x01",
+        b"",
+        _request([_datum()], seq_id=0),
+    ],
+)
+def test_what_cannot_be_read_is_an_input_error(body: bytes) -> None:
+    with pytest.raises(InputError):
+        parse_forward_backward(body)
+
+
+def test_refusals_name_the_place() -> None:
+    image = tinker.types.ImageChunk(data=b"x", format="png", expected_tokens=1)
+    datum = tinker.Datum(model_input=tinker.ModelInput(chunks=[image]), loss_fn_inputs={})
+    with pytest.raises(InputError, match=r"data\[1\]\.model_input\[0\] = 'image'"):
+        parse_forward_backward(_request([_datum(), datum]))
+    pairs = tinker.Datum(
+        model_input=tinker.ModelInput.from_ints([1, 2]),
+        loss_fn_inputs={"target_tokens": np.array([[1, 2], [3, 4]])},
+    )
+    with pytest.raises(InputError, match=r"data\[0\]\.loss_fn_inputs\.target_tokens[^\n]*\(2, 2\)"):
+        parse_forward_backward(_request([pairs]))
+    message = sdk.ForwardBackwardRequest.FromString(VALID)
+    later = CLASSES["Datum"].FromString(message.data[1].SerializeToString() + b"\x2a\x01x")
+    message.data[1].CopyFrom(sdk.Datum.FromString(later.SerializeToString()))
+    with pytest.raises(InputError, match=r"data\[1\] = 'field numbers \[5\]'"):
+        parse_forward_backward(message.SerializeToString())
+
+
+def test_a_name_of_several_lines_stays_on_one() -> None:
+    message = sdk.ForwardBackwardRequest(model_id="m", seq_id=1, loss_fn="ppo")
+    message.data.add().loss_fn_inputs["a\nb\nc"].dtype = 9
+    with pytest.raises(InputError, match=r"inputs\.'a\\nb\\nc'"):
+        parse_forward_backward(message.SerializeToString())
+
+
+def _check_length(error: InputError) -> None:
+    assert len(str(error).splitlines()) <= 5
+
+
+def _parses_or_refuses(body: bytes) -> None:
+    try:
+        parse_forward_backward(body)
+    except InputError as error:
+        _check_length(error)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_random_bytes_never_raise_anything_else(body: bytes) -> None:
+    _parses_or_refuses(body)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(VALID) - 1), st.integers(0, 255)), max_size=4),
+    st.integers(0, len(VALID)),
+    st.integers(0, len(VALID)),
+)
+@settings(max_examples=500, deadline=None)
+def test_mutated_requests_never_raise_anything_else(changes: Any, start: int, stop: int) -> None:
+    body = bytearray(VALID)
+    for at, value in changes:
+        body[at] = value
+    _parses_or_refuses(bytes(body))
+    del body[min(start, stop) : max(start, stop)]
+    _parses_or_refuses(bytes(body))
+
+
+@given(st.lists(st.lists(st.floats(width=32, allow_nan=False), max_size=5), max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_training_results_come_back_bit_for_bit(rows: Any) -> None:
+    outputs = [DatumOutput(logprobs=np.array(row, np.float32)) for row in rows]
+    metrics = {"loss:sum": 0.1 + 0.2, "n:sum": float(len(rows))}
+    decoded = deserialize_forward_backward_output(
+        encode_forward_backward(outputs, metrics, "cross_entropy")
+    )
+    assert decoded.metrics == metrics
+    assert decoded.loss_fn_output_type == "cross_entropy"
+    assert len(decoded.loss_fn_outputs) == len(outputs)
+    for got, sent in zip(decoded.loss_fn_outputs, outputs, strict=True):
+        assert got["logprobs"].dtype == "float32"
+        assert got["logprobs"].shape == [len(sent.logprobs)]
+        assert _bits(got["logprobs"].to_numpy()) == _bits(sent.logprobs)
+
+
+def _sequence(stop: StopReason, top: TopLogprobs | None = None) -> SampledSequence:
+    return SampledSequence(
+        tokens=np.array([5, 0, 7, 1, 2], np.int32), logprobs=AWKWARD, stop_reason=stop, top=top
+    )
+
+
+def test_samples_come_back_bit_for_bit() -> None:
+    top = TopLogprobs(
+        tokens=np.array([[4, 5], [0, 1], [2, -1]], np.int32),
+        logprobs=np.array([[-0.5, -1], [-0.25, -3], [-0.125, np.nan]], np.float32),
+    )
+    result = SampleResult(sequences=(_sequence(StopReason.STOP, top), _sequence(StopReason.LENGTH)))
+    decoded = deserialize_sample_response(encode_sample(result, cache_hit_tokens=4))
+    first, second = decoded.sequences
+    assert (first.stop_reason, second.stop_reason) == ("stop", "length")
+    assert first.tokens == [5, 0, 7, 1, 2]
+    assert _bits(first.logprobs_np) == _bits(AWKWARD)
+    assert first.topk_logprobs == [[(4, -0.5), (5, -1.0)], [(0, -0.25), (1, -3.0)], [(2, -0.125)]]
+    assert second.topk_logprobs is None
+    assert decoded.prompt_logprobs is None
+    assert decoded.topk_prompt_logprobs is None
+    assert decoded.prompt_cache_hit_tokens == 4
+
+
+def test_the_prompts_first_token_has_none() -> None:
+    result = SampleResult(
+        sequences=(_sequence(StopReason.STOP),),
+        prompt_logprobs=np.array([np.nan, -0.5, -0.25], np.float32),
+        prompt_top=TopLogprobs(
+            tokens=np.array([[-1, -1], [3, 4], [5, 6]], np.int32),
+            logprobs=np.array([[np.nan, np.nan], [-0.5, -1], [-0.25, -2]], np.float32),
+        ),
+    )
+    decoded = deserialize_sample_response(encode_sample(result))
+    assert decoded.prompt_logprobs == [None, -0.5, -0.25]
+    assert decoded.topk_prompt_logprobs == [None, [(3, -0.5), (4, -1.0)], [(5, -0.25), (6, -2.0)]]
+    last = deserialize_sample_response(encode_sample(result, prompt_logprobs_last_n=1))
+    assert last.prompt_logprobs == [None, None, -0.25]
+    assert last.topk_prompt_logprobs == [None, None, [(5, -0.25), (6, -2.0)]]
+    assert result.prompt_logprobs is not None
+    assert result.prompt_logprobs[1] == -0.5
