@@ -5,10 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tinsmith.types.version import VERSION
+
 if TYPE_CHECKING:
     from tinsmith.training.connect import connect
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["__version__", "connect"]
 
 _LAZY = {"connect": "tinsmith.training.connect"}

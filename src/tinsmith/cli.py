@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from tinsmith import __version__
 from tinsmith.types.errors import TinsmithError
+from tinsmith.types.version import VERSION
 
 app = typer.Typer(
     name="tinsmith",
@@ -52,7 +52,7 @@ def _fail(message: str) -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"tinsmith {__version__}")
+        print(f"tinsmith {VERSION}")
         raise typer.Exit
 
 

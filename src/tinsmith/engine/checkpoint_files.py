@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tinsmith import __version__
 from tinsmith.models.base import BaseModel
 from tinsmith.models.staging import present, write_tensors
 from tinsmith.models.stored import opened, read_object
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.version import VERSION
 
 MARKER = "checkpoint.json"
 ADAPTER = "adapter.safetensors"
@@ -91,7 +91,7 @@ def write(
     values: dict[str, object] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "created_by": f"tinsmith {__version__}",
+        "created_by": f"tinsmith {VERSION}",
         "adapter": asdict(spec),
         "base": asdict(base),
         "step_count": step_count,
