@@ -10,9 +10,10 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 
 from tinsmith.server.body import R, parse_json
+from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
 from tinsmith.server.listing import Listing
 from tinsmith.server.records import Failed, Finished, NoResult
 from tinsmith.server.requests import (
@@ -27,6 +28,7 @@ from tinsmith.server.requests import (
     OptimStep,
     Sample,
     SaveWeights,
+    SaveWeightsExternal,
     SaveWeightsForSampler,
     SetTtl,
     WeightsInfo,
@@ -59,7 +61,7 @@ def _guard(
     async def guard(
         request: Request, call_next: Callable[[Request], Awaitable[Response]]
     ) -> Response:
-        if request.url.path.endswith("/healthz"):
+        if request.url.path.endswith("/healthz") or request.url.path.startswith(EXTERNAL_ROUTE):
             return await call_next(request)
         given = request.headers.get("x-api-key") or request.headers.get(
             "authorization", ""
@@ -191,6 +193,28 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/save_weights_for_sampler")(save_for_sampler)
     app.post("/api/v1/load_weights")(load_weights)
     app.post("/api/v1/unload_model")(unload_model)
+    _external_routes(app, service)
+
+
+def _external_routes(app: FastAPI, service: Service) -> None:
+    external = service.runs.external
+
+    async def save(request: Request) -> Answer:
+        body = await _body(SaveWeightsExternal, request)
+        return {"request_id": service.runs.save_external(body), "model_id": body.model_id}
+
+    async def urls(model_id: str, name: str, request: Request) -> Answer:
+        return external.urls(model_id, name, str(request.base_url))
+
+    async def file(
+        model_id: str, name: str, file: str, expires: int, signature: str
+    ) -> FileResponse:
+        return FileResponse(external.file(model_id, name, file, expires, signature))
+
+    checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/external_weights/{name}"
+    app.post("/api/v1/save_weights_external")(save)
+    app.get(checkpoint + "/external_weights_urls")(urls)
+    app.get(EXTERNAL_ROUTE + "/{model_id}/{name}/{file}")(file)
 
 
 def _sampling_routes(app: FastAPI, service: Service) -> None:

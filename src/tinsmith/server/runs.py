@@ -14,6 +14,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.validation import loss_by_name
 from tinsmith.models.slots import values
 from tinsmith.server.conversions import to_adam, to_adapter_spec
+from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Lane
 from tinsmith.server.messages import CONTENT_TYPE
@@ -23,6 +24,7 @@ from tinsmith.server.requests import (
     LoadWeights,
     OptimStep,
     SaveWeights,
+    SaveWeightsExternal,
     SaveWeightsForSampler,
 )
 from tinsmith.server.results import encode_forward_backward
@@ -63,6 +65,7 @@ class Runs:
     seed: int
     live: dict[str, LiveRun]
     snapshot: Snapshot
+    external: External
 
     def create(self, request: CreateModel) -> tuple[str, str]:
         """Make a model; return (request id, model id). A repeated request is answered by the first.
@@ -228,6 +231,27 @@ class Runs:
             return json_result({"sampling_session_id": sampler, "type": kind})
 
         return self._submit(request.model_id, request.seq_id, kind, held)
+
+    def save_external(self, request: SaveWeightsExternal) -> str:
+        """Export weights for others to read.
+
+        Raises:
+            InputError: for what an export here does not do.
+        """
+        run = self._run(request.model_id)
+        if request.age_encryption_recipients or request.ttl_seconds is not None:
+            raise InputError(
+                "an export here is neither encrypted nor does it expire",
+                field="age_encryption_recipients, ttl_seconds",
+                allowed="none",
+            )
+        base_name = self.engine.base(run.name).name
+
+        def compute(session: TrainingSession) -> Finished:
+            path = self.external.save(session, run.model_id, request.path, base_name)
+            return json_result({"path": path, "type": "save_weights_external"})
+
+        return self._submit(request.model_id, request.seq_id, "save_weights_external", compute)
 
     def load_into(self, request: LoadWeights) -> str:
         """Load a checkpoint into a model that exists."""

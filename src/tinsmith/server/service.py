@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import secrets
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tinsmith.engine.sequences import Group
 from tinsmith.models.base import BUILT_IN
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Lane
 from tinsmith.server.runs import Runs
@@ -69,6 +71,7 @@ class Service:
             seed,
             {},
             self.samplers.hold_snapshot,
+            External(state, secrets.token_hex(32)),
         )
         self.worker.start()
         self._expiry = loop.create_task(self._delete_expired())

@@ -1,0 +1,102 @@
+"""Weights in a format others read: for PEFT, or whole where all weights are trained; downloaded file by file.
+
+A download address carries its own proof: an HMAC over file and expiry under a secret of this server's process, so that
+a plain HTTP client can fetch it without the key. Nothing but the files of one export can be named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.engine.training import TrainingSession
+from tinsmith.models.folder import write_folder
+from tinsmith.models.merge import merged_config, merged_weights
+from tinsmith.models.peft_format import export_peft
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import InputError
+
+VALID_SECONDS = 3600
+ROUTE = "/api/v1/external_files"
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """Exports below a state folder, and their signed addresses."""
+
+    state: Path
+    key: str
+
+    def save(self, session: TrainingSession, model_id: str, name: str, base_name: str) -> str:
+        """Export a session's weights as they are now; return the tinker:// path.
+
+        Raises:
+            InputError: an export of this name is there already.
+        """
+        folder = self._folder(model_id, name)
+        if folder.exists():
+            raise InputError(
+                "an export of this name exists already",
+                field="name",
+                value=name,
+                fix="choose another name",
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        adapter = session.adapter
+        if adapter.spec.kind is AdapterKind.FULL:
+            write_folder(folder, merged_config(adapter), merged_weights(adapter))
+        else:
+            export_peft(adapter, folder, base_name=base_name)
+        return f"tinker://{model_id}/external_weights/{name}"
+
+    def urls(self, model_id: str, name: str, base_url: str) -> dict[str, object]:
+        """A signed address per file, and when they expire.
+
+        Raises:
+            InputError: there is no such export.
+        """
+        folder = self._folder(model_id, name)
+        if not folder.is_dir():
+            raise InputError("there is no such export", field="path", value=f"{model_id}/{name}")
+        expires = int(time.time()) + VALID_SECONDS
+        files = sorted(file.name for file in folder.iterdir() if file.is_file())
+        return {
+            "urls": {
+                file: f"{base_url.rstrip('/')}{ROUTE}/{quote(model_id)}/{quote(name)}/{quote(file)}"
+                f"?expires={expires}&signature={self._sign(model_id, name, file, expires)}"
+                for file in files
+            },
+            "expires": datetime.fromtimestamp(expires, UTC).isoformat(),
+        }
+
+    def file(self, model_id: str, name: str, file: str, expires: int, signature: str) -> Path:
+        """The file behind a signed address.
+
+        Raises:
+            InputError: the address was not signed here, has expired, or names no file.
+        """
+        expected = self._sign(model_id, name, file, expires)
+        if not hmac.compare_digest(expected.encode(), signature.encode()) or expires < time.time():
+            raise InputError(
+                "this address is not valid (any more)", fix="ask for the addresses again"
+            )
+        folder = self._folder(model_id, name)
+        found = {entry.name: entry for entry in folder.iterdir()} if folder.is_dir() else {}
+        if file not in found:
+            raise InputError("there is no such file", field="file", value=file)
+        return found[file]
+
+    def _folder(self, model_id: str, name: str) -> Path:
+        """Validated like a checkpoint's name, so that it cannot leave the state folder."""
+        path = TinkerPath(session=model_id, kind=CheckpointKind.WEIGHTS, name=name)
+        return path.folder(self.state).parent.parent / "external_weights" / name
+
+    def _sign(self, model_id: str, name: str, file: str, expires: int) -> str:
+        text = "\n".join(("external", model_id, name, file, str(expires)))
+        return hmac.new(self.key.encode(), text.encode(), hashlib.sha256).hexdigest()
