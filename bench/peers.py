@@ -95,16 +95,8 @@ def report(title: str, ours: float, theirs: float, limit: float, unit: str) -> N
     """Print both figures, their ratio and the goal."""
     ratio = ours / theirs
     figures = f"tinsmith {ours:.2f} {unit}, peer {theirs:.2f} {unit}, ratio {ratio:.2f}"
-    print(f"{title}: {figures} ({_verdict(ratio, limit)})")
-
-
-def report_alone(title: str, ours: float, limit: float, unit: str) -> None:
-    """Print a figure that has a goal of its own and no peer."""
-    print(f"{title}: tinsmith {ours:.3f} {unit} ({_verdict(ours, limit)})")
-
-
-def _verdict(figure: float, limit: float) -> str:
-    return f"goal <= {limit}: {'reached' if figure <= limit else 'NOT reached'}"
+    verdict = "reached" if ratio <= limit else "NOT reached"
+    print(f"{title}: {figures} (goal <= {limit}: {verdict})")
 
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

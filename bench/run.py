@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup.py", "gemm.py", "decode.py", "train.py", "grpo.py")
+BENCHMARKS = ("startup.py", "gemm.py", "decode.py", "train.py", "grpo.py", "service.py")
 
 
 def main() -> int:

@@ -32,7 +32,7 @@ _LOGITS_BUDGET = 1 << 26
 class MicroBatches:
     """How many datums are computed at once: at most `datums` of them and `tokens` tokens (at least one datum)."""
 
-    tokens: int = 4096
+    tokens: int = 1536
     datums: int = 1 << 30
 
     def split(self, lengths: Sequence[int], vocab_size: int) -> list[range]:

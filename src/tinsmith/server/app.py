@@ -6,15 +6,18 @@ A user's mistake is a 400 on submission or an error inside a future, never a sta
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from tinsmith.server.body import R, parse_json
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
+from tinsmith.server.guard import Guard, error_answer
 from tinsmith.server.listing import Listing
+from tinsmith.server.openai_routes import add_openai_routes
+from tinsmith.server.places import Place, forward_backward_place, json_place
 from tinsmith.server.records import Failed, Finished, NoResult
 from tinsmith.server.requests import (
     CreateModel,
@@ -46,47 +49,42 @@ Answer = Mapping[str, object]
 def build_app(service: Service, *, key: str, max_body: int) -> FastAPI:
     """Make the application; every request but healthz needs `key`."""
     app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
-    app.middleware("http")(_guard(key, max_body))
+    app.add_middleware(
+        Guard,
+        key=key,
+        max_body=max_body,
+        open_paths=("/api/v1/healthz", EXTERNAL_ROUTE + "/"),
+    )
     app.exception_handler(TinsmithError)(_refuse)
     _session_routes(app, service)
     _training_routes(app, service)
     _sampling_routes(app, service)
-    _rest_routes(app, Listing(service.store, service.engine, service.state))
+    add_openai_routes(app, service)
+    _rest_routes(app, Listing(service.store, service.engine, service.state, service.runs.external))
     return app
-
-
-def _guard(
-    key: str, max_body: int
-) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
-    async def guard(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        if request.url.path.endswith("/healthz") or request.url.path.startswith(EXTERNAL_ROUTE):
-            return await call_next(request)
-        given = request.headers.get("x-api-key") or request.headers.get(
-            "authorization", ""
-        ).removeprefix("Bearer ")
-        if not secrets.compare_digest(given.encode(), key.encode()):
-            return _error("the key is missing or wrong: set TINKER_API_KEY to the server's", 401)
-        length = request.headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > max_body:
-            return _error(f"the body is larger than this server takes: {length} > {max_body}", 413)
-        return await call_next(request)
-
-    return guard
-
-
-def _error(message: str, status: int = 400) -> JSONResponse:
-    return JSONResponse({"error": message, "detail": message, "category": "user"}, status)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     del request
-    return _error(str(error))
+    return error_answer(str(error))
 
 
 async def _body(model: type[R], request: Request) -> R:
     return parse_json(model, await request.body())
+
+
+@contextmanager
+def _counting(
+    place: Callable[[], Place | None], count: Callable[[Place, str], None]
+) -> Generator[None, None, None]:
+    """Let a refused request use its number up: the SDK has counted it, and what follows must not wait for it."""
+    try:
+        yield
+    except TinsmithError as error:
+        refused = place()
+        if refused is not None:
+            count(refused, str(error))
+        raise
 
 
 def _session_routes(app: FastAPI, service: Service) -> None:
@@ -149,6 +147,11 @@ def _session_routes(app: FastAPI, service: Service) -> None:
 def _training_routes(app: FastAPI, service: Service) -> None:
     runs = service.runs
 
+    async def numbered(request: Request, model: type[R], submit: Callable[[R], str]) -> str:
+        body = await request.body()
+        with _counting(lambda: json_place(body, "model_id"), runs.count_refused):
+            return submit(parse_json(model, body))
+
     async def create_model(request: Request) -> Answer:
         request_id, model_id = runs.create(await _body(CreateModel, request))
         return {"request_id": request_id, "model_id": model_id}
@@ -158,25 +161,25 @@ def _training_routes(app: FastAPI, service: Service) -> None:
 
     async def forward_backward(request: Request) -> Answer:
         body = await request.body()
-        call = await asyncio.to_thread(parse_forward_backward, body)
-        return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
+        with _counting(lambda: forward_backward_place(body), runs.count_refused):
+            call = await asyncio.to_thread(parse_forward_backward, body)
+            return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
 
     async def optim_step(request: Request) -> Answer:
-        body = await _body(OptimStep, request)
-        return {"request_id": runs.optim_step(body), "model_id": body.model_id}
+        return {"request_id": await numbered(request, OptimStep, runs.optim_step)}
 
     async def save_weights(request: Request) -> Answer:
-        body = await _body(SaveWeights, request)
-        return {"request_id": runs.save(body), "model_id": body.model_id}
+        return {"request_id": await numbered(request, SaveWeights, runs.save)}
 
     async def save_for_sampler(request: Request) -> Answer:
-        body = await _body(SaveWeightsForSampler, request)
-        return {"request_id": runs.save_for_sampler(body), "model_id": body.model_id}
+        return {"request_id": await numbered(request, SaveWeightsForSampler, runs.save_for_sampler)}
 
     async def load_weights(request: Request) -> Answer:
-        body = await _body(LoadWeights, request)
-        if body.model_id is not None:
-            return {"request_id": runs.load_into(body), "model_id": body.model_id}
+        sent = await request.body()
+        with _counting(lambda: json_place(sent, "model_id"), runs.count_refused):
+            body = parse_json(LoadWeights, sent)
+            if body.model_id is not None:
+                return {"request_id": runs.load_into(body), "model_id": body.model_id}
         found = service.worker.call(lambda: runs.read_checkpoint(body.path))
         request_id, model_id = runs.create_from(body, await asyncio.wrap_future(found))
         return {"request_id": request_id, "model_id": model_id}
@@ -200,8 +203,10 @@ def _external_routes(app: FastAPI, service: Service) -> None:
     external = service.runs.external
 
     async def save(request: Request) -> Answer:
-        body = await _body(SaveWeightsExternal, request)
-        return {"request_id": service.runs.save_external(body), "model_id": body.model_id}
+        body = await request.body()
+        with _counting(lambda: json_place(body, "model_id"), service.runs.count_refused):
+            call = parse_json(SaveWeightsExternal, body)
+            return {"request_id": service.runs.save_external(call), "model_id": call.model_id}
 
     async def urls(model_id: str, name: str, request: Request) -> Answer:
         return external.urls(model_id, name, str(request.base_url))
@@ -226,9 +231,11 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         return {"sampling_session_id": created, "type": "create_sampling_session"}
 
     async def sample(request: Request) -> Response:
-        body = await _body(Sample, request)
+        sent = await request.body()
+        with _counting(lambda: json_place(sent, "sampling_session_id"), samplers.count_refused):
+            body = parse_json(Sample, sent)
         if service.full:
-            return _error(f"the queue holds {service.max_queue} requests: try again", 429)
+            return error_answer(f"the queue holds {service.max_queue} requests: try again", 429)
         request_id, sequences = samplers.sample(body)
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
 
@@ -279,7 +286,7 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
 
     async def missing(path: str) -> Response:
         del path
-        return _error("there is no such endpoint here", 404)
+        return error_answer("there is no such endpoint here", 404)
 
     checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}"
     app.get("/api/v1/get_server_capabilities")(capabilities)

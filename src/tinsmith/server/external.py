@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import shutil
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,19 @@ from tinsmith.types.errors import InputError
 
 VALID_SECONDS = 3600
 ROUTE = "/api/v1/external_files"
+KIND = "external_weights"
+"""The middle of an export's tinker:// path, and the name of its folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """One export on disk."""
+
+    model_id: str
+    name: str
+    created_at: float
+    """Wall clock, seconds since 1970."""
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +67,34 @@ class External:
             write_folder(folder, merged_config(adapter), merged_weights(adapter))
         else:
             export_peft(adapter, folder, base_name=base_name)
-        return f"tinker://{model_id}/external_weights/{name}"
+        return f"tinker://{model_id}/{KIND}/{name}"
+
+    def exports(self, model_id: str) -> list[Export]:
+        """The exports of one training run, by name."""
+        parent = self._folder(model_id, "x").parent
+        if not parent.is_dir():
+            return []
+        folders = [f for f in sorted(parent.iterdir()) if f.is_dir() and not f.name.startswith(".")]
+        return [
+            Export(
+                model_id=model_id,
+                name=folder.name,
+                created_at=folder.stat().st_mtime,
+                size_bytes=sum(file.stat().st_size for file in folder.iterdir()),
+            )
+            for folder in folders
+        ]
+
+    def delete(self, model_id: str, name: str) -> None:
+        """Delete an export's files.
+
+        Raises:
+            InputError: there is no such export.
+        """
+        folder = self._folder(model_id, name)
+        if not folder.is_dir():
+            raise InputError("there is no such export", field="path", value=f"{model_id}/{name}")
+        shutil.rmtree(folder)
 
     def urls(self, model_id: str, name: str, base_url: str) -> dict[str, object]:
         """A signed address per file, and when they expire.
@@ -95,7 +136,7 @@ class External:
     def _folder(self, model_id: str, name: str) -> Path:
         """Validated like a checkpoint's name, so that it cannot leave the state folder."""
         path = TinkerPath(session=model_id, kind=CheckpointKind.WEIGHTS, name=name)
-        return path.folder(self.state).parent.parent / "external_weights" / name
+        return path.folder(self.state).parent.parent / KIND / name
 
     def _sign(self, model_id: str, name: str, file: str, expires: int) -> str:
         text = "\n".join(("external", model_id, name, file, str(expires)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 
 from tinsmith.server.records import ErrorCategory, Finished, NoResult, Outcome
 from tinsmith.server.store import Store
@@ -32,6 +33,8 @@ class Futures:
         self._loop = loop
         self._waiters: dict[str, asyncio.Event] = {}
         self._settled = 0
+        self._together: list[str] | None = None
+        self._closing = False
 
     def accept(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
         """Return the request's id and whether it is new rather than a retry.
@@ -65,8 +68,9 @@ class Futures:
 
     def fail_pending(self, message: str) -> None:
         """Settle what a server before this one left open."""
-        for request in self._store.pending():
-            self._store.fail(request.request_id, message=message, category=ErrorCategory.SERVER)
+        with self._store.batch():
+            for request in self._store.pending():
+                self._store.fail(request.request_id, message=message, category=ErrorCategory.SERVER)
 
     async def wait(self, request_id: str, seconds: float) -> Outcome:
         """Return the outcome as soon as there is one; PENDING after `seconds`."""
@@ -74,20 +78,44 @@ class Futures:
         outcome = self._store.result(request_id)
         if outcome is NoResult.PENDING:
             try:
-                await asyncio.wait_for(event.wait(), seconds)
+                await asyncio.wait_for(event.wait(), 0 if self._closing else seconds)
             except TimeoutError:
                 return NoResult.PENDING
             outcome = self._store.result(request_id)
-        self._waiters.pop(request_id, None)
+        self._wake(request_id)
         return outcome
 
-    def _notify(self, request_id: str) -> None:
-        self._settled += 1
-        if self._settled % 1024 == 0:
-            self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
-        self._loop.call_soon_threadsafe(self._wake, request_id)
+    @contextmanager
+    def together(self) -> Generator[None, None, None]:
+        """Settle several requests with one wait for the disk. On the compute thread; compute nothing long in it."""
+        settled: list[str] = []
+        self._together = settled
+        try:
+            with self._store.batch():
+                yield
+        finally:
+            self._together = None
+        self._notify(*settled)
 
-    def _wake(self, request_id: str) -> None:
-        event = self._waiters.pop(request_id, None)
-        if event is not None:
-            event.set()
+    def stop_waiting(self) -> None:
+        """Answer every long poll now, and from now on at once: the server is about to stop."""
+        self._closing = True
+        for request_id in tuple(self._waiters):
+            self._wake(request_id)
+
+    def _notify(self, *request_ids: str) -> None:
+        """Wake who waits, once the results are on the disk."""
+        if self._together is not None:
+            self._together += request_ids
+            return
+        before, self._settled = self._settled, self._settled + len(request_ids)
+        if before // 1024 != self._settled // 1024:
+            self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
+        if request_ids:
+            self._loop.call_soon_threadsafe(self._wake, *request_ids)
+
+    def _wake(self, *request_ids: str) -> None:
+        for request_id in request_ids:
+            event = self._waiters.pop(request_id, None)
+            if event is not None:
+                event.set()

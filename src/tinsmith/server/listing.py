@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from tinsmith.engine.checkpoints import delete, read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.server.external import KIND as EXTERNAL_KIND
+from tinsmith.server.external import Export, External
 from tinsmith.server.records import CheckpointRecord, TrainingRun
 from tinsmith.server.store import Store
 from tinsmith.types.adapters import AdapterKind
@@ -24,6 +27,7 @@ class Listing:
     store: Store
     engine: Engine
     state: Path
+    external: External
 
     def capabilities(self) -> Answer:
         """The served models; each also with the adapters' suffixes."""
@@ -60,16 +64,24 @@ class Listing:
         """The checkpoints of one training run."""
         self.training_run(model_id)
         records = self.store.checkpoints(model_id=model_id)
-        return {"checkpoints": [_checkpoint(record) for record in records]}
+        exports = self.external.exports(model_id)
+        return {"checkpoints": [*map(_checkpoint, records), *map(_export, exports)]}
 
     def checkpoints(self, limit: int, offset: int) -> Answer:
         """A page of all checkpoints, the newest first."""
-        records = self.store.checkpoints()[::-1]
-        page = [_checkpoint(record) for record in records[offset : offset + limit]]
-        return {"checkpoints": page, "cursor": _cursor(offset, limit, len(records))}
+        exports = [
+            e for run in self.store.training_runs() for e in self.external.exports(run.model_id)
+        ]
+        found = [*map(_checkpoint, self.store.checkpoints()), *map(_export, exports)]
+        found.sort(key=lambda one: str(one["time"]), reverse=True)
+        page = found[offset : offset + limit]
+        return {"checkpoints": page, "cursor": _cursor(offset, limit, len(found))}
 
     def delete(self, model_id: str, kind: str, name: str) -> Answer:
-        """Delete a checkpoint's files."""
+        """Delete the files of a checkpoint or an export."""
+        if kind == EXTERNAL_KIND:
+            self.external.delete(model_id, name)
+            return {}
         path = self._existing(model_id, kind, name)
         delete(path.folder(self.state))
         self.store.forget_checkpoint(path)
@@ -110,7 +122,7 @@ class Listing:
         return {
             "training_run_ids": [run.model_id for run in runs],
             "sampler_ids": [sampler.sampling_session_id for sampler in samplers],
-            "user_metadata": session.user_metadata and dict(session.user_metadata),
+            "user_metadata": _metadata(session.user_metadata),
             "display_name": session.display_name,
         }
 
@@ -136,7 +148,7 @@ class Listing:
             "last_request_time": _time(run.last_request_at),
             "last_checkpoint": last[CheckpointKind.WEIGHTS],
             "last_sampler_checkpoint": last[CheckpointKind.SAMPLER_WEIGHTS],
-            "user_metadata": run.user_metadata and dict(run.user_metadata),
+            "user_metadata": _metadata(run.user_metadata),
         }
 
 
@@ -149,9 +161,24 @@ def _checkpoint(record: CheckpointRecord) -> Answer:
         "tinker_path": str(record.path),
         "size_bytes": record.size_bytes,
         "public": False,
-        "user_metadata": record.user_metadata and dict(record.user_metadata),
+        "user_metadata": _metadata(record.user_metadata),
         "expires_at": None if record.expires_at is None else _time(record.expires_at),
     }
+
+
+def _export(export: Export) -> Answer:
+    return {
+        "checkpoint_id": f"{EXTERNAL_KIND}/{export.name}",
+        "checkpoint_type": "external",
+        "time": _time(export.created_at),
+        "tinker_path": f"tinker://{export.model_id}/{EXTERNAL_KIND}/{export.name}",
+        "size_bytes": export.size_bytes,
+        "public": False,
+    }
+
+
+def _metadata(metadata: Mapping[str, object] | None) -> Answer | None:
+    return None if metadata is None else dict(metadata)
 
 
 def _time(seconds: float) -> str:

@@ -19,6 +19,9 @@ from tinsmith.server.records import (
 )
 from tinsmith.types.errors import InputError
 
+REFUSED = "refused request"
+"""The kind of a request that was never accepted."""
+
 
 class RequestRows:
     """The part of the store that holds requests, and the counters behind unseeded sampling."""
@@ -59,6 +62,21 @@ class RequestRows:
                 fix="let the SDK count the requests of a client",
             )
         return request_id, not rows
+
+    def refuse(self, *, owner: str, seq_id: int, message: str) -> bool:
+        """Note that a number was used by a request that was refused; False if it was used before."""
+        with self._database.transaction(Durability.PROCESS):
+            rows = self._database.execute(
+                "INSERT INTO requests (request_id, owner, seq_id, kind, state, message, category)"
+                " VALUES (?, ?, ?, ?, 'failed', ?, ?) ON CONFLICT DO NOTHING RETURNING 1",
+                f"{owner}:{seq_id}:{REFUSED}",
+                owner,
+                seq_id,
+                REFUSED,
+                message,
+                ErrorCategory.USER.value,
+            )
+        return bool(rows)
 
     def finish(self, request_id: str, *, body: bytes, media_type: str) -> bool:
         """Settle a request with its result, on the disk when this returns.

@@ -18,6 +18,7 @@ from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Lane
 from tinsmith.server.messages import CONTENT_TYPE
+from tinsmith.server.places import Place
 from tinsmith.server.records import Finished
 from tinsmith.server.requests import (
     CreateModel,
@@ -268,6 +269,15 @@ class Runs:
             )
 
         return self._submit(request.model_id, request.seq_id, "load_weights", compute)
+
+    def count_refused(self, place: Place, message: str) -> None:
+        """Let a refused request use its number up, unless that was used before."""
+        run = self.live.get(place.owner)
+        if run is not None and self.store.refuse(
+            owner=place.owner, seq_id=place.seq_id, message=message
+        ):
+            for ready in run.lane.skip(place.seq_id):
+                self.worker.post(ready)
 
     def unload(self, model_id: str) -> None:
         """Free a model's memory; it takes no more requests."""

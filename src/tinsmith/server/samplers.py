@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tinsmith.engine.checkpoints import load_adapter, read
+from tinsmith.engine.checkpoints import read
 from tinsmith.engine.engine import Engine, parse_model_name
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
@@ -21,14 +22,17 @@ from tinsmith.server.conversions import to_sample_request
 from tinsmith.server.futures import Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
+from tinsmith.server.places import Place
 from tinsmith.server.records import Finished, SamplingSession
 from tinsmith.server.requests import CreateSamplingSession, Sample
 from tinsmith.server.results import encode_sample
 from tinsmith.server.runs import Runs
 from tinsmith.server.store import Store
+from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.worker import Worker
-from tinsmith.types.errors import InputError, TinsmithError
+from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.sampling import SampleRequest
 from tinsmith.types.seeds import derive
 
 logger = logging.getLogger(__name__)
@@ -37,12 +41,19 @@ GAP_SECONDS = 5.0
 """A number that has not come after so long was given up by its client; what waits for it goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """Weights to sample from, and their identity."""
+Told = Callable[[Group], None]
+"""Called on the compute thread: it copies what it needs, and hands it over."""
 
-    policy: Policy
-    weights: str
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A group in the engine, and who is told about it."""
+
+    group: Group
+    name: str
+    """The served base model."""
+    ended: Told
+    drawn: Told | None
 
 
 @dataclass(slots=True)
@@ -51,8 +62,13 @@ class _Live:
 
     record: SamplingSession
     name: str
-    loaded: Future[_Loaded]
+    loaded: Future[Loaded]
     lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
+
+    def lane(self, seq_id: int) -> Lane:
+        """The order that a number belongs to: the client's own, or that of a copy of it."""
+        block = seq_id // SAMPLING_BLOCK
+        return self.lanes.setdefault(block, Lane(block * SAMPLING_BLOCK))
 
 
 @dataclass(slots=True)
@@ -67,10 +83,10 @@ class Samplers:
     seed: int
     loop: asyncio.AbstractEventLoop
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
-    under_way: dict[int, tuple[str, Sample, Group]] = field(
-        default_factory=dict[int, tuple[str, Sample, Group]]
-    )
+    under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Sampling requests by their group's id: touched on the compute thread only."""
+    watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
+    """Those of them whose tokens are followed as they are drawn."""
 
     async def create(self, request: CreateSamplingSession, runs: Runs) -> str:
         """Open a session on a base model or a checkpoint, and load it.
@@ -106,8 +122,8 @@ class Samplers:
         session = self.store.create_sampling_session(
             session_id=session_id, sampling_session_seq_id=seq, base_model=name, snapshot=True
         )
-        loaded: Future[_Loaded] = Future()
-        loaded.set_result(_Loaded(policy, weights))
+        loaded: Future[Loaded] = Future()
+        loaded.set_result(Loaded(policy, weights))
         self.live[session.sampling_session_id] = _Live(session, name, loaded)
         return session.sampling_session_id
 
@@ -118,21 +134,19 @@ class Samplers:
             InputError: for a request that cannot be served; its number is counted all the same.
         """
         live = self._live(request.sampling_session_id)
-        lane = live.lanes.setdefault(
-            request.seq_id // SAMPLING_BLOCK,
-            Lane(request.seq_id // SAMPLING_BLOCK * SAMPLING_BLOCK),
-        )
+        lane = live.lane(request.seq_id)
         try:
             check_request(to_sample_request(request, seed=0), self.engine.config(live.name))
-        except TinsmithError:
-            self._post(lane.skip(request.seq_id))
+        except TinsmithError as error:
+            self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
             raise
         request_id, new = self.futures.accept(
             owner=request.sampling_session_id, seq_id=request.seq_id, kind="sample"
         )
         if new:
             job = self._job(live, request, request_id)
-            if request.sampling_params.seed is None:
+            late = request.seq_id < lane.next_seq  # its place was given up: it runs at once
+            if request.sampling_params.seed is None and not late:
                 self._post(lane.add(request.seq_id, job))
                 if lane.waiting:
                     self.loop.call_later(GAP_SECONDS, self._close_gap, lane, lane.next_seq)
@@ -140,6 +154,14 @@ class Samplers:
                 self.worker.post(job)
                 self._post(lane.skip(request.seq_id))
         return request_id, [f"{request_id}:{i}" for i in range(request.num_samples)]
+
+    def count_refused(self, place: Place, message: str) -> None:
+        """Let a refused request use its number up, unless that was used before."""
+        live = self.live.get(place.owner)
+        if live is not None and self.store.refuse(
+            owner=place.owner, seq_id=place.seq_id, message=message
+        ):
+            self._post(live.lane(place.seq_id).skip(place.seq_id))
 
     def record(self, sampling_session_id: str) -> SamplingSession:
         """What a sampling session samples from.
@@ -157,34 +179,99 @@ class Samplers:
             )
         return record
 
-    def finished(self, group: Group) -> None:
-        """Settle a request whose samples have ended. Called on the compute thread."""
-        request_id, request, _ = self.under_way.pop(id(group))
-        if group.failure is not None or group.result is None:
-            self.futures.fail(request_id, group.failure or InputError("the request was dropped"))
-            return
-        body = encode_sample(group.result, prompt_logprobs_last_n=request.prompt_logprobs_last_n)
-        self.futures.finish(request_id, Finished(body=body, media_type=CONTENT_TYPE))
+    def start(
+        self,
+        name: str,
+        policy: Policy,
+        request: SampleRequest,
+        *,
+        ended: Told,
+        drawn: Told | None = None,
+    ) -> Group:
+        """Submit a request to the sampler of base model `name`. Called on the compute thread.
+
+        `ended` is called once, unless the group is dropped; `drawn` after every step before that.
+
+        Raises:
+            InputError: for a request that cannot be served; nobody will be told anything.
+        """
+        group = self.engine.sampler(name).submit(request, policy)
+        entry = _UnderWay(group, name, ended, drawn)
+        self.under_way[id(group)] = entry
+        if drawn is not None:
+            self.watched[id(group)] = entry
+        return group
+
+    def drop(self, group: Group) -> None:
+        """Give up on a request that may still be under way. Called on the compute thread."""
+        self.watched.pop(id(group), None)
+        entry = self.under_way.pop(id(group), None)
+        if entry is not None:
+            self.engine.sampler(entry.name).cancel(group)
+
+    def stepped(self) -> None:
+        """Tell those who follow their requests. Called on the compute thread after every step."""
+        for entry in self.watched.values():
+            if entry.drawn is not None:
+                entry.drawn(entry.group)
+
+    def finished(self, groups: Sequence[Group]) -> None:
+        """Settle requests whose samples have ended, waiting for the disk once. Called on the compute thread."""
+        with self.futures.together():
+            for group in groups:
+                self.watched.pop(id(group), None)
+                self.under_way.pop(id(group)).ended(group)
+
+    def abandon(self, error: Exception) -> None:
+        """Fail whatever is being sampled, and free what it holds. Called on the compute thread."""
+        entries = tuple(self.under_way.values())
+        self.under_way.clear()
+        self.watched.clear()
+        for entry in entries:
+            self.engine.sampler(entry.name).cancel(entry.group)
+            entry.group.failure = BackendError(
+                f"the server failed while sampling: {type(error).__name__}"
+            )
+            entry.ended(entry.group)
 
     def _job(self, live: _Live, request: Sample, request_id: str) -> Job:
         """The submission to the engine's sampler, on the compute thread."""
 
+        def ended(group: Group) -> None:
+            if group.failure is not None or group.result is None:
+                dropped = InputError("the request was dropped")
+                self.futures.fail(request_id, group.failure or dropped)
+                return
+            last_n = request.prompt_logprobs_last_n
+            body = encode_sample(group.result, prompt_logprobs_last_n=last_n)
+            self.futures.finish(request_id, Finished(body=body, media_type=CONTENT_TYPE))
+
         def job() -> None:
             try:
                 loaded = live.loaded.result()
-                asked = to_sample_request(request, seed=self._seed(live, request, loaded.weights))
-                group = self.engine.sampler(live.name).submit(asked, loaded.policy)
-                self.under_way[id(group)] = (request_id, request, group)
+                seed = self.seed_of(live.record.base_model, loaded.weights, request)
+                asked = to_sample_request(request, seed=seed)
+                self.start(live.name, loaded.policy, asked, ended=ended)
             except TinsmithError as error:
                 self.futures.fail(request_id, error)
+            except Exception as error:  # the boundary of a request
+                logger.exception("request %s failed", request_id)
+                self.futures.fail(
+                    request_id, BackendError(f"the server failed: {type(error).__name__}")
+                )
 
         return job
 
-    def _seed(self, live: _Live, request: Sample, weights: str) -> int:
+    def seed_of(self, base: str, weights: str, request: Sample, *, route: str | None = None) -> int:
+        """Derive an unseeded request's seed, and count it; a seeded one keeps its own.
+
+        Requests of one `route` are counted apart from all others, which may come at any time between them.
+        """
         if request.sampling_params.seed is not None:
             return 0
         asked = request.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
-        key = sha256_of({"base": live.record.base_model, "weights": weights, "asked": asked})
+        apart = {} if route is None else {"route": route}
+        key = sha256_of({"base": base, "weights": weights, "asked": asked, **apart})
         return derive(self.seed, "sample", key, self.store.occurrence(key))
 
     def _live(self, sampling_session_id: str) -> _Live:
@@ -204,24 +291,16 @@ class Samplers:
         """Load a session's weights on the compute thread; a session that was opened before goes on."""
         name, kind = parse_model_name(record.base_model)
 
-        def load() -> _Loaded:
+        def load() -> Loaded:
             if record.model_path is None:
-                policy = self.engine.base_policy(name, quantised=kind.quantised)
-                return _Loaded(policy, self.engine.base(name).fingerprint)
-            checkpoint = read(TinkerPath.parse(record.model_path).folder(self.state))
-            adapter = load_adapter(
-                self.engine.decoder(name, quantised=checkpoint.spec.kind.quantised),
-                checkpoint,
-                base=self.engine.base(name),
-            )
-            return _Loaded(Policy(adapter.decoder, adapter.low), sha256_of(dict(checkpoint.files)))
+                return load_base(self.engine, name, kind)
+            folder = TinkerPath.parse(record.model_path).folder(self.state)
+            return load_checkpoint(self.engine, name, read(folder))
 
         if record.sampling_session_id not in self.live:
             live = _Live(record, name, self.worker.call(load))
             for seq in self.store.seq_ids(record.sampling_session_id):
-                live.lanes.setdefault(
-                    seq // SAMPLING_BLOCK, Lane(seq // SAMPLING_BLOCK * SAMPLING_BLOCK)
-                ).skip(seq)
+                live.lane(seq).skip(seq)
             self.live[record.sampling_session_id] = live
         return self.live[record.sampling_session_id]
 

@@ -7,6 +7,8 @@ import fcntl
 import logging
 import secrets
 import time
+from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from tinsmith.engine.checkpoints import delete
@@ -43,24 +45,15 @@ class Service:
         self.engine = engine
         self.state = state
         self.max_queue = max_queue
+        self._lock = _locked(state)
         self.store = Store(state)
-        self._lock = (state / "server.lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                "another server uses this state folder",
-                field="state",
-                value=str(state),
-                fix="name another with --state",
-            ) from None
         loop = asyncio.get_running_loop()
         self.futures = Futures(self.store, loop)
         self.futures.fail_pending("the server was restarted before this request was carried out")
         for run in self.store.training_runs():
             if not run.unloaded:
                 self.store.mark_unloaded(run.model_id)
-        self.worker = Worker(engine, self._finished)
+        self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         self.samplers = Samplers(engine, self.store, self.futures, self.worker, state, seed, loop)
         self.runs = Runs(
             engine,
@@ -148,8 +141,14 @@ class Service:
         self.store.close()
         self._lock.close()
 
-    def _finished(self, group: Group) -> None:
-        self.samplers.finished(group)
+    def _finished(self, groups: Sequence[Group]) -> None:
+        self.samplers.finished(groups)
+
+    def _stepped(self) -> None:
+        self.samplers.stepped()
+
+    def _abandoned(self, error: Exception) -> None:
+        self.samplers.abandon(error)
 
     async def _delete_expired(self) -> None:
         while True:
@@ -158,3 +157,32 @@ class Service:
                 await asyncio.to_thread(delete, record.path.folder(self.state))
                 self.store.forget_checkpoint(record.path)
             await asyncio.sleep(EXPIRY_SECONDS)
+
+
+def _locked(state: Path) -> TextIOWrapper:
+    """Take the state folder for this process, before anything in it is read or put right.
+
+    Raises:
+        ConfigError: another server has it, or it cannot be made.
+    """
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        lock = (state / "server.lock").open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"the server's state cannot be kept here: {error.strerror}",
+            field="state",
+            value=str(state),
+            fix="name another with --state",
+        ) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise ConfigError(
+            "another server uses this state folder",
+            field="state",
+            value=str(state),
+            fix="name another with --state",
+        ) from None
+    return lock

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -20,14 +21,29 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+JOBS_SECONDS = 0.02
+"""How long jobs are started before the samplers have a step again."""
+
 
 class Worker:
     """Runs jobs and sampler steps until it is stopped."""
 
-    def __init__(self, engine: Engine, finished: Callable[[Group], None]) -> None:
-        """Drive `engine`; `finished` is called on the compute thread for every sampling request that ended."""
+    def __init__(
+        self,
+        engine: Engine,
+        finished: Callable[[Sequence[Group]], None],
+        stepped: Callable[[], None],
+        abandoned: Callable[[Exception], None],
+    ) -> None:
+        """Drive `engine`.
+
+        On the compute thread, `finished` is called with the sampling requests that ended together, and `stepped` after
+        every step; `abandoned` when a step failed, which no single request is to blame for.
+        """
         self._engine = engine
         self._finished = finished
+        self._stepped = stepped
+        self._abandoned = abandoned
         self._jobs: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
@@ -48,6 +64,8 @@ class Worker:
         future: Future[T] = Future()
 
         def job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(body())
             except Exception as error:  # the boundary of a request: it is handed to whoever asked
@@ -75,11 +93,24 @@ class Worker:
                     self._wake.wait()
                 if self._stopping and not self._jobs:
                     return
-                job = self._jobs.popleft() if self._jobs else None
-            if job is not None:
-                job()
+            self._run_jobs()
             if not self._stopping:
-                self._step()
+                try:
+                    self._step()
+                except Exception as error:  # as above, for all that is being sampled
+                    logger.exception("sampling failed")
+                    self._abandoned(error)
+
+    def _run_jobs(self) -> None:
+        """Run one long job, or as many short ones as wait: a step for each submission would starve the batch."""
+        end = time.monotonic() + JOBS_SECONDS
+        while self._jobs:
+            try:
+                self._jobs.popleft()()
+            except Exception:  # its request is lost; the thread must serve the others
+                logger.exception("a job failed without a record")
+            if time.monotonic() > end:
+                return
 
     def _sampling(self) -> bool:
         return any(sampler.busy for sampler in self._engine.samplers)
@@ -87,5 +118,7 @@ class Worker:
     def _step(self) -> None:
         for sampler in self._engine.samplers:
             if sampler.busy:
-                for group in sampler.step():
-                    self._finished(group)
+                ended = sampler.step()
+                if ended:
+                    self._finished(ended)
+                self._stepped()

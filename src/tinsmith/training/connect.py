@@ -73,12 +73,19 @@ class EmbeddedServer:
             env={**os.environ, "TINKER_API_KEY": self.key},
         )
         self._errors: list[str] = []
-        threading.Thread(target=self._drain, daemon=True).start()
+        self._readers = [threading.Thread(target=self._drain, daemon=True)]
+        self._readers[0].start()
         self.base_url = self._wait()
         self._closing = False
         self._tombstone: Tombstone | None = None
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
         atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
 
     def close(self) -> None:
         """Stop it; harmless when it is gone already."""
@@ -92,6 +99,9 @@ class EmbeddedServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._watcher.join()
+        for reader in self._readers:
+            reader.join()
         if self._tombstone is not None:
             self._tombstone.close()
             self._tombstone = None
@@ -103,19 +113,31 @@ class EmbeddedServer:
             assert self._process.stdout is not None
             for line in self._process.stdout:
                 if line.startswith(READY):
-                    threading.Thread(target=self._process.stdout.read, daemon=True).start()
+                    self._readers.append(threading.Thread(target=self._discard, daemon=True))
+                    self._readers[-1].start()
                     return line.removeprefix(READY).split()[0]
         finally:
             killer.cancel()
         self._process.wait()
+        self._readers[0].join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
         said = "\n".join(self._errors[-5:]) or f"exit code {self._process.returncode}"
         raise BackendError(f"the embedded server did not start: {said}")
 
     def _drain(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._errors.append(line.rstrip())
-            del self._errors[:-50]
+        with self._process.stderr as lines:
+            for line in lines:
+                self._errors.append(line.rstrip())
+                del self._errors[:-50]
+
+    def _discard(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for _ in lines:
+                pass
 
     def _watch(self) -> None:
         code = self._process.wait()

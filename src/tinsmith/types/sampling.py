@@ -34,7 +34,7 @@ class SamplingParams:
     """Keep the k most probable tokens; -1 keeps all."""
     top_p: float = 1.0
     """Keep the smallest set of most probable tokens whose mass reaches top_p."""
-    stop: tuple[str, ...] | tuple[int, ...] | None = None
+    stop: tuple[str | int, ...] | None = None
     """None: stop at the tokenizer's end token. (): never stop. Otherwise these strings or token ids, and the
     end token too. What stopped a sequence is the end of its tokens."""
 

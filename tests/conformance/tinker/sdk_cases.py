@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sdk_server import Server
 from tinker import types
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 30.0
 """No answer takes this long here; a test that waits longer has met a hang."""
 REFUSAL_S = 5.0
 """A user's mistake is answered within this time."""

@@ -152,6 +152,17 @@ def test_metadata_comes_back(
     assert not listed(rest, client.model_id)["weights/x"].user_metadata
 
 
+def test_empty_metadata_is_metadata(
+    server: Server, service: tinker.ServiceClient, rest: tinker.RestClient
+) -> None:
+    client = service.create_lora_training_client(server.model, rank=4, user_metadata={}).result(
+        TIMEOUT_S
+    )
+    save(client, "x", user_metadata={})
+    assert not listed(rest, client.model_id)["weights/x"].user_metadata
+    assert not rest.get_training_run(client.model_id).result(TIMEOUT_S).user_metadata
+
+
 def test_a_time_to_live_is_kept_changed_and_removed(
     client: tinker.TrainingClient, rest: tinker.RestClient
 ) -> None:

@@ -16,6 +16,9 @@ from sdk_cases import TIMEOUT_S, forward, lora, refusal, text_datum, tokens_of, 
 from sdk_server import Server
 from tinker import types
 
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+"""peft asks transformers for it."""
+
 TEXTS = ("a lantern of pierced tin", "and a lid for it")
 DATA = [text_datum(text) for text in TEXTS]
 

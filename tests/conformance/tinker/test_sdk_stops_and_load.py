@@ -63,7 +63,9 @@ def test_a_stop_string_ends_the_sample_and_is_part_of_it(
         assert sequence.stop_reason == "stop"
 
 
-def test_without_stops_the_end_token_ends(sampler: tinker.SamplingClient) -> None:
+def test_without_stops_the_end_token_ends(server: Server, sampler: tinker.SamplingClient) -> None:
+    if server.process is None:
+        pytest.skip("a named server may have another end token")
     wanted = types.SamplingParams(max_tokens=LONG, seed=2)
     sequences = sampler.sample(prompt_of(PROMPT), 16, wanted).result(TIMEOUT_S).sequences
     stopped = [sequence for sequence in sequences if sequence.stop_reason == "stop"]

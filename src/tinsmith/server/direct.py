@@ -1,0 +1,163 @@
+"""Sampling by a model's name, without a session: from a served base or any checkpoint, at once or token by token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tinsmith.engine.checkpoint_files import MARKER
+from tinsmith.engine.checkpoints import read
+from tinsmith.engine.engine import parse_model_name
+from tinsmith.engine.sequences import Group
+from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
+from tinsmith.engine.validation import check_request
+from tinsmith.models.staging import present
+from tinsmith.server.conversions import to_sample_request
+from tinsmith.server.draws import Drawn, Follower
+from tinsmith.server.requests import Sample
+from tinsmith.server.service import Service
+from tinsmith.server.weights import Loaded, load_base, load_checkpoint
+from tinsmith.types.errors import InputError, TinsmithError
+from tinsmith.types.sampling import SampleRequest
+
+LOOK_SECONDS = 0.5
+"""How often a caller of `draw` is let look up while nothing was drawn."""
+KEPT = 8
+"""Checkpoints kept in memory, the latest used."""
+ROUTE = "openai"
+"""How unseeded requests are counted: apart from those of the Tinker protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a model's name stands for."""
+
+    name: str
+    """The served base model."""
+    model: str
+    """The name that was asked for."""
+    loaded: Loaded
+
+
+@dataclass(slots=True)
+class Direct:
+    """Samples for whoever names a model. Methods are called on the event loop."""
+
+    service: Service
+    kept: OrderedDict[str, tuple[bytes, str, Loaded]] = field(
+        default_factory=OrderedDict[str, tuple[bytes, str, Loaded]]
+    )
+    """(marker, base's name, weights) by path: touched on the compute thread only."""
+
+    async def find(self, model: str) -> Found:
+        """Load what `model` names: a served base, with an adapter kind's suffix or without, or a `tinker://` path.
+
+        Raises:
+            InputError, ConfigError, CheckpointError: there is no such thing, or it cannot be loaded.
+        """
+        job = self._checkpoint if model.startswith(SCHEME) else self._base
+        return await asyncio.wrap_future(self.service.worker.call(lambda: job(model)))
+
+    def check(self, found: Found, request: Sample) -> None:
+        """Refuse a request that cannot be served.
+
+        Raises:
+            InputError: naming the field.
+        """
+        check_request(to_sample_request(request, seed=0), self.service.engine.config(found.name))
+
+    async def draw(
+        self,
+        found: Found,
+        requests: Sequence[Sample],
+        *,
+        stop_tokens: tuple[int, ...] = (),
+        watch: bool,
+    ) -> AsyncGenerator[tuple[Drawn, ...], None]:
+        """Yield what is drawn until every sample has ended; sometimes nothing, so that the caller can look up.
+
+        Without `watch` a request's samples come whole. Close the generator to drop what is under way.
+
+        Raises:
+            InputError, BackendError: a request is not, or cannot be, served.
+        """
+        samplers, loop = self.service.samplers, asyncio.get_running_loop()
+        queue: asyncio.Queue[tuple[Drawn, ...] | TinsmithError] = asyncio.Queue()
+        groups: list[Group] = []
+
+        def follow(first: int, num_samples: int) -> Follower:
+            return Follower(queue, loop, first, [0] * num_samples, [False] * num_samples)
+
+        def start() -> None:
+            for i, request in enumerate(requests):
+                asked = _with_stops(self._seeded(found, request), stop_tokens)
+                follower = follow(i * request.num_samples, request.num_samples)
+                groups.append(
+                    samplers.start(
+                        found.name,
+                        found.loaded.policy,
+                        asked,
+                        ended=follower.ended,
+                        drawn=follower.drawn if watch else None,
+                    )
+                )
+
+        def drop() -> None:
+            for group in groups:
+                samplers.drop(group)
+
+        running = sum(request.num_samples for request in requests)
+        started = self.service.worker.call(start)
+        try:
+            await asyncio.wrap_future(started)
+            while running:
+                try:
+                    item = await asyncio.wait_for(queue.get(), LOOK_SECONDS)
+                except TimeoutError:
+                    yield ()
+                    continue
+                if isinstance(item, TinsmithError):
+                    raise item
+                running -= sum(drawn.stop_reason is not None for drawn in item)
+                yield item
+        finally:
+            self.service.worker.post(drop)
+
+    def _seeded(self, found: Found, request: Sample) -> SampleRequest:
+        weights = found.loaded.weights
+        seed = self.service.samplers.seed_of(found.model, weights, request, route=ROUTE)
+        return to_sample_request(request, seed=seed)
+
+    def _base(self, model: str) -> Found:
+        name, kind = parse_model_name(model)
+        self.service.engine.base(name)
+        return Found(name=name, model=model, loaded=load_base(self.service.engine, name, kind))
+
+    def _checkpoint(self, model: str) -> Found:
+        """A checkpoint is read again only if it is another one by now: its marker holds the hashes of its files."""
+        folder = TinkerPath.parse(model).folder(self.service.state)
+        marker = present(folder) / MARKER
+        if not marker.is_file():
+            self.kept.pop(model, None)
+            raise InputError("there is no such checkpoint", field="model", value=model)
+        content = marker.read_bytes()
+        kept = self.kept.get(model)
+        if kept is None or kept[0] != content:
+            checkpoint = read(folder)
+            name = self.service.runs.served_base(checkpoint)
+            kept = (content, name, load_checkpoint(self.service.engine, name, checkpoint))
+            self.kept[model] = kept
+            if len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        self.kept.move_to_end(model)
+        return Found(name=kept[1], model=model, loaded=kept[2])
+
+
+def _with_stops(request: SampleRequest, tokens: tuple[int, ...]) -> SampleRequest:
+    """Stop at these tokens too."""
+    if not tokens:
+        return request
+    stop = (*(request.params.stop or ()), *tokens)
+    return replace(request, params=replace(request.params, stop=stop))

@@ -1,0 +1,65 @@
+"""What a request's samples have grown by, carried from the compute thread to the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.engine.sequences import Group
+from tinsmith.types.errors import TinsmithError
+from tinsmith.types.sampling import StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Tokens that one sample has grown by."""
+
+    index: int
+    """Of the sample among those of all requests."""
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    top: tuple[tuple[NDArray[np.int32], NDArray[np.float32]], ...]
+    """The most probable tokens at each of these places, where they were asked for."""
+    stop_reason: StopReason | None
+    """Why it has ended; None while it goes on."""
+
+
+@dataclass(slots=True)
+class Follower:
+    """Hands over what a group's samples have grown by. Its methods are called on the compute thread."""
+
+    queue: asyncio.Queue[tuple[Drawn, ...] | TinsmithError]
+    loop: asyncio.AbstractEventLoop
+    first: int
+    seen: list[int]
+    over: list[bool]
+
+    def drawn(self, group: Group) -> None:
+        """Hand the new tokens over, if there are any."""
+        grown: list[Drawn] = []
+        for sample in group.samples:
+            i, begin = sample.index, self.seen[sample.index]
+            if self.over[i] or len(sample.tokens) == begin:
+                continue
+            self.seen[i], self.over[i] = len(sample.tokens), sample.stop_reason is not None
+            grown.append(
+                Drawn(
+                    index=self.first + i,
+                    tokens=tuple(sample.tokens[begin:]),
+                    logprobs=tuple(sample.logprobs[begin:]),
+                    top=tuple(sample.top[begin:]) if group.request.topk_logprobs else (),
+                    stop_reason=sample.stop_reason,
+                )
+            )
+        if grown:
+            self.loop.call_soon_threadsafe(self.queue.put_nowait, tuple(grown))
+
+    def ended(self, group: Group) -> None:
+        """Hand over what is left, or the failure."""
+        if group.failure is not None:
+            self.loop.call_soon_threadsafe(self.queue.put_nowait, group.failure)
+        else:
+            self.drawn(group)

@@ -1,0 +1,143 @@
+"""A model's tokens as the text that OpenAI's clients expect: whole characters, nothing of what ended it.
+
+The same text comes out however the tokens come in, all at once or one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tinsmith.renderers import make_renderer
+from tinsmith.renderers.codec import Codec
+from tinsmith.renderers.renderer import Renderer
+from tinsmith.types.sampling import StopReason
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PENDING = 16
+"""Tokens that may wait for the rest of a character; no character has more than four bytes."""
+
+_BROKEN = "\ufffd"
+_SPACE, _BYTE = "\u2581", re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters that byte-level vocabularies write bytes with (GPT-2's table)."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+
+_LETTERS = _byte_letters()
+
+
+class ModelText:
+    """One model's tokenizer: prompts to tokens, tokens to text and bytes."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self.codec = Codec(tokenizer)
+        self._byte_level = "\u0120" in tokenizer.get_vocab()
+        opening = tokenizer.encode("", add_special_tokens=True)
+        self._opening = (opening[0],) if opening and opening[0] == tokenizer.bos_token_id else ()
+
+    @cached_property
+    def chat(self) -> Renderer:
+        """The renderer that follows the model's chat template.
+
+        Raises:
+            ConfigError: it has none, or one that cannot be followed.
+        """
+        return make_renderer("chat", self._tokenizer)
+
+    def prompt(self, text: str) -> tuple[int, ...]:
+        """A completion's prompt: after the begin token where the tokenizer puts one; spelled control tokens count."""
+        return self._opening + self.codec.encode(text)
+
+    def bytes_of(self, token: int) -> bytes:
+        """What one token adds to the text; empty for a token that has no text."""
+        piece = self._tokenizer.convert_ids_to_tokens(token)
+        if not isinstance(piece, str):
+            return b""
+        if token in self.codec.control:
+            return piece.encode()
+        if self._byte_level and all(letter in _LETTERS for letter in piece):
+            return bytes(_LETTERS[letter] for letter in piece)
+        byte = _BYTE.fullmatch(piece)
+        return bytes.fromhex(byte[1]) if byte else piece.replace(_SPACE, " ").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What one look at a choice adds."""
+
+    text: str
+    tokens: slice
+    """Those of the choice's tokens that begin in this text."""
+
+
+class Choice:
+    """One choice as it grows; keeps back what may be part of a stop text or of a character."""
+
+    def __init__(self, text: ModelText, *, stops: tuple[str, ...], ends: frozenset[int]) -> None:
+        self._codec = text.codec
+        self._stops = stops
+        self._ends = ends
+        self._tokens: list[int] = []
+        self._settled = ""
+        self._context, self._read = 0, 0
+        self._sent = 0
+        self._told = 0
+        self.offsets: list[int] = []
+        """Where in the text each token begins."""
+
+    def add(self, tokens: Sequence[int], reason: StopReason | None) -> Grown:
+        """Take the next tokens, the last ones if there is a `reason`, and return what is certain by now."""
+        if reason is StopReason.STOP and tokens and tokens[-1] in self._ends:
+            tokens = tokens[:-1]
+        for token in tokens:
+            self._append(token)
+        whole = self._settled
+        if reason is None:
+            end = max(self._sent, len(whole) - self._held(whole))
+            count = sum(offset < end for offset in self.offsets[self._told :])
+        else:
+            whole += self._waiting()
+            end, count = len(whole), len(self.offsets) - self._told
+            found = [at for at in (whole.find(stop) for stop in self._stops) if at >= 0]
+            if found and reason is StopReason.STOP:
+                end = max(self._sent, min(found))
+                count = sum(offset < end for offset in self.offsets[self._told :])
+        grown = Grown(whole[self._sent : end], slice(self._told, self._told + count))
+        self._sent, self._told = end, self._told + count
+        return grown
+
+    def _append(self, token: int) -> None:
+        self.offsets.append(len(self._settled))
+        self._tokens.append(token)
+        new = self._waiting()
+        if (new and not new.endswith(_BROKEN)) or len(self._tokens) - self._read >= PENDING:
+            self._settled += new
+            self._context, self._read = self._read, len(self._tokens)
+
+    def _waiting(self) -> str:
+        """Text of the tokens that are not settled, decoded after those before them, as tokenizers differ at a start."""
+        before = self._codec.decode(self._tokens[self._context : self._read])
+        return self._codec.decode(self._tokens[self._context :])[len(before) :]
+
+    def _held(self, text: str) -> int:
+        """Letters at the end that begin a stop text."""
+        return max(
+            (
+                k
+                for stop in self._stops
+                for k in range(1, min(len(stop), len(text) + 1))
+                if text.endswith(stop[:k])
+            ),
+            default=0,
+        )

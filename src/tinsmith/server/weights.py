@@ -1,0 +1,36 @@
+"""Weights to sample from: a base alone, or a base with a checkpoint's adapter. Called on the compute thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinsmith.engine.checkpoints import Checkpoint, load_adapter
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.sequences import Policy
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.fingerprints import sha256_of
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Weights to sample from, and their identity."""
+
+    policy: Policy
+    weights: str
+
+
+def load_base(engine: Engine, name: str, kind: AdapterKind) -> Loaded:
+    """Sample from the base, in the precision that adapters of this kind are trained on."""
+    policy = engine.base_policy(name, quantised=kind.quantised)
+    return Loaded(policy, engine.base(name).fingerprint)
+
+
+def load_checkpoint(engine: Engine, name: str, checkpoint: Checkpoint) -> Loaded:
+    """Sample from what was saved.
+
+    Raises:
+        CheckpointError: it is of another base, or damaged.
+    """
+    decoder = engine.decoder(name, quantised=checkpoint.spec.kind.quantised)
+    adapter = load_adapter(decoder, checkpoint, base=engine.base(name))
+    return Loaded(Policy(adapter.decoder, adapter.low), sha256_of(dict(checkpoint.files)))

@@ -1,0 +1,432 @@
+"""The OpenAI-compatible routes, through OpenAI's own SDK, against the real service on a loopback port."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import tinker
+import uvicorn
+from openai import OpenAI
+
+from tinsmith.engine.engine import Engine
+from tinsmith.renderers.tokenizer import preset_tokenizer
+from tinsmith.server.app import build_app
+from tinsmith.server.openai_text import Choice, ModelText
+from tinsmith.server.service import Service
+from tinsmith.types.sampling import StopReason
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+MODEL, KEY = "tinsmith/nano", "tml-openai-test"
+HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
+
+
+@dataclass(frozen=True)
+class Running:
+    service: Service
+    server: uvicorn.Server
+    thread: threading.Thread
+    url: str
+
+    def client(self, key: str = KEY) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+
+
+def _start(state: Path) -> Running:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    ready: Future[tuple[Service, uvicorn.Server]] = Future()
+
+    async def main() -> None:
+        service = Service(Engine({MODEL: MODEL}), state, seed=0, max_queue=4096)
+        app = build_app(service, key=KEY, max_body=1 << 24)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+        ready.set_result((service, server))
+        await server.serve(sockets=[listener])
+        await service.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    service, server = ready.result(60)
+    return Running(service, server, thread, f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+
+def _stop(running: Running) -> None:
+    running.server.should_exit = True
+    running.thread.join(30)
+    assert not running.thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    own = _start(tmp_path_factory.mktemp("state"))
+    yield own
+    _stop(own)
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[OpenAI]:
+    with running.client() as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def checkpoint(running: Running) -> str:
+    service = tinker.ServiceClient(base_url=running.url, api_key=KEY)
+    trainer = service.create_lora_training_client(MODEL, rank=4, seed=1).result()
+    datum = tinker.Datum(
+        model_input=tinker.ModelInput.from_ints([70, 71, 72]),
+        loss_fn_inputs={"target_tokens": [71, 72, 73], "weights": [1.0, 1.0, 1.0]},
+    )
+    trainer.forward_backward([datum], "cross_entropy").result()
+    trainer.optim_step(tinker.AdamParams(learning_rate=1.0)).result()
+    return trainer.save_weights_for_sampler("trained").result().path
+
+
+def _complete(client: OpenAI, **given: Any) -> Any:
+    return client.completions.create(**{"model": MODEL, "prompt": "One", "max_tokens": 24, **given})
+
+
+def _chat(client: OpenAI, **given: Any) -> Any:
+    base: dict[str, Any] = {"model": MODEL, "messages": HELLO, "max_tokens": 24}
+    return client.chat.completions.create(**{**base, **given})
+
+
+def _raw(client: OpenAI, prompt: Sequence[int], **params: Any) -> tinker.SampledSequence:
+    """The same request by the Tinker SDK."""
+    url = str(client.base_url).removesuffix("/v1/")
+    service = tinker.ServiceClient(base_url=url, api_key=KEY)
+    sampler = service.create_sampling_client(base_model=MODEL).result()
+    asked = sampler.sample(
+        tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params)
+    )
+    return asked.result().sequences[0]
+
+
+def test_models_are_the_served_names_with_every_suffix(client: OpenAI) -> None:
+    names = [model.id for model in client.models.list() if not model.id.startswith("tinker://")]
+    assert names == [MODEL, *(f"{MODEL}:{kind}" for kind in ("dora", "qlora", "qdora", "full"))]
+    assert client.models.retrieve(f"{MODEL}:qlora").owned_by == "tinsmith"
+
+
+def test_chat_answers_in_the_renderers_turns(client: OpenAI) -> None:
+    answer = _chat(client, seed=3)
+    prompt = preset_tokenizer("nano").encode("<|user|>Say something.<|end|><|assistant|>")
+    assert answer.usage.prompt_tokens == len(prompt)
+    raw = _raw(client, prompt, seed=3, max_tokens=24)
+    assert answer.usage.completion_tokens == len(raw.tokens)
+    assert answer.choices[0].message.role == "assistant"
+    shown = raw.tokens[:-1] if raw.stop_reason == "stop" else raw.tokens
+    assert answer.choices[0].message.content == preset_tokenizer("nano").decode(shown)
+
+
+def test_text_parts_are_one_content(client: OpenAI) -> None:
+    parts = [{"type": "text", "text": "Say "}, {"type": "text", "text": "something."}]
+    split = _chat(client, seed=1, messages=[{"role": "user", "content": parts}])
+    assert split.choices[0].message.content == _chat(client, seed=1).choices[0].message.content
+
+
+def test_a_reply_can_be_handed_back(client: OpenAI) -> None:
+    reply = {"role": "assistant", "content": "Yes.", "refusal": None, "tool_calls": None}
+    answer = _chat(client, messages=[*HELLO, reply, *HELLO], max_completion_tokens=24)
+    prompt = "<|user|>Say something.<|end|><|assistant|>"
+    whole = preset_tokenizer("nano").encode(f"{prompt}Yes.<|end|>{prompt}")
+    assert answer.usage.prompt_tokens == len(whole)
+
+
+def test_several_choices_of_several_prompts_come_in_order(client: OpenAI) -> None:
+    both = _complete(client, prompt=["One", "Two"], n=3, seed=5)
+    assert [choice.index for choice in both.choices] == list(range(6))
+    for i, prompt in enumerate(("One", "Two")):
+        alone = _complete(client, prompt=prompt, n=3, seed=5)
+        texts = [choice.text for choice in alone.choices]
+        assert [choice.text for choice in both.choices[3 * i : 3 * i + 3]] == texts
+        assert len(set(texts)) == 3
+
+
+def test_token_ids_are_a_prompt(client: OpenAI) -> None:
+    ids = preset_tokenizer("nano").encode("One")
+    for prompt in (ids, [ids]):
+        assert _complete(client, prompt=prompt, seed=2).choices[0].text == (
+            _complete(client, seed=2).choices[0].text
+        )
+
+
+def test_a_seed_repeats_and_another_differs(client: OpenAI) -> None:
+    texts = [_complete(client, seed=seed).choices[0].text for seed in (7, 7, 8, -1, 2**64 - 1)]
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[3] == texts[4]
+
+
+def test_unseeded_requests_repeat_on_a_fresh_server(tmp_path: Path) -> None:
+    told: list[list[str]] = []
+    for name in ("first", "second"):
+        own = _start(tmp_path / name)
+        with own.client() as client:
+            told.append([_complete(client).choices[0].text for _ in range(3)])
+            told[-1].append(_chat(client).choices[0].message.content)
+        _stop(own)
+    assert told[0] == told[1]
+    assert len(set(told[0])) == 4
+
+
+@pytest.mark.parametrize("stop", [None, "e", ["zz", "o", "a "]])
+def test_a_stream_tells_the_same_as_the_whole(client: OpenAI, stop: Any) -> None:
+    for seed in range(4):
+        asked = {"seed": seed, "stop": stop, "n": 2, "max_tokens": 64, "logprobs": True}
+        whole = _chat(client, **asked, top_logprobs=2)
+        texts, tokens = ["", ""], [list[Any](), list[Any]()]
+        reasons: dict[int, str] = {}
+        for chunk in _chat(client, **asked, top_logprobs=2, stream=True):
+            (choice,) = chunk.choices
+            texts[choice.index] += choice.delta.content or ""
+            tokens[choice.index] += choice.logprobs.content if choice.logprobs else []
+            if choice.finish_reason:
+                reasons[choice.index] = choice.finish_reason
+        assert texts == [choice.message.content for choice in whole.choices]
+        assert tokens == [choice.logprobs.content for choice in whole.choices]
+        assert reasons == {choice.index: choice.finish_reason for choice in whole.choices}
+
+
+def test_a_stream_of_completions_ends_with_its_usage(client: OpenAI) -> None:
+    asked = {"seed": 4, "prompt": ["One", "Two"], "max_tokens": 8}
+    whole = _complete(client, **asked)
+    chunks = list(_complete(client, **asked, stream=True, stream_options={"include_usage": True}))
+    texts = ["", ""]
+    for chunk in chunks[:-1]:
+        assert chunk.usage is None
+        texts[chunk.choices[0].index] += chunk.choices[0].text
+    assert texts == [choice.text for choice in whole.choices]
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage == whole.usage
+
+
+def test_a_stream_comes_piece_by_piece_and_ends_with_done(running: Running) -> None:
+    connection = http.client.HTTPConnection(running.url.removeprefix("http://"))
+    body = {"model": MODEL, "prompt": "One", "max_tokens": 16, "seed": 1, "stream": True}
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    connection.request("POST", "/v1/completions", json.dumps(body), headers)
+    answer = connection.getresponse()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.read().split(b"\n\n")
+    connection.close()
+    assert events[-2:] == [b"data: [DONE]", b""]
+    assert len(events) > 6
+    assert all(event.startswith(b"data: {") for event in events[:-2])
+
+
+def test_the_text_ends_before_a_stop_text(client: OpenAI) -> None:
+    whole = _complete(client, seed=11, max_tokens=64).choices[0].text
+    stop = whole[10:12]
+    cut = _complete(client, seed=11, max_tokens=64, stop=[stop, "never there"])
+    assert cut.choices[0].text == whole[: whole.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+    assert cut.usage.completion_tokens < 64
+
+
+def test_length_is_a_reason(client: OpenAI) -> None:
+    answer = _complete(client, seed=1, max_tokens=3)
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.completion_tokens == 3
+
+
+def test_logprobs_are_those_of_the_tinker_path(client: OpenAI) -> None:
+    prompt = preset_tokenizer("nano").encode("One")
+    raw = _raw(client, prompt, seed=9, max_tokens=20, temperature=0.7)
+    answer = _complete(client, seed=9, max_tokens=20, temperature=0.7, logprobs=2)
+    told = answer.choices[0].logprobs
+    count = len(told.tokens)
+    assert count >= len(raw.tokens) - 1
+    assert told.token_logprobs == list(raw.logprobs or ())[:count]
+    assert [len(top) for top in told.top_logprobs] == [2] * count
+    assert told.text_offset[0] == 0
+    chat = _chat(client, seed=9, max_tokens=20, logprobs=True, top_logprobs=1)
+    content = chat.choices[0].logprobs.content
+    spelled = b"".join(bytes(entry.bytes) for entry in content)
+    assert spelled.decode("utf-8", "replace") == chat.choices[0].message.content
+    assert all(len(entry.top_logprobs) == 1 for entry in content)
+
+
+def test_a_trained_checkpoint_speaks(client: OpenAI, checkpoint: str) -> None:
+    assert checkpoint in [model.id for model in client.models.list()]
+    assert client.models.retrieve(checkpoint).id == checkpoint
+    asked = {"prompt": [70, 71], "temperature": 0.0, "logprobs": 0, "max_tokens": 4}
+    trained, base = _complete(client, model=checkpoint, **asked), _complete(client, **asked)
+    assert trained.model == checkpoint
+    assert trained.system_fingerprint != base.system_fingerprint
+    assert trained.choices[0].logprobs.token_logprobs != base.choices[0].logprobs.token_logprobs
+    again = _complete(client, model=checkpoint, **asked)
+    assert again.choices == trained.choices
+    streamed = "".join(
+        chunk.choices[0].text for chunk in _complete(client, model=checkpoint, stream=True, **asked)
+    )
+    assert streamed == trained.choices[0].text
+
+
+def test_a_quantised_base_is_another_model(client: OpenAI) -> None:
+    asked = {"seed": 1, "logprobs": 0}
+    plain, same = _complete(client, **asked), _complete(client, model=f"{MODEL}:dora", **asked)
+    quantised = _complete(client, model=f"{MODEL}:qlora", **asked)
+    assert plain.choices == same.choices != quantised.choices
+
+
+@pytest.mark.parametrize("model", ["gpt-4", "tinker://s:train:0/weights/none", "tinker://x"])
+def test_an_unknown_model_names_those_that_are_served(client: OpenAI, model: str) -> None:
+    for ask in (_complete, _chat):
+        with pytest.raises(openai.NotFoundError, match=MODEL) as caught:
+            ask(client, model=model)
+        assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
+        assert caught.value.type == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("param", "given"),
+    [
+        ("tools", {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        ("response_format", {"response_format": {"type": "json_object"}}),
+        ("frequency_penalty", {"frequency_penalty": 0.5}),
+        ("presence_penalty", {"presence_penalty": -1}),
+        ("logit_bias", {"logit_bias": {"5": 1}}),
+        ("reasoning_effort", {"reasoning_effort": "low"}),
+        ("top_logprobs", {"top_logprobs": 2}),
+        ("top_p", {"top_p": 0.0}),
+        ("temperature", {"temperature": -1.0}),
+        ("max_tokens", {"max_tokens": 100_000}),
+        ("max_completion_tokens", {"max_completion_tokens": 25}),
+        ("n", {"n": 0}),
+        ("seed", {"seed": 2**64}),
+        ("stop[0]", {"stop": [""]}),
+        ("stream_options", {"stream_options": {"include_usage": True}}),
+        ("messages", {"messages": []}),
+        ("messages", {"messages": [{"role": "assistant", "content": "Yes."}]}),
+        ("messages[0].role", {"messages": [{"role": "tool", "content": "x"}]}),
+        (
+            "messages[0].content[0].type",
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+        ),
+        ("messages[0].content", {"messages": [{"role": "user", "content": "a<|end|>"}]}),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_not_served_is_refused_by_name(
+    client: OpenAI, param: str, given: dict[str, Any], stream: bool
+) -> None:
+    if param != "stream_options":
+        given = {**given, "stream": stream}
+    with pytest.raises(openai.BadRequestError) as caught:
+        _chat(client, **given)
+    assert caught.value.param == param
+    assert caught.value.type == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("param", "given"),
+    [
+        ("echo", {"echo": True}),
+        ("best_of", {"best_of": 3}),
+        ("suffix", {"suffix": "end"}),
+        ("logprobs", {"logprobs": -1}),
+        ("prompt", {"prompt": []}),
+        ("prompt", {"prompt": ""}),
+        ("prompt[0]", {"prompt": [100_000]}),
+    ],
+)
+def test_what_a_completion_does_not_serve(
+    client: OpenAI, param: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        _complete(client, **given)
+    assert caught.value.param == param
+
+
+def test_parameters_that_mean_nothing_are_taken(client: OpenAI) -> None:
+    plain = _chat(client, seed=6)
+    same = _chat(
+        client,
+        seed=6,
+        n=1,
+        frequency_penalty=0,
+        presence_penalty=0.0,
+        logit_bias={},
+        response_format={"type": "text"},
+        user="someone",
+        metadata={"a": "b"},
+        extra_body={"reasoning_effort": None, "best_of": 1},
+    )
+    assert same.choices == plain.choices
+
+
+def test_the_key_is_needed(running: Running) -> None:
+    with running.client("tml-wrong") as stranger, pytest.raises(openai.AuthenticationError):
+        stranger.models.list()
+
+
+def test_many_requests_at_once_answer_as_each_alone(client: OpenAI) -> None:
+    def ask(seed: int) -> str:
+        return "".join(c.choices[0].text for c in _complete(client, seed=seed, stream=True))
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(ask, range(16)))
+    assert together == [_complete(client, seed=seed).choices[0].text for seed in range(16)]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_frees_its_place(running: Running, stream: bool) -> None:
+    body = {"model": MODEL, "prompt": "One", "max_tokens": 900, "n": 256, "stream": stream}
+    text = json.dumps(body)
+    address = running.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1]))) as connection:
+        connection.sendall(
+            f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+            f"Content-Length: {len(text)}\r\n\r\n{text}".encode()
+        )
+        _until(lambda: len(running.service.samplers.under_way) == 1)
+        (entry,) = running.service.samplers.under_way.values()
+        if stream:
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+    _until(lambda: not running.service.engine.sampler(MODEL).busy)
+    assert entry.group.result is None
+    assert not running.service.samplers.under_way
+    assert not running.service.samplers.watched
+
+
+def _until(holds: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.005)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+@pytest.mark.parametrize("stops", [(), ("€ é",), ("never", "é!!")])
+def test_text_is_the_same_however_it_comes(size: int, stops: tuple[str, ...]) -> None:
+    text = ModelText(preset_tokenizer("nano"))
+    tokens = list(text.codec.encode("naïve 10€ é! 東京 \U0001f600 end"))
+    tokens += [*tokens[5:11], *reversed(tokens)]  # characters cut in pieces
+    whole = text.codec.decode(tokens)
+    choice = Choice(text, stops=stops, ends=frozenset({0}))
+    told, shown = "", 0
+    batches = [tokens[i : i + size] for i in range(0, len(tokens), size)]
+    for i, batch in enumerate(batches):
+        grown = choice.add(batch, StopReason.LENGTH if i + 1 == len(batches) else None)
+        assert grown.tokens.start == shown
+        told, shown = told + grown.text, grown.tokens.stop
+        assert whole.startswith(told)
+    assert told == whole
+    assert shown == len(tokens)

@@ -1,0 +1,396 @@
+"""A live server's endpoints under requests that are wrong, repeated, too large, or somebody else's."""
+
+import json
+import os
+import random
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_restart import forward_backward, train
+
+from running import KEY, NANO, Running
+
+MAX_BODY = 100_000
+SECONDS = 5.0
+"""An answer that takes longer is a hang."""
+
+GROWTH_MIB = 24
+"""What 2,000 requests may add to the server's memory: results and records are in SQLite's caches, not in ours."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Generator[Running, None, None]:
+    with Running(folder / "state", "--max-body", str(MAX_BODY)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def model(server: Running) -> str:
+    return server.model()
+
+
+@pytest.fixture(scope="module")
+def sampler(server: Running, model: str) -> str:
+    asked = {"session_id": model.partition(":")[0], "sampling_session_seq_id": 0}
+    made = server.ok("create_sampling_session", asked | {"base_model": NANO})
+    return str(made["sampling_session_id"])
+
+
+def bodies(model: str, sampler: str) -> dict[str, dict[str, Any]]:
+    """A right body for every JSON endpoint; the numbers are far ahead, so that nothing is computed."""
+    session, far = model.partition(":")[0], {"model_id": model, "seq_id": 10**6}
+    sample = {
+        "sampling_session_id": sampler,
+        "seq_id": 0,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+        "sampling_params": {"max_tokens": 2, "seed": 1, "temperature": 1.0, "top_k": -1},
+        "num_samples": 1,
+    }
+    return {
+        "client/config": {"sdk_version": "0.38.0"},
+        "client/dynamic_config": {},
+        "telemetry": {"events": []},
+        "create_session": {"tags": ["a"], "user_metadata": {"a": 1}, "sdk_version": "0.38.0"},
+        "session_heartbeat": {"session_id": session},
+        f"sessions/{session}/finish": {"reason": {"type": "success"}, "detail": None},
+        "create_model": {
+            "session_id": session,
+            "model_seq_id": 0,
+            "base_model": NANO,
+            "lora_config": {"rank": 4, "seed": 1},
+        },
+        "get_info": {"model_id": model},
+        "optim_step": far | {"adam_params": {"learning_rate": 1e-4, "beta1": 0.9}},
+        "save_weights": far | {"path": "x", "ttl_seconds": 3600, "overwrite": False},
+        "save_weights_for_sampler": far | {"path": "x"},
+        "save_weights_external": far | {"path": "x"},
+        "load_weights": far | {"path": f"tinker://{model}/weights/x", "optimizer": True},
+        "create_sampling_session": {
+            "session_id": session,
+            "sampling_session_seq_id": 0,
+            "base_model": NANO,
+        },
+        "asample": sample,
+        "retrieve_future": {"request_id": f"{model}:0:create_model"},
+        "weights_info": {"tinker_path": f"tinker://{model}/weights/x"},
+    }
+
+
+ENDPOINTS = tuple(bodies("m:train:0", "s"))
+GETS = (
+    "get_server_capabilities",
+    "training_runs",
+    "training_runs/x",
+    "training_runs/x/checkpoints",
+    "checkpoints",
+    "sessions",
+    "sessions/x",
+    "samplers/x",
+    "nothing",
+)
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 5),
+    st.sampled_from([2**31, 2**63, -(2**63), 2**64, 10**400]),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["tinker://a/weights/b", "../x", "\ud800", "a" * 300, "\x00"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+FUZZ = settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+def check(answer: httpx.Response) -> None:
+    """Never a status that the SDK repeats, and never an empty refusal, which it repeats too."""
+    assert answer.status_code in (200, 400, 404, 405, 413, 422), (answer.status_code, answer.text)
+    assert answer.status_code == 200 or answer.content
+
+
+def send(server: Running, method: str, path: str, content: bytes) -> httpx.Response:
+    return server.http.request(method, f"/api/v1/{path}", content=content, timeout=SECONDS)
+
+
+@FUZZ
+@given(data=st.data())
+def test_no_json_body_breaks_the_server(
+    server: Running, model: str, sampler: str, data: st.DataObject
+) -> None:
+    known = bodies(model, sampler)
+    path = data.draw(st.sampled_from(sorted(known)))
+    body: Any = known[path]
+    place = body
+    while isinstance(place, dict) and place:
+        key = data.draw(st.sampled_from(sorted(place)))
+        if not isinstance(place[key], dict) or data.draw(st.booleans()):
+            place[key] = data.draw(VALUES)
+            break
+        place = place[key]
+    check(send(server, "POST", path, json.dumps(body).encode()))
+
+
+@FUZZ
+@given(
+    st.sampled_from((*ENDPOINTS, "forward_backward")),
+    st.one_of(st.binary(max_size=60), VALUES.map(lambda value: json.dumps(value).encode())),
+)
+def test_no_other_body_breaks_the_server(server: Running, path: str, body: bytes) -> None:
+    check(send(server, "POST", path, body))
+
+
+@FUZZ
+@given(st.integers(0, 400), st.integers(0, 255), st.sampled_from(["set", "cut", "insert"]))
+def test_no_changed_protobuf_breaks_the_server(
+    server: Running, model: str, at: int, value: int, how: str
+) -> None:
+    body = bytearray(forward_backward(model, 10**6))
+    at %= len(body)
+    if how == "set":
+        body[at] = value
+    elif how == "cut":
+        del body[at:]
+    else:
+        body.insert(at, value)
+    check(send(server, "POST", "forward_backward", bytes(body)))
+
+
+@FUZZ
+@given(
+    st.sampled_from(GETS),
+    st.dictionaries(st.sampled_from(["limit", "offset"]), SCALARS.map(repr), max_size=2),
+)
+def test_no_query_breaks_the_server(server: Running, path: str, query: dict[str, str]) -> None:
+    check(server.http.get(f"/api/v1/{path}", params=query, timeout=SECONDS))
+
+
+def test_deep_json_is_refused(server: Running) -> None:
+    deep = b'{"stop": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    for path in ENDPOINTS:
+        check(send(server, "POST", path, deep))
+
+
+def test_a_wrong_key_is_always_refused(server: Running, model: str) -> None:
+    run = f"training_runs/{model}/checkpoints"
+    requests = [("POST", path) for path in (*ENDPOINTS, "forward_backward", "unload_model")]
+    requests += [("GET", path) for path in GETS]
+    requests += [
+        ("DELETE", f"{run}/weights/healthz"),
+        ("PUT", f"{run}/weights/healthz/ttl"),
+        ("GET", "sessions/healthz"),
+        ("GET", "external_files"),
+    ]
+    headers = [{"x-api-key": key} for key in ("", "tml-wrong", KEY[:-1], KEY + "x")]
+    headers += [{"authorization": "Bearer tml-wrong"}, {}]
+    with httpx.Client(base_url=server.url, timeout=SECONDS) as stranger:
+        for method, path in requests:
+            for header in headers:
+                answer = stranger.request(method, f"/api/v1/{path}", headers=header)
+                assert answer.status_code == 401, (method, path, header)
+        assert stranger.get("/api/v1/healthz").json() == {"status": "ok"}
+        answer = stranger.get("/api/v1/sessions", headers={"authorization": f"Bearer {KEY}"})
+        assert answer.status_code == 200
+
+
+def test_a_body_over_the_limit_is_refused(server: Running) -> None:
+    large = b'{"tags": ["' + b"x" * MAX_BODY + b'"]}'
+    assert send(server, "POST", "create_session", large).status_code == 413
+
+    def pieces() -> Generator[bytes, None, None]:
+        for start in range(0, len(large), 10_000):
+            yield large[start : start + 10_000]
+
+    for path in ("create_session", "forward_backward", "telemetry"):
+        answer = server.http.post(f"/api/v1/{path}", content=pieces(), timeout=SECONDS)
+        assert answer.status_code == 413, path
+        assert str(MAX_BODY) in answer.text
+    within = b'{"tags": ["' + b"x" * (MAX_BODY - 20) + b'"]}'
+    assert send(server, "POST", "create_session", within).status_code == 200
+
+
+def weights_of(server: Running, model: str, seq_id: int) -> bytes:
+    """The model's log-probabilities, as bits."""
+    return server.future(train(server, model, seq_id, forward_only=True)).content
+
+
+def test_a_repeated_post_is_answered_by_the_first(server: Running) -> None:
+    once, twice = server.model(), server.model()
+    adam = {"adam_params": {"learning_rate": 0.01}}
+    fresh = weights_of(server, once, 1)
+    assert weights_of(server, twice, 1) == fresh
+    step: dict[str, Any]
+    for model, repeats in ((once, 1), (twice, 3)):
+        step = {"model_id": model, "seq_id": 3} | adam
+        # The later number first, as it may arrive.
+        steps = {server.ok("optim_step", step)["request_id"] for _ in range(repeats)}
+        forwards = {train(server, model, 2) for _ in range(repeats)}
+        assert len(steps) == len(forwards) == 1
+        first = server.future(steps.pop()).content
+        assert b'"error"' not in first
+        server.future(forwards.pop())
+        for _ in range(repeats):
+            request_id = server.ok("optim_step", step)["request_id"]
+            assert server.future(request_id).content == first
+    trained = weights_of(server, once, 4)
+    assert trained != fresh
+    assert weights_of(server, twice, 4) == trained
+
+
+def test_a_refused_post_uses_its_number_up(server: Running) -> None:
+    model = server.model()
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("optim_step", {"adam_params": {"learning_rate": "fast"}}),
+        ("optim_step", {}),
+        ("optim_step", {"adam_params": {"beta1": 2.0}}),
+        ("save_weights", {"path": "../x"}),
+        ("save_weights", {"path": 5}),
+        ("save_weights_for_sampler", {}),
+        ("save_weights_external", {"path": "x", "ttl_seconds": 3600}),
+        ("load_weights", {"path": "nowhere", "optimizer": 1}),
+    ]
+    seq_id = 0
+    for seq_id, (path, body) in enumerate(refused, 1):
+        answer = server.post(path, {"model_id": model, "seq_id": seq_id} | body)
+        wrong_later = answer.status_code == 200 and server.future(answer.json()["request_id"])
+        if wrong_later:
+            assert wrong_later.json()["category"] == "user"
+        else:
+            assert answer.status_code == 400, (path, answer.text)
+    unread = bytearray(forward_backward(model, seq_id + 1))
+    unread += bytes([0x98, 0x06, 0x01])  # field 99: not understood
+    assert send(server, "POST", "forward_backward", bytes(unread)).status_code == 400
+    start = time.monotonic()
+    assert b'"error"' not in weights_of(server, model, seq_id + 2)
+    assert time.monotonic() - start < 2
+    again = {"model_id": model, "seq_id": 1, "adam_params": {}}
+    answer = server.post("optim_step", again)
+    assert answer.status_code == 400
+    assert "refused request" in answer.json()["error"]
+
+
+def ask(sampler: str, seq_id: int, **params: Any) -> dict[str, Any]:
+    return {
+        "sampling_session_id": sampler,
+        "seq_id": seq_id,
+        "prompt": {"chunks": [{"tokens": [1, 2]}]},
+        "sampling_params": {"max_tokens": 2} | params,
+    }
+
+
+def new_sampler(server: Running) -> str:
+    session = server.ok("create_session", {})["session_id"]
+    asked = {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
+    return str(server.ok("create_sampling_session", asked)["sampling_session_id"])
+
+
+def test_a_refused_sampling_request_uses_its_number_up(server: Running) -> None:
+    sampler = new_sampler(server)
+    assert server.post("asample", ask(sampler, 0, top_p="much")).status_code == 400
+    assert server.post("asample", ask(sampler, 1, max_tokens=10**6)).status_code == 400
+    start = time.monotonic()
+    accepted = server.ok("asample", ask(sampler, 2))
+    assert b'"error"' not in server.future(accepted["request_id"]).content
+    assert time.monotonic() - start < 2
+
+
+def test_a_number_that_comes_after_it_was_given_up_is_served(server: Running) -> None:
+    sampler = new_sampler(server)
+    early = server.ok("asample", ask(sampler, 1))
+    assert b'"error"' not in server.future(early["request_id"]).content
+    late = server.ok("asample", ask(sampler, 0))
+    start = time.monotonic()
+    assert b'"error"' not in server.future(late["request_id"]).content
+    assert time.monotonic() - start < 2
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_bad_name_writes_nothing_outside_the_state(server: Running, folder: Path) -> None:
+    before = {path for path in files_below(folder) if "sqlite3" not in path.name}
+    model = server.model()
+    names = ["../x", "a/b", "x" * 200, ".hidden", "..", "", "/tmp/x", "a\\b", "a b", "x\n", "\x00"]
+    paths = ("save_weights", "save_weights_for_sampler", "save_weights_external")
+    seq_id = 0
+    for name in names:
+        for path in paths:
+            if name == "" and path == "save_weights":
+                continue  # no name: the server gives one
+            seq_id += 1
+            body = {"model_id": model, "seq_id": seq_id, "path": name}
+            answer = server.post(path, body)
+            if answer.status_code == 200:
+                failed = server.future(answer.json()["request_id"]).json()
+                assert failed["category"] == "user", (path, name, failed)
+            else:
+                assert answer.status_code == 400, (path, name)
+    after = {path for path in files_below(folder) if "sqlite3" not in path.name}
+    assert after == before
+    session = server.ok("create_session", {})["session_id"]
+    for bad in ("tinker://../weights/x", f"tinker://{model}/weights/..", "tinker://a/b/c/d", "/x"):
+        asked = {"session_id": session, "sampling_session_seq_id": 0, "model_path": bad}
+        assert server.post("create_sampling_session", asked).status_code == 400
+        assert server.post("weights_info", {"tinker_path": bad}).status_code == 400
+
+
+def rss_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def mixed(server: Running, model: str, sampler: str, first: int, count: int) -> None:
+    rng = random.Random(first)
+    known = bodies(model, sampler)
+    paths = sorted(known)
+    for i in range(first, first + count):
+        path = rng.choice(paths)
+        body = dict(known[path])
+        if path == "asample":
+            body |= {"seq_id": i}
+        if path == "create_session":
+            body |= {"tags": ["x" * 50]}
+        if rng.random() < 0.5 and body:
+            body[rng.choice(sorted(body))] = rng.choice([None, -1, "x" * 1000, [], 2**70])
+        check(send(server, "POST", path, json.dumps(body).encode()))
+        if rng.random() < 0.2:
+            check(send(server, "POST", "forward_backward", rng.randbytes(200)))
+            check(server.http.get(f"/api/v1/{rng.choice(GETS)}", timeout=SECONDS))
+
+
+def test_two_thousand_requests_leave_no_memory_behind(server: Running, model: str) -> None:
+    sampler = new_sampler(server)
+    mixed(server, model, sampler, 0, 500)
+    before = rss_mib(server.process.pid)
+    mixed(server, model, sampler, 1000, 2000)
+    growth = rss_mib(server.process.pid) - before
+    print(f"growth {growth:.1f} MiB of {before:.0f}")
+    assert growth < GROWTH_MIB
+    assert server.http.get("/api/v1/healthz").status_code == 200
+
+
+def test_the_key_is_nowhere(server: Running, folder: Path) -> None:
+    server.http.post("/api/v1/telemetry", content=KEY)
+    for path in files_below(folder):
+        assert KEY.encode() not in path.read_bytes(), path
+    assert "Traceback" not in server.log.read_text()
