@@ -1,26 +1,18 @@
 import os
 import sqlite3
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tinsmith.engine.checkpoint_files import ADAPTER, write
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.models.base import BaseModel
-from tinsmith.server.database import Durability
 from tinsmith.server.records import ErrorCategory, Failed, Finished, NoResult
-from tinsmith.server.schema import VERSION
 from tinsmith.server.store import FILE, Store
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.errors import CheckpointError, ConfigError, InputError
+from tinsmith.types.errors import CheckpointError, InputError
 
 NOW = 1_000_000.0
 PROTO = "application/x-protobuf"
@@ -417,137 +409,3 @@ def test_a_deleted_checkpoint_is_forgotten(state: Path, store: Store) -> None:
     store.forget_checkpoint(path)
     store.forget_checkpoint(path)
     assert store.checkpoints() == ()
-
-
-# The file
-
-
-def test_a_batch_is_all_or_nothing(store: Store) -> None:
-    store.open_request(owner=OWNER, seq_id=1, kind="asample")
-
-    def finish_both() -> None:
-        with store.batch():
-            store.finish(f"{OWNER}:1:asample", body=b"one", media_type=PROTO)
-            store.finish("nothing", body=b"two", media_type=PROTO)
-
-    with pytest.raises(InputError, match="no such request"):
-        finish_both()
-    assert store.result(f"{OWNER}:1:asample") is NoResult.PENDING
-    with store.batch():
-        store.finish(f"{OWNER}:1:asample", body=b"one", media_type=PROTO)
-        assert store.result(f"{OWNER}:1:asample") is NoResult.PENDING
-    assert isinstance(store.result(f"{OWNER}:1:asample"), Finished)
-
-
-@pytest.mark.parametrize(("durability", "synchronous"), [("DISK", 2), ("PROCESS", 1)])
-def test_a_commit_to_disk_is_flushed(store: Store, durability: str, synchronous: int) -> None:
-    for before in Durability:
-        with store._database.transaction(before):
-            pass
-        with store._database.transaction(Durability[durability]):
-            assert store._database.execute("PRAGMA synchronous")[0][0] == synchronous
-
-
-def test_a_read_does_not_wait_for_a_write(store: Store) -> None:
-    with ThreadPoolExecutor(1) as other, store.batch():
-        store.create_session()
-        assert other.submit(store.sessions).result(timeout=5) == ()
-    assert len(store.sessions()) == 1
-
-
-def test_threads_share_a_store(store: Store) -> None:
-    start = threading.Barrier(8)
-
-    def work(thread_idx: int) -> list[int]:
-        start.wait()
-        store.create_session()
-        for seq_id in range(20):
-            request_id = finished(store, f"owner-{thread_idx % 4}", seq_id, bytes([seq_id]))
-            assert store.result(request_id) == Finished(body=bytes([seq_id]), media_type=PROTO)
-        return [store.occurrence("key") for _ in range(20)]
-
-    with ThreadPoolExecutor(8) as threads:
-        occurrences = sorted(n for counted in threads.map(work, range(8)) for n in counted)
-    assert occurrences == list(range(160))
-    assert [session.session_id for session in store.sessions()] == [
-        f"s{i:06d}" for i in range(1, 9)
-    ]
-    assert store.pending() == ()
-
-
-def test_a_newer_state_is_refused_and_left_alone(state: Path) -> None:
-    Store(state).close()
-    connection = sqlite3.connect(state / FILE)
-    connection.execute("UPDATE schema_version SET version = ?", (VERSION + 1,))
-    connection.commit()
-    connection.close()
-    before = (state / FILE).read_bytes()
-    with pytest.raises(ConfigError, match=f"schema version {VERSION + 1}") as refused:
-        Store(state)
-    assert len(str(refused.value).splitlines()) <= 5
-    assert (state / FILE).read_bytes() == before
-
-
-def test_a_file_of_something_else_is_refused_and_left_alone(state: Path) -> None:
-    state.mkdir()
-    (state / FILE).write_bytes(b"not a database, " * 100)
-    with pytest.raises(ConfigError, match="not a database"):
-        Store(state)
-    assert (state / FILE).read_bytes() == b"not a database, " * 100
-    (state / FILE).unlink()
-    connection = sqlite3.connect(state / FILE)
-    connection.execute("CREATE TABLE recipes (name TEXT)")
-    connection.commit()
-    connection.close()
-    with pytest.raises(ConfigError, match="recipes"):
-        Store(state)
-
-
-def test_a_state_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="--state"):
-        Store(tmp_path / "file")
-    with pytest.raises(ConfigError, match="--state"):
-        Store(tmp_path / "file" / "below")
-    (tmp_path / "state" / FILE).mkdir(parents=True)
-    with pytest.raises(ConfigError, match="--state"):
-        Store(tmp_path / "state")
-
-
-@settings(max_examples=50, deadline=None)
-@given(text=st.text(st.characters()), number=st.integers())
-def test_no_text_or_number_breaks_a_look_up(
-    tmp_path_factory: pytest.TempPathFactory, text: str, number: int
-) -> None:
-    with Store(tmp_path_factory.mktemp("state")) as store:
-        assert store.session(text) is None
-        assert store.training_run(text) is None
-        assert store.sampling_session(text) is None
-        assert store.result(text) is NoResult.UNKNOWN
-        assert store.occurrence(text) == 0
-        try:
-            request_id, is_new = store.open_request(owner="o", seq_id=number, kind="k")
-        except InputError:
-            assert abs(number) >= 2**63
-        else:
-            assert is_new
-            assert store.result(request_id) is NoResult.PENDING
-
-
-def test_a_number_beyond_64_bits_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match="too large"):
-        store.open_request(owner="o", seq_id=2**63, kind="k")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is of POSIX")
-def test_nothing_told_is_lost_when_the_writer_is_killed(state: Path) -> None:
-    script = Path(__file__).with_name("killed_store.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(state), "12", "0"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 12

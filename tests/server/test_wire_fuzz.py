@@ -184,6 +184,16 @@ def test_no_query_breaks_the_server(server: Running, path: str, query: dict[str,
     check(server.http.get(f"/api/v1/{path}", params=query, timeout=SECONDS))
 
 
+def test_an_answer_does_not_wait_for_the_next_packet(server: Running) -> None:
+    """Nagle's algorithm holds each small answer back for 40 ms."""
+    seconds: list[float] = []
+    for _ in range(21):
+        start = time.monotonic()
+        server.ok("client/config", {})
+        seconds.append(time.monotonic() - start)
+    assert sorted(seconds)[5] < 0.03
+
+
 def test_deep_json_is_refused(server: Running) -> None:
     deep = b'{"stop": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"
     for path in ENDPOINTS:

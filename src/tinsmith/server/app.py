@@ -157,7 +157,9 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         return {"request_id": request_id, "model_id": model_id}
 
     async def get_info(request: Request) -> Answer:
-        return service.info((await _body(OfModel, request)).model_id)
+        body = await _body(OfModel, request)
+        # It may have to make a tokenizer's files first.
+        return await asyncio.to_thread(service.info, body.model_id)
 
     async def forward_backward(request: Request) -> Answer:
         body = await request.body()

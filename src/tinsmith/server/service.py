@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -45,6 +46,7 @@ class Service:
         self.engine = engine
         self.state = state
         self.max_queue = max_queue
+        self._making_tokenizer = threading.Lock()
         self._lock = _locked(state)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
@@ -108,8 +110,9 @@ class Service:
             if preset not in PRESETS:
                 return name
             folder = self.state / "tokenizers" / preset
-            if not folder.exists():
-                save_tokenizer(preset_tokenizer(preset), folder)
+            with self._making_tokenizer:
+                if not folder.exists():
+                    save_tokenizer(preset_tokenizer(preset), folder)
         text = str(folder.resolve())
         return f"{text}/." if text.count("/") == 2 else text
 
