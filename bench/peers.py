@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,20 +74,6 @@ def tiny_transformers(folder: Path | None = None) -> Any:
         target = folder or Path(temporary) / "tiny"
         write_folder(target, config, initial_weights(config, 0), dtype=torch.float32)
         return AutoModelForCausalLM.from_pretrained(target, attn_implementation="eager").eval()
-
-
-def interleaved(
-    a: Callable[[], None], b: Callable[[], None], rounds: int
-) -> tuple[list[float], list[float]]:
-    """Alternate A and B; return CPU-seconds of each round (wall time of this process's threads together)."""
-    times_a: list[float] = []
-    times_b: list[float] = []
-    for _ in range(rounds):
-        for run, times in ((a, times_a), (b, times_b)):
-            start = time.process_time()
-            run()
-            times.append(time.process_time() - start)
-    return times_a, times_b
 
 
 def report(title: str, ours: float, theirs: float, limit: float, unit: str) -> None:

@@ -117,17 +117,3 @@ class _Builder:
             q_norm=self.vector(f"{attention}.q_norm.weight") if config.qk_norm else None,
             k_norm=self.vector(f"{attention}.k_norm.weight") if config.qk_norm else None,
         )
-
-
-def base_bytes(decoder: Decoder) -> int:
-    """Bytes of the base weights as held (a tied head's copy included)."""
-    weights = {id(slot.weight): slot.weight for slot in decoder.slots}
-    total = sum(weight.value.numel() * weight.value.element_size() for weight in weights.values())
-    for linear in decoder.linears().values():
-        for base in linear.base:
-            if isinstance(base, Nf4Base):
-                total += base.codes.numel() + base.absmax.numel() * 4
-    head = decoder.head.base[0]
-    if decoder.config.tied and isinstance(head, Weight):
-        total += head.value.numel() * head.value.element_size()
-    return total

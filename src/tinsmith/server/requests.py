@@ -26,12 +26,6 @@ MAX_SAMPLES = 65536
 """Most samples one request may ask for."""
 
 
-class ClientConfig(Request):
-    """POST client/config and client/dynamic_config."""
-
-    sdk_version: str = ""
-
-
 class CreateSession(Request):
     """POST create_session."""
 
