@@ -1,10 +1,10 @@
 import os
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from stored import NOW, OWNER, PROTO, finished
 
 from tinsmith.engine.checkpoint_files import ADAPTER, write
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
@@ -13,27 +13,6 @@ from tinsmith.server.records import ErrorCategory, Failed, Finished, NoResult
 from tinsmith.server.store import FILE, Store
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, InputError
-
-NOW = 1_000_000.0
-PROTO = "application/x-protobuf"
-OWNER = "s000001:train:0"
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def store(state: Path) -> Iterator[Store]:
-    with Store(state, clock=lambda: NOW) as store:
-        yield store
-
-
-def finished(store: Store, owner: str, seq_id: int, body: bytes = b"body") -> str:
-    request_id, _ = store.open_request(owner=owner, seq_id=seq_id, kind="asample")
-    store.finish(request_id, body=body, media_type=PROTO)
-    return request_id
 
 
 def checkpoint(state: Path, name: str, *, kind: AdapterKind = AdapterKind.LORA) -> TinkerPath:

@@ -6,40 +6,19 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stored import OWNER, PROTO, finished
 
 from tinsmith.server.database import Durability
 from tinsmith.server.records import Finished, NoResult
 from tinsmith.server.schema import VERSION
 from tinsmith.server.store import FILE, Store
 from tinsmith.types.errors import ConfigError, InputError
-
-NOW = 1_000_000.0
-PROTO = "application/x-protobuf"
-OWNER = "s000001:train:0"
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def store(state: Path) -> Iterator[Store]:
-    with Store(state, clock=lambda: NOW) as store:
-        yield store
-
-
-def finished(store: Store, owner: str, seq_id: int, body: bytes = b"body") -> str:
-    request_id, _ = store.open_request(owner=owner, seq_id=seq_id, kind="asample")
-    store.finish(request_id, body=body, media_type=PROTO)
-    return request_id
 
 
 def test_a_batch_is_all_or_nothing(store: Store) -> None:

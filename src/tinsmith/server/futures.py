@@ -46,8 +46,12 @@ class Futures:
 
     def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
         """Carry a request out, on the compute thread, and settle it whatever happens."""
+        self.attempt(request_id, lambda: self.finish(request_id, compute()))
+
+    def attempt(self, request_id: str, body: Callable[[], None]) -> None:
+        """Run `body`, which settles the request now or later; if it raises, the request fails with the reason."""
         try:
-            self.finish(request_id, compute())
+            body()
         except TinsmithError as error:
             self.fail(request_id, error)
         except Exception as error:  # the boundary of a request: nobody above could tell the client

@@ -246,21 +246,13 @@ class Samplers:
             body = encode_sample(group.result, prompt_logprobs_last_n=last_n)
             self.futures.finish(request_id, Finished(body=body, media_type=CONTENT_TYPE))
 
-        def job() -> None:
-            try:
-                loaded = live.loaded.result()
-                seed = self.seed_of(live.record.base_model, loaded.weights, request)
-                asked = to_sample_request(request, seed=seed)
-                self.start(live.name, loaded.policy, asked, ended=ended)
-            except TinsmithError as error:
-                self.futures.fail(request_id, error)
-            except Exception as error:  # the boundary of a request
-                logger.exception("request %s failed", request_id)
-                self.futures.fail(
-                    request_id, BackendError(f"the server failed: {type(error).__name__}")
-                )
+        def submit() -> None:
+            loaded = live.loaded.result()
+            seed = self.seed_of(live.record.base_model, loaded.weights, request)
+            asked = to_sample_request(request, seed=seed)
+            self.start(live.name, loaded.policy, asked, ended=ended)
 
-        return job
+        return lambda: self.futures.attempt(request_id, submit)
 
     def seed_of(self, base: str, weights: str, request: Sample, *, route: str | None = None) -> int:
         """Derive an unseeded request's seed, and count it; a seeded one keeps its own.
