@@ -373,8 +373,12 @@ def test_parameters_that_mean_nothing_are_taken(client: OpenAI) -> None:
 
 
 def test_the_key_is_needed(running: Running) -> None:
-    with running.client("tml-wrong") as stranger, pytest.raises(openai.AuthenticationError):
+    with (
+        running.client("tml-wrong") as stranger,
+        pytest.raises(openai.AuthenticationError) as refused,
+    ):
         stranger.models.list()
+    assert refused.value.code == "invalid_api_key"
 
 
 def test_many_requests_at_once_answer_as_each_alone(client: OpenAI) -> None:

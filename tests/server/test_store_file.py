@@ -87,6 +87,23 @@ def test_a_newer_state_is_refused_and_left_alone(state: Path) -> None:
     assert (state / FILE).read_bytes() == before
 
 
+def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
+    with Store(state) as store:
+        session = store.create_session().session_id
+    connection = sqlite3.connect(state / FILE)
+    connection.execute("ALTER TABLE checkpoints DROP COLUMN public")
+    connection.execute("UPDATE schema_version SET version = 1")
+    connection.commit()
+    connection.close()
+    with Store(state) as store:
+        assert [known.session_id for known in store.sessions()] == [session]
+        assert store.checkpoints() == ()
+    connection = sqlite3.connect(state / FILE)
+    assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]
+    assert "public" in {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
+    connection.close()
+
+
 def test_a_file_of_something_else_is_refused_and_left_alone(state: Path) -> None:
     state.mkdir()
     (state / FILE).write_bytes(b"not a database, " * 100)

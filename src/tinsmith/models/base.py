@@ -75,7 +75,7 @@ def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
             field="base",
             value=name,
             allowed="a folder with config.json and safetensors, or " + ", ".join(built_in_names()),
-            fix="give the folder of the base model: --base PATH",
+            fix="name a folder that is there: serve --model NAME=PATH, export --base PATH",
         )
     config = read_config(Path(name))
     weights = read_weights(Path(name), config)

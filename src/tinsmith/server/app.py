@@ -277,6 +277,12 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
         body = await _body(SetTtl, request)
         return listing.set_ttl(model_id, kind, name, body.ttl_seconds)
 
+    async def publish(model_id: str, kind: str, name: str) -> Answer:
+        return listing.set_public(model_id, kind, name, public=True)
+
+    async def unpublish(model_id: str, kind: str, name: str) -> Answer:
+        return listing.set_public(model_id, kind, name, public=False)
+
     async def weights_info(request: Request) -> Answer:
         return listing.weights_info((await _body(WeightsInfo, request)).tinker_path)
 
@@ -298,6 +304,8 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
     app.get("/api/v1/checkpoints")(checkpoints)
     app.delete(checkpoint)(delete)
     app.put(checkpoint + "/ttl")(set_ttl)
+    app.post(checkpoint + "/publish")(publish)
+    app.delete(checkpoint + "/publish")(unpublish)
     app.post("/api/v1/weights_info")(weights_info)
     app.get("/api/v1/sessions")(sessions)
     app.get("/api/v1/sessions/{session_id}")(session)

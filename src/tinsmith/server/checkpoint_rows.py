@@ -98,6 +98,13 @@ class CheckpointRows:
             )
         return True
 
+    def set_public(self, path: TinkerPath, public: bool) -> None:
+        """Mark a checkpoint as published or not."""
+        with self._database.transaction():
+            self._database.execute(
+                "UPDATE checkpoints SET public = ? WHERE path = ?", int(public), str(path)
+            )
+
     def forget_checkpoint(self, path: TinkerPath) -> None:
         """Drop the record of a checkpoint whose files were deleted; does nothing without one."""
         with self._database.transaction():
@@ -143,7 +150,7 @@ class CheckpointRows:
     def _put(self, record: CheckpointRecord) -> None:
         self._database.execute(
             "INSERT OR REPLACE INTO checkpoints (path, model_id, base_model, rank, created_at,"
-            " expires_at, user_metadata, size_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            " expires_at, user_metadata, size_bytes, public) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             str(record.path),
             record.model_id,
             record.base_model,
@@ -152,6 +159,7 @@ class CheckpointRows:
             record.expires_at,
             dumped_metadata(record.user_metadata),
             record.size_bytes,
+            int(record.public),
         )
 
     def _existing(self, rows: list[sqlite3.Row]) -> tuple[CheckpointRecord, ...]:
@@ -168,6 +176,7 @@ def _record(row: sqlite3.Row) -> CheckpointRecord:
         expires_at=row["expires_at"],
         user_metadata=loaded_metadata(row["user_metadata"]),
         size_bytes=row["size_bytes"],
+        public=bool(row["public"]),
     )
 
 

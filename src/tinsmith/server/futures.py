@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from tinsmith.server.records import ErrorCategory, Finished, NoResult, Outcome
+from tinsmith.server.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.store import Store
 from tinsmith.types.errors import BackendError, DeterminismError, TinsmithError
 
@@ -35,6 +36,15 @@ class Futures:
         self._settled = 0
         self._together: list[str] | None = None
         self._closing = False
+        self._unrecorded: dict[str, Failed] = {}
+
+    def repeated(self, *, owner: str, seq_id: int, kind: str) -> str | None:
+        """Return the id of a request that was accepted before, perhaps by a server before this one.
+
+        Raises:
+            InputError: the number was used for something else.
+        """
+        return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
 
     def accept(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
         """Return the request's id and whether it is new rather than a retry.
@@ -54,6 +64,9 @@ class Futures:
             body()
         except TinsmithError as error:
             self.fail(request_id, error)
+        except (OSError, sqlite3.OperationalError) as error:
+            logger.exception("request %s failed", request_id)
+            self.fail(request_id, BackendError(f"the server could not write: {error}"))
         except Exception as error:  # the boundary of a request: nobody above could tell the client
             logger.exception("request %s failed", request_id)
             self.fail(request_id, BackendError(f"the server failed: {type(error).__name__}"))
@@ -67,7 +80,12 @@ class Futures:
         """Settle with the reason why there is no result."""
         server = isinstance(error, (BackendError, DeterminismError))
         category = ErrorCategory.SERVER if server else ErrorCategory.USER
-        self._store.fail(request_id, message=str(error), category=category)
+        try:
+            self._store.fail(request_id, message=str(error), category=category)
+        except (OSError, sqlite3.Error) as unwritten:
+            # Nothing can be recorded, a full disk say: who waits learns that, and does not wait for ever.
+            message = f"{error}; and the server's state cannot be written: {unwritten}"
+            self._unrecorded[request_id] = Failed(message=message, category=ErrorCategory.SERVER)
         self._notify(request_id)
 
     def fail_pending(self, message: str) -> None:
@@ -79,15 +97,18 @@ class Futures:
     async def wait(self, request_id: str, seconds: float) -> Outcome:
         """Return the outcome as soon as there is one; PENDING after `seconds`."""
         event = self._waiters.setdefault(request_id, asyncio.Event())
-        outcome = self._store.result(request_id)
+        outcome = self._result(request_id)
         if outcome is NoResult.PENDING:
             try:
                 await asyncio.wait_for(event.wait(), 0 if self._closing else seconds)
             except TimeoutError:
                 return NoResult.PENDING
-            outcome = self._store.result(request_id)
+            outcome = self._result(request_id)
         self._wake(request_id)
         return outcome
+
+    def _result(self, request_id: str) -> Outcome:
+        return self._unrecorded.get(request_id) or self._store.result(request_id)
 
     @contextmanager
     def together(self) -> Generator[None, None, None]:

@@ -9,6 +9,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from tinsmith.server.openai_answers import error_body
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -18,6 +20,15 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 def error_answer(message: str, status: int = 400) -> JSONResponse:
     """An error in the protocol's own words; never without a body, which the SDK would repeat."""
     return JSONResponse({"error": message, "detail": message, "category": "user"}, status)
+
+
+def _refusal(path: str, message: str, status: int) -> JSONResponse:
+    """The same in the words of the protocol that `path` belongs to."""
+    if not path.startswith("/v1/"):
+        return error_answer(message, status)
+    code = "invalid_api_key" if status == 401 else None
+    body = error_body(message, kind="invalid_request_error", param=None, code=code)
+    return JSONResponse(body, status, headers={"x-should-retry": "false"})
 
 
 class Guard:
@@ -42,14 +53,16 @@ class Guard:
             b"Bearer "
         )
         if not self._is_open(scope["path"]) and not secrets.compare_digest(given, self._key):
-            refused = error_answer(
-                "the key is missing or wrong: set TINKER_API_KEY to the server's", 401
+            refused = _refusal(
+                scope["path"],
+                "the key is missing or wrong: set TINKER_API_KEY to the server's",
+                401,
             )
             await refused(scope, receive, send)
             return
         length = headers.get(b"content-length", b"0").decode("latin-1")
         if not length.isdecimal() or int(length) > self._max_body:
-            refused = error_answer(self._too_large(length), 413)
+            refused = _refusal(scope["path"], self._too_large(length), 413)
             await refused(scope, receive, send)
             return
         await self._app(scope, self._counted(receive), send)

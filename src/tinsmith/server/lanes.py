@@ -43,6 +43,13 @@ class Lane:
         self.next_seq = min(self.waiting)
         return self._ready()
 
+    def give_up(self) -> list[int]:
+        """Forget what waits for numbers that never came; return its numbers, ascending. What comes later goes on."""
+        dropped = sorted(self.waiting)
+        self.waiting.clear()
+        self.next_seq = max((self.next_seq, *(seq + 1 for seq in dropped)))
+        return dropped
+
     def _ready(self) -> list[Job]:
         ready: list[Job] = []
         while self.next_seq in self.waiting:

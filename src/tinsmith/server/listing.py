@@ -92,6 +92,11 @@ class Listing:
         self.store.set_ttl(self._existing(model_id, kind, name), ttl_s)
         return {}
 
+    def set_public(self, model_id: str, kind: str, name: str, *, public: bool) -> Answer:
+        """Publish a checkpoint or take that back. A mark only: whoever has the key reads every checkpoint."""
+        self.store.set_public(self._existing(model_id, kind, name), public)
+        return {}
+
     def weights_info(self, text: str) -> Answer:
         """What a client must know to load a checkpoint."""
         path = TinkerPath.parse(text)
@@ -160,7 +165,7 @@ def _checkpoint(record: CheckpointRecord) -> Answer:
         "time": _time(record.created_at),
         "tinker_path": str(record.path),
         "size_bytes": record.size_bytes,
-        "public": False,
+        "public": record.public,
         "user_metadata": _metadata(record.user_metadata),
         "expires_at": None if record.expires_at is None else _time(record.expires_at),
     }

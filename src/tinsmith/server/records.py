@@ -122,6 +122,8 @@ class CheckpointRecord:
     expires_at: float | None
     user_metadata: Mapping[str, object] | None
     size_bytes: int
+    public: bool = False
+    """Whether its owner published it; whoever has the server's key reads every checkpoint."""
 
     @property
     def model_id(self) -> str:

@@ -23,6 +23,9 @@ REFUSED = "refused request"
 """The kind of a request that was never accepted."""
 
 
+_KIND_OF = "SELECT kind FROM requests WHERE owner = ? AND seq_id = ?"
+
+
 class RequestRows:
     """The part of the store that holds requests, and the counters behind unseeded sampling."""
 
@@ -39,11 +42,9 @@ class RequestRows:
         Raises:
             InputError: `seq_id` was used for another kind of request.
         """
-        request_id = f"{owner}:{seq_id}:{kind}"
+        request_id = _request_id(owner, seq_id, kind)
         with self._database.transaction(Durability.PROCESS):
-            rows = self._database.execute(
-                "SELECT kind FROM requests WHERE owner = ? AND seq_id = ?", owner, seq_id
-            )
+            rows = self._database.execute(_KIND_OF, owner, seq_id)
             if not rows:
                 self._database.execute(
                     "INSERT INTO requests (request_id, owner, seq_id, kind, state)"
@@ -53,15 +54,21 @@ class RequestRows:
                     seq_id,
                     kind,
                 )
-        if rows and rows[0]["kind"] != kind:
-            raise InputError(
-                "this number was used for another request",
-                field="seq_id",
-                value=seq_id,
-                allowed=f"{kind}; it was a {rows[0]['kind']}",
-                fix="let the SDK count the requests of a client",
-            )
+        if rows:
+            _require_kind(kind, rows[0]["kind"], seq_id)
         return request_id, not rows
+
+    def find_request(self, *, owner: str, seq_id: int, kind: str) -> str | None:
+        """Return the id of a request that was accepted before; None if there is none.
+
+        Raises:
+            InputError: `seq_id` was used for another kind of request.
+        """
+        rows = self._database.query(_KIND_OF, owner, seq_id)
+        if not rows:
+            return None
+        _require_kind(kind, rows[0]["kind"], seq_id)
+        return _request_id(owner, seq_id, kind)
 
     def refuse(self, *, owner: str, seq_id: int, message: str) -> bool:
         """Note that a number was used by a request that was refused; False if it was used before."""
@@ -203,3 +210,18 @@ class RequestRows:
                 digest,
             )
         return row["before"]
+
+
+def _request_id(owner: str, seq_id: int, kind: str) -> str:
+    return f"{owner}:{seq_id}:{kind}"
+
+
+def _require_kind(kind: str, used: str, seq_id: int) -> None:
+    if used != kind:
+        raise InputError(
+            "this number was used for another request",
+            field="seq_id",
+            value=seq_id,
+            allowed=f"{kind}; it was a {used}",
+            fix="let the SDK count the requests of a client",
+        )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinsmith.engine.checkpoints import Checkpoint, load_session, read, restore, save
@@ -16,7 +18,7 @@ from tinsmith.models.slots import values
 from tinsmith.server.conversions import to_adam, to_adapter_spec
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
-from tinsmith.server.lanes import Lane
+from tinsmith.server.lanes import Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
 from tinsmith.server.places import Place
 from tinsmith.server.records import Finished
@@ -37,6 +39,11 @@ from tinsmith.types.errors import CheckpointError, ConfigError, InputError
 from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.seeds import derive
 
+logger = logging.getLogger(__name__)
+
+GAP_SECONDS = 120.0
+"""How long a request waits for one before it; a large batch's chunks come one after another."""
+
 Snapshot = Callable[[str, int, str, Policy, str], str]
 """(session_id, sampling_session_seq_id, base name, policy, weights' identity) -> sampling session id."""
 
@@ -52,6 +59,8 @@ class LiveRun:
     lane: Lane
     session: TrainingSession | None = None
     """None until it was made, on the compute thread."""
+    waiting: dict[int, str] = field(default_factory=dict[int, str])
+    """Ids of the requests that wait for one before them, by number."""
 
 
 @dataclass(slots=True)
@@ -67,6 +76,7 @@ class Runs:
     live: dict[str, LiveRun]
     snapshot: Snapshot
     external: External
+    loop: asyncio.AbstractEventLoop
 
     def create(self, request: CreateModel) -> tuple[str, str]:
         """Make a model; return (request id, model id). A repeated request is answered by the first.
@@ -171,10 +181,11 @@ class Runs:
     def forward_backward(self, call: ForwardBackwardCall) -> str:
         """Compute a loss and, unless forward only, add its gradient."""
 
-        def compute(session: TrainingSession) -> Finished:
+        def compute(run: LiveRun, session: TrainingSession) -> Finished:
+            del run
             loss = loss_by_name(call.loss_fn)
-            run = session.forward if call.forward_only else session.forward_backward
-            result = run(call.datums, loss, call.loss_fn_config)
+            carry_out = session.forward if call.forward_only else session.forward_backward
+            result = carry_out(call.datums, loss, call.loss_fn_config)
             body = encode_forward_backward(result.outputs, result.metrics, "logprobs")
             return Finished(body=body, media_type=CONTENT_TYPE)
 
@@ -188,21 +199,20 @@ class Runs:
             request.model_id,
             request.seq_id,
             "optim_step",
-            lambda session: json_result(
+            lambda _, session: json_result(
                 {"metrics": session.optim_step(params), "type": "optim_step"}
             ),
         )
 
     def save(self, request: SaveWeights) -> str:
         """Save weights and the optimizer's state."""
-        run = self._run(request.model_id)
         path = TinkerPath(
-            session=run.model_id,
+            session=request.model_id,
             kind=CheckpointKind.WEIGHTS,
             name=request.path or f"checkpoint-{request.seq_id}",
         )
 
-        def compute(session: TrainingSession) -> Finished:
+        def compute(run: LiveRun, session: TrainingSession) -> Finished:
             self._write(run, session, path, request, overwrite=request.overwrite)
             return json_result({"path": str(path), "type": "save_weights"})
 
@@ -210,13 +220,13 @@ class Runs:
 
     def save_for_sampler(self, request: SaveWeightsForSampler) -> str:
         """Save weights to sample from, or hold a snapshot of them in memory as a sampling session."""
-        run, kind = self._run(request.model_id), "save_weights_for_sampler"
+        kind = "save_weights_for_sampler"
         if request.path is not None:
             path = TinkerPath(
-                session=run.model_id, kind=CheckpointKind.SAMPLER_WEIGHTS, name=request.path
+                session=request.model_id, kind=CheckpointKind.SAMPLER_WEIGHTS, name=request.path
             )
 
-            def named(session: TrainingSession) -> Finished:
+            def named(run: LiveRun, session: TrainingSession) -> Finished:
                 self._write(run, session, path, request, overwrite=False)
                 return json_result({"path": str(path), "type": kind})
 
@@ -224,7 +234,7 @@ class Runs:
         seq = request.sampling_session_seq_id
         assert seq is not None, "checked by the request"
 
-        def held(session: TrainingSession) -> Finished:
+        def held(run: LiveRun, session: TrainingSession) -> Finished:
             policy = freeze(session)
             tensors = {name: t.cpu().numpy() for name, t in values(session.adapter.slots).items()}
             owner = run.model_id.rpartition(":train:")[0]
@@ -239,16 +249,15 @@ class Runs:
         Raises:
             InputError: for what an export here does not do.
         """
-        run = self._run(request.model_id)
         if request.age_encryption_recipients or request.ttl_seconds is not None:
             raise InputError(
                 "an export here is neither encrypted nor does it expire",
                 field="age_encryption_recipients, ttl_seconds",
                 allowed="none",
             )
-        base_name = self.engine.base(run.name).name
 
-        def compute(session: TrainingSession) -> Finished:
+        def compute(run: LiveRun, session: TrainingSession) -> Finished:
+            base_name = self.engine.base(run.name).name
             path = self.external.save(session, run.model_id, request.path, base_name)
             return json_result({"path": path, "type": "save_weights_external"})
 
@@ -258,9 +267,8 @@ class Runs:
         """Load a checkpoint into a model that exists."""
         assert request.model_id is not None
         assert request.seq_id is not None
-        run = self._run(request.model_id)
 
-        def compute(session: TrainingSession) -> Finished:
+        def compute(run: LiveRun, session: TrainingSession) -> Finished:
             checkpoint = self.read_checkpoint(request.path)
             base = self.engine.base(run.name)
             restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
@@ -276,14 +284,16 @@ class Runs:
         if run is not None and self.store.refuse(
             owner=place.owner, seq_id=place.seq_id, message=message
         ):
-            for ready in run.lane.skip(place.seq_id):
-                self.worker.post(ready)
+            self._release(run, run.lane.skip(place.seq_id))
 
-    def unload(self, model_id: str) -> None:
-        """Free a model's memory; it takes no more requests."""
-        self._run(model_id)
+    def unload(self, model_id: str, seq_id: int, request_id: str, job: Job) -> None:
+        """Free a model's memory after what it was asked before; it takes no more requests."""
+        run = self.live.pop(model_id, None)
+        if run is None:
+            self.worker.post(job)
+            return
         self.store.mark_unloaded(model_id)
-        del self.live[model_id]
+        self._add(run, seq_id, request_id, job)
 
     def _write(
         self,
@@ -329,23 +339,61 @@ class Runs:
         model_id: str,
         seq_id: int,
         kind: str,
-        compute: Callable[[TrainingSession], Finished],
+        compute: Callable[[LiveRun, TrainingSession], Finished],
     ) -> str:
+        repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
+        if repeated is not None:
+            return repeated  # its result may outlive the model
         run = self._run(model_id)
         request_id, new = self.futures.accept(owner=model_id, seq_id=seq_id, kind=kind)
-        if new:
+        if new and seq_id < run.lane.next_seq:
+            self.futures.fail(request_id, _gap(seq_id, "it came after what followed was given up"))
+        elif new:
 
             def with_session() -> Finished:
                 if run.session is None:
                     raise InputError(
                         "the model could not be made", field="model_id", value=model_id
                     )
-                return compute(run.session)
+                return compute(run, run.session)
 
             def job() -> None:
                 self.futures.run(request_id, with_session)
                 self.store.mark_applied(model_id, seq_id)
 
-            for ready in run.lane.add(seq_id, job):
-                self.worker.post(ready)
+            self._add(run, seq_id, request_id, job)
         return request_id
+
+    def _add(self, run: LiveRun, seq_id: int, request_id: str, job: Job) -> None:
+        """Put a request in its place; it does not wait for ever for those before it."""
+        run.waiting[seq_id] = request_id
+        self._release(run, run.lane.add(seq_id, job))
+        if run.lane.waiting:
+            self.loop.call_later(GAP_SECONDS, self._give_up, run, run.lane.next_seq)
+
+    def _release(self, run: LiveRun, jobs: list[Job]) -> None:
+        """Post what may run now, and keep only the requests that still wait."""
+        run.waiting = {
+            seq: run.waiting[seq] for seq in sorted(run.lane.waiting) if seq in run.waiting
+        }
+        for job in jobs:
+            self.worker.post(job)
+
+    def _give_up(self, run: LiveRun, expected: int) -> None:
+        """Fail what waits for a number that never came: to go on without it would train another model."""
+        if run.lane.next_seq != expected or not run.lane.waiting:
+            return
+        logger.warning("%s: request %d never came; what waits for it fails", run.model_id, expected)
+        for seq in run.lane.give_up():
+            if seq in run.waiting:
+                reason = f"request {expected} of this model never reached the server"
+                self.futures.fail(run.waiting.pop(seq), _gap(seq, reason))
+
+
+def _gap(seq_id: int, reason: str) -> InputError:
+    return InputError(
+        f"nothing was computed: {reason}",
+        field="seq_id",
+        value=seq_id,
+        fix="load the last checkpoint and go on from there",
+    )

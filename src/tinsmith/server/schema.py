@@ -10,8 +10,11 @@ from pathlib import Path
 
 from tinsmith.types.errors import ConfigError
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of the tables."""
+
+UPGRADES = {1: "ALTER TABLE checkpoints ADD COLUMN public INTEGER NOT NULL DEFAULT 0"}
+"""Version -> what makes the next one of it."""
 
 TABLES = (
     "CREATE TABLE schema_version (version INTEGER NOT NULL)",
@@ -88,14 +91,15 @@ TABLES = (
         created_at REAL NOT NULL,
         expires_at REAL,
         user_metadata TEXT NOT NULL,
-        size_bytes INTEGER NOT NULL
+        size_bytes INTEGER NOT NULL,
+        public INTEGER NOT NULL DEFAULT 0
     )
     """,
 )
 
 
 def prepare(connection: sqlite3.Connection, file: Path) -> None:
-    """Make the tables in an empty file, or check those of one that has some.
+    """Make the tables in an empty file, or check those of one that has some and bring them up to date.
 
     Raises:
         ConfigError: the file is not ours, of a newer version, or on a disk that has no WAL.
@@ -111,6 +115,7 @@ def prepare(connection: sqlite3.Connection, file: Path) -> None:
                     connection.execute(statement)
                 connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
             connection.execute("COMMIT")
+        _upgrade(connection)
     except sqlite3.DatabaseError as error:
         raise refusal(file, str(error), "a file that tinsmith wrote") from error
 
@@ -123,9 +128,19 @@ def _is_ours(connection: sqlite3.Connection, file: Path) -> bool:
     if "schema_version" not in names:
         raise refusal(file, sorted(names)[:5], "a file that tinsmith wrote")
     version = connection.execute("SELECT version FROM schema_version").fetchone()[0]
-    if version != VERSION:
+    if version != VERSION and version not in UPGRADES:
         raise refusal(file, f"schema version {version}", f"schema version {VERSION}")
     return True
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the tables of an earlier version up to this one, all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    (version,) = connection.execute("SELECT version FROM schema_version").fetchone()
+    for step in range(version, VERSION):
+        connection.execute(UPGRADES[step])
+    connection.execute("UPDATE schema_version SET version = ?", (VERSION,))
+    connection.execute("COMMIT")
 
 
 def refusal(file: Path, found: object, allowed: str) -> ConfigError:

@@ -20,7 +20,6 @@ from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
-from tinsmith.server.lanes import Lane
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
 from tinsmith.server.store import Store
@@ -67,6 +66,7 @@ class Service:
             {},
             self.samplers.hold_snapshot,
             External(state, secrets.token_hex(32)),
+            loop,
         )
         self.worker.start()
         self._expiry = loop.create_task(self._delete_expired())
@@ -123,17 +123,10 @@ class Service:
             raise InputError("there is no such model", field="model_id", value=model_id)
         seq = 1 + max(self.store.seq_ids(model_id), default=0)
         request_id, _ = self.futures.accept(owner=model_id, seq_id=seq, kind="unload_model")
-        live = self.runs.live.get(model_id)
-        lane = live.lane if live is not None else Lane(seq)
-
-        def job() -> None:
-            answer = json_result({"model_id": model_id, "type": "unload_model"})
-            self.futures.run(request_id, lambda: answer)
-
-        if live is not None:
-            self.runs.unload(model_id)
-        for ready in lane.add(seq, job):
-            self.worker.post(ready)
+        answer = json_result({"model_id": model_id, "type": "unload_model"})
+        self.runs.unload(
+            model_id, seq, request_id, lambda: self.futures.run(request_id, lambda: answer)
+        )
         return request_id
 
     async def close(self) -> None:

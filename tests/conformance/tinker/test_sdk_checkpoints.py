@@ -204,6 +204,23 @@ def test_a_deleted_checkpoint_is_gone(
     assert save(client, "x") == path
 
 
+def test_a_checkpoint_is_published_and_taken_back(
+    client: tinker.TrainingClient, rest: tinker.RestClient
+) -> None:
+    path = save(client, "x")
+
+    def public() -> bool:
+        return listed(rest, client.model_id)["weights/x"].public
+
+    assert not public()
+    for _ in range(2):
+        rest.publish_checkpoint_from_tinker_path(path).result(TIMEOUT_S)
+        assert public()
+    rest.unpublish_checkpoint_from_tinker_path(path).result(TIMEOUT_S)
+    assert not public()
+    refusal(lambda: rest.publish_checkpoint_from_tinker_path(path + "-not-there"))
+
+
 def test_unknown_things_are_answered_at_once(rest: tinker.RestClient) -> None:
     path = "tinker://nope:train:0/weights/none"
     refusal(lambda: rest.get_training_run("nope:train:0"))

@@ -1,0 +1,195 @@
+"""Requests that never come, a model that is gone, a disk that is full, a sampler that fails: nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tinsmith.engine.engine import Engine
+from tinsmith.server import runs as runs_module
+from tinsmith.server.body import parse_json
+from tinsmith.server.records import Failed, Finished, Outcome
+from tinsmith.server.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
+from tinsmith.server.service import Service
+
+NANO = "tinsmith/nano"
+Script = Callable[[Service], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine({NANO: NANO})
+
+
+def serve(engine: Engine, state: Path, script: Script) -> None:
+    async def live() -> None:
+        service = Service(engine, state, seed=0, max_queue=16)
+        try:
+            await script(service)
+        finally:
+            await service.close()
+
+    asyncio.run(live())
+
+
+async def outcome(service: Service, request_id: str) -> Outcome:
+    return await service.futures.wait(request_id, 30.0)
+
+
+async def model(service: Service) -> str:
+    session = service.store.create_session(
+        tags=[], user_metadata=None, sdk_version="0", project_id=None
+    ).session_id
+    asked = {
+        "session_id": session,
+        "model_seq_id": 0,
+        "base_model": NANO,
+        "lora_config": {"rank": 2},
+    }
+    request_id, model_id = service.runs.create(CreateModel.model_validate(asked))
+    assert isinstance(await outcome(service, request_id), Finished)
+    return model_id
+
+
+def step(model_id: str, seq_id: int) -> OptimStep:
+    asked = {"adam_params": {"learning_rate": 0.1}, "model_id": model_id, "seq_id": seq_id}
+    return OptimStep.model_validate(asked)
+
+
+def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "GAP_SECONDS", 0.05)
+
+    async def script(service: Service) -> None:
+        model_id = await model(service)
+        first = service.runs.optim_step(step(model_id, 1))
+        waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 4)]
+        assert isinstance(await outcome(service, first), Finished)
+        for request_id in waiting:
+            failed = await outcome(service, request_id)
+            assert isinstance(failed, Failed)
+            assert "request 2 of this model never reached the server" in failed.message
+            assert failed.category == "user"
+        late = await outcome(service, service.runs.optim_step(step(model_id, 2)))
+        assert isinstance(late, Failed)
+        assert "given up" in late.message
+        assert isinstance(
+            await outcome(service, service.runs.optim_step(step(model_id, 5))), Finished
+        )
+        assert service.store.training_run(model_id).last_applied_seq_id == 5
+        steps = service.runs.live[model_id].session
+        assert steps is not None
+        assert steps.optimizer.step_count == 2
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_a_number_that_comes_late_but_in_time_is_carried_out_in_order(
+    engine: Engine, tmp_path: Path
+) -> None:
+    async def script(service: Service) -> None:
+        model_id = await model(service)
+        ids = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 2, 1)]
+        for request_id in ids:
+            assert isinstance(await outcome(service, request_id), Finished)
+        assert service.runs.live[model_id].waiting == {}
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "GAP_SECONDS", 0.05)
+
+    async def script(service: Service) -> None:
+        model_id = await model(service)
+        waiting = service.runs.optim_step(step(model_id, 2))
+        unloaded = service.unload(model_id)
+        assert isinstance(await outcome(service, waiting), Failed)
+        assert isinstance(await outcome(service, unloaded), Failed)
+        again = service.unload(model_id)
+        assert isinstance(await outcome(service, again), Finished)
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_a_repeated_request_of_a_lost_model_gets_its_first_answer(
+    engine: Engine, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def before(service: Service) -> None:
+        model_id = await model(service)
+        request_id = service.runs.optim_step(step(model_id, 1))
+        asked.append((model_id, request_id))
+        assert isinstance(await outcome(service, request_id), Finished)
+
+    async def after(service: Service) -> None:
+        model_id, request_id = asked[0]
+        assert service.runs.optim_step(step(model_id, 1)) == request_id
+        assert isinstance(await outcome(service, request_id), Finished)
+
+    serve(engine, tmp_path / "state", before)
+    serve(engine, tmp_path / "state", after)
+
+
+def test_a_disk_that_takes_nothing_more_is_told_to_who_waits(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> bool:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def script(service: Service) -> None:
+        model_id = await model(service)
+        monkeypatch.setattr(service.store, "finish", full)
+        monkeypatch.setattr(service.store, "fail", full)
+        failed = await outcome(service, service.runs.optim_step(step(model_id, 1)))
+        monkeypatch.undo()
+        assert isinstance(failed, Failed)
+        assert "database or disk is full" in failed.message
+        assert failed.category == "server"
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_is_served(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(service: Service) -> None:
+        session = service.store.create_session(
+            tags=[], user_metadata=None, sdk_version="0", project_id=None
+        ).session_id
+        opened = CreateSamplingSession.model_validate(
+            {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
+        )
+        sampler = await service.samplers.create(opened, service.runs)
+
+        def ask(seq_id: int) -> str:
+            asked = {
+                "sampling_session_id": sampler,
+                "seq_id": seq_id,
+                "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+                "sampling_params": {"max_tokens": 4},
+                "num_samples": 2,
+            }
+            return service.samplers.sample(parse_json(Sample, json.dumps(asked).encode()))[0]
+
+        def broken() -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(engine.sampler(NANO), "step", broken)
+        failed = await outcome(service, ask(0))
+        monkeypatch.undo()
+        assert isinstance(failed, Failed)
+        assert "failed while sampling: MemoryError" in failed.message
+        assert service.samplers.under_way == {}
+        assert isinstance(await outcome(service, ask(1)), Finished)
+
+    serve(engine, tmp_path / "state", script)
