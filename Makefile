@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COOKBOOK := .venv-cookbook
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: quickstart test check bench clean
+.PHONY: quickstart test check conformance-cookbook bench clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py
@@ -22,6 +23,9 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
 
+conformance-cookbook: $(STAMP) $(COOKBOOK)/.installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 1 tests/cookbook/checks_*.py
+
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py
 
@@ -35,5 +39,12 @@ $(VENV)/.bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	touch $@
 
+# Apart from .venv, because the cookbook needs an older transformers; with the same torch, so that no other build comes in.
+$(COOKBOOK)/.installed: tests/cookbook/requirements.txt | $(STAMP)
+	test -x $(COOKBOOK)/bin/python || $(PYTHON) -m venv $(COOKBOOK)
+	$(COOKBOOK)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< \
+		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
+	touch $@
+
 clean:
-	rm -rf $(VENV) build
+	rm -rf $(VENV) $(COOKBOOK) build

@@ -17,7 +17,7 @@ from tinsmith.models.staging import present
 from tinsmith.server.database import Database
 from tinsmith.server.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind
-from tinsmith.types.errors import CheckpointError
+from tinsmith.types.errors import CheckpointError, InputError
 
 
 class CheckpointRows:
@@ -71,6 +71,22 @@ class CheckpointRows:
         """Return a checkpoint's record; None if no whole one is there."""
         rows = self._database.query("SELECT * FROM checkpoints WHERE path = ?", str(path))
         return next(iter(self._existing(rows)), None)
+
+    def require_checkpoint(self, path: TinkerPath) -> Path:
+        """Return the folder of a checkpoint that is there.
+
+        Raises:
+            InputError: there is none of this name.
+        """
+        folder = path.folder(self._state)
+        if not is_checkpoint(folder):
+            raise InputError(
+                "there is no such checkpoint: it was never saved, was deleted, or has expired",
+                field="path",
+                value=str(path),
+                fix="list those that are there with the SDK's RestClient",
+            )
+        return folder
 
     def checkpoints(self, *, model_id: str | None = None) -> tuple[CheckpointRecord, ...]:
         """Return the checkpoints (of one training run) that are there, the newest last."""

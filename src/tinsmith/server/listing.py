@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import delete, read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
@@ -16,6 +17,8 @@ from tinsmith.server.records import CheckpointRecord, TrainingRun
 from tinsmith.server.store import Store
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError
+from tinsmith.types.fingerprints import tensors_sha256
+from tinsmith.types.version import VERSION
 
 Answer = dict[str, object]
 
@@ -41,9 +44,20 @@ class Listing:
                         "max_context_length": self.engine.config(name).max_positions,
                         "trainable": True,
                         "sampleable": True,
+                        "identity": self._identity(name),
                     }
                 )
         return {"supported_models": models}
+
+    def _identity(self, name: str) -> Answer:
+        """What decides, beside a request, what a model answers: beyond the protocol, for manifests."""
+        certificate = self.engine.certificates.get(name)
+        return {
+            "fingerprint": self.engine.base(name).fingerprint,
+            "arithmetic": self.engine.kernels.arithmetic.value,
+            "certificate": None if certificate is None else certificate.sha256,
+            "version": VERSION,
+        }
 
     def training_runs(self, limit: int, offset: int) -> Answer:
         """A page of training runs, the newest first."""
@@ -100,7 +114,8 @@ class Listing:
     def weights_info(self, text: str) -> Answer:
         """What a client must know to load a checkpoint."""
         path = TinkerPath.parse(text)
-        spec = read(path.folder(self.state)).spec
+        checkpoint = read(self.store.require_checkpoint(path))
+        spec = checkpoint.spec
         record = self.store.checkpoint(path)
         lora = spec.kind is not AdapterKind.FULL
         return {
@@ -110,6 +125,9 @@ class Listing:
             "train_unembed": spec.train_unembed,
             "train_mlp": spec.train_mlp,
             "train_attn": spec.train_attn,
+            "weights_sha256": tensors_sha256(
+                {name: t.numpy() for name, t in checkpoint.tensors(ADAPTER).items()}
+            ),
         }
 
     def sessions(self, limit: int, offset: int) -> Answer:

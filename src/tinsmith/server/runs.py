@@ -176,7 +176,7 @@ class Runs:
         Raises:
             InputError, CheckpointError: there is none, or it is damaged.
         """
-        return read(TinkerPath.parse(path).folder(self.state))
+        return read(self.store.require_checkpoint(TinkerPath.parse(path)))
 
     def forward_backward(self, call: ForwardBackwardCall) -> str:
         """Compute a loss and, unless forward only, add its gradient."""

@@ -98,7 +98,7 @@ class Samplers:
         if request.model_path is not None:
             path = TinkerPath.parse(request.model_path)
             checkpoint = await asyncio.wrap_future(
-                self.worker.call(lambda: read(path.folder(self.state)))
+                self.worker.call(lambda: read(self.store.require_checkpoint(path)))
             )
             name = runs.served_base(checkpoint)
             record = self.store.checkpoint(path)
