@@ -61,5 +61,7 @@ void bind_rows(nb::module_& m);
 void bind_attention(nb::module_& m);
 void bind_sampling(nb::module_& m);
 void bind_state(nb::module_& m);
+void bind_graph(nb::module_& m);
+void bind_world(nb::module_& m);
 
 }  // namespace tinsmith

@@ -14,4 +14,6 @@ NB_MODULE(_native, m) {
   bind_attention(m);
   bind_sampling(m);
   bind_state(m);
+  bind_graph(m);
+  bind_world(m);
 }

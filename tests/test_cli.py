@@ -220,7 +220,7 @@ def _refused(ran: Ran, says: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["exprt"], "Did you mean 'export'?"),
+        (["exprt"], "Did you mean 'export'"),
         (["export"], "Missing argument"),
         (["export", "x", "--to", "peft"], "Missing option '--out'"),
         (["export", "x", "--to", "gguf", "--out", "o"], "'gguf' is not one of 'peft', 'merged'"),

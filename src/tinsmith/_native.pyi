@@ -154,3 +154,79 @@ def nf4_dequantise_transposed(
     codes: NDArray[np.generic], absmax: In, out: int, in_: int, wt: Out
 ) -> None: ...
 def rope_table(frequencies: In, cos: Out, sin: Out) -> None: ...
+
+# Citation graphs
+
+def group_edges(
+    keys: NDArray[np.uint32],
+    values: NDArray[np.uint32],
+    pointer: NDArray[np.uint32],
+    grouped: NDArray[np.uint32],
+) -> None: ...
+def strictly_ascending(first: NDArray[np.uint32], second: NDArray[np.uint32]) -> bool: ...
+def count_citers(
+    out_pointer: NDArray[np.uint32],
+    out: NDArray[np.uint32],
+    in_pointer: NDArray[np.uint32],
+    in_: NDArray[np.uint32],
+    window_begin: NDArray[np.uint32],
+    window_end: NDArray[np.uint32],
+    first_dated: int,
+    cursors: NDArray[np.uint32],
+    begin: int,
+    end: int,
+    citers: NDArray[np.uint32],
+    both: NDArray[np.uint32],
+    both5: NDArray[np.uint32],
+    reference_citers: NDArray[np.uint32],
+    until_end: NDArray[np.uint32],
+    shared: NDArray[np.uint64],
+) -> None: ...
+
+class JournalPairs:
+    def __init__(
+        self,
+        pointer: NDArray[np.uint32],
+        journal: NDArray[np.uint32],
+        stratum: NDArray[np.uint32],
+        journals: int,
+        strata: int,
+    ) -> None: ...
+    def score_closed(self) -> None: ...
+    def score_switched(self, seeds: NDArray[np.uint64], nulls: int) -> None: ...
+    def summarise(
+        self,
+        median: NDArray[np.float64],
+        p10: NDArray[np.float64],
+        pairs: NDArray[np.uint32],
+    ) -> None: ...
+    def size(self) -> int: ...
+    def cells(
+        self,
+        first: NDArray[np.uint32],
+        second: NDArray[np.uint32],
+        observed: NDArray[np.uint32],
+        z: NDArray[np.float64],
+    ) -> None: ...
+
+# Synthetic world
+
+def world_references(
+    year_start: NDArray[np.int64],
+    topic: NDArray[np.int32],
+    field: NDArray[np.int32],
+    cause: NDArray[np.uint8],
+    fitness: NDArray[np.uint32],
+    wander: NDArray[np.uint32],
+    wanted: NDArray[np.int32],
+    topics: int,
+    fields: int,
+    habits: NDArray[np.uint32],
+    age_below: NDArray[np.uint32],
+    candidates: int,
+    hub_slots: int,
+    hub_tenure: int,
+    max_hubs: int,
+    seed: int,
+    offsets: NDArray[np.int64],
+) -> NDArray[np.uint32]: ...

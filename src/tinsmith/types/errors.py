@@ -11,6 +11,7 @@
     +-- BackendError (RuntimeError)     the engine cannot compute here (missing extension, device)
     +-- DeterminismError (RuntimeError) a promise about bits does not hold
     +-- JudgeError (RuntimeError)       a judge did not answer
+    +-- LostError (RuntimeError)        a run lost its server or its judge, and can be resumed
 """
 
 from __future__ import annotations
@@ -90,3 +91,7 @@ class DeterminismError(TinsmithError, RuntimeError):
 
 class JudgeError(TinsmithError, RuntimeError):
     """A judge did not give a usable verdict; recorded, never turned into a low reward."""
+
+
+class LostError(TinsmithError, RuntimeError):
+    """A run lost its server or its judge; what it has is on the disk, and it can be resumed."""

@@ -1,7 +1,7 @@
 """The command line: verbs, and what a person reads when something is wrong.
 
-A verb imports what it runs when it is run, so that `tinsmith --help` answers at once; this is the
-one file where functions import. A mistake is at most five lines and exit code 2, never a traceback.
+A verb imports what it runs when it is run, so that `tinsmith --help` answers at once; this floor is
+the one where functions import. A mistake is at most five lines and exit code 2, never a traceback.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from tinsmith.types.errors import TinsmithError
+from tinsmith.cli.analyse import app as analyse_app
+from tinsmith.cli.data import app as data_app
+from tinsmith.cli.report import report
+from tinsmith.cli.run import run
+from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
 
 app = typer.Typer(
@@ -24,16 +28,22 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(data_app)
+app.command()(run)
+app.command()(report)
+app.add_typer(analyse_app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line (default: this process's); exits 2 for a mistake, 1 for a failed check.
+    """Run the command line (default: this process's); exits 2 for a mistake, 1 for a failed check, 3 for a lost server.
 
     Raises:
         SystemExit: always, with the exit code.
     """
     try:
         app(args=arguments, prog_name="tinsmith")
+    except LostError as error:
+        _fail(str(error), code=3)
     except TinsmithError as error:
         _fail(str(error))
     except ModuleNotFoundError as error:
@@ -45,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, *, code: int = 2) -> None:
     print(f"tinsmith: {message}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)
 
 
 def _print_version(wanted: bool) -> None:

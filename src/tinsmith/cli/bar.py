@@ -1,0 +1,44 @@
+"""A progress bar on standard error, where a person looks at it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Display
+
+from tinsmith.data.progress import Progress, Silent
+
+
+class _Bar:
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._task = None
+
+    def begin(self, what: str, total: int | None) -> None:
+        if self._task is not None:
+            self._display.stop_task(self._task)
+        self._task = self._display.add_task(what, total=total)
+
+    def advance(self, steps: int = 1) -> None:
+        if self._task is not None:
+            self._display.advance(self._task, steps)
+
+
+@contextmanager
+def progress_bar() -> Generator[Progress, None, None]:
+    """Show what is reported while the body runs; nothing where standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield Silent()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Display(*columns, console=Console(stderr=True), transient=True) as display:
+        yield _Bar(display)

@@ -1,0 +1,92 @@
+"""How good a baseline is, from its confusion matrix: four figures, each with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figures:
+    """Accuracy, macro-F1 and recalls of `b` confusion matrices at once; NaN where there is no gold."""
+
+    accuracy: NDArray[np.float64]
+    """(b,)"""
+    macro_f1: NDArray[np.float64]
+    """(b,), over the classes that occur in the test split; a class never predicted counts 0."""
+    min_recall: NDArray[np.float64]
+    """(b,)"""
+    recall: NDArray[np.float64]
+    """(b, k)"""
+
+
+def figures(confusion: NDArray[np.float64], occurs: NDArray[np.bool_]) -> Figures:
+    """Score confusion matrices (b, k, k), gold by predicted; `occurs` (k,): classes in the test split."""
+    gold, predicted = confusion.sum(2), confusion.sum(1)
+    hits = np.diagonal(confusion, axis1=1, axis2=2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall = hits / gold
+        f1 = np.where(hits > 0, 2 * hits / (gold + predicted), 0.0)
+    seen = np.where(gold > 0, recall, np.inf)  # a resample may miss a rare class
+    return Figures(
+        accuracy=hits.sum(1) / confusion.sum((1, 2)),
+        macro_f1=f1[:, occurs].mean(1),
+        min_recall=seen[:, occurs].min(1),
+        recall=recall,
+    )
+
+
+def resampled(confusion: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Draw RESAMPLES bootstrap confusion matrices (b, k, k).
+
+    Drawing n rows with replacement and counting them in a confusion matrix is drawing the matrix
+    from the multinomial with n trials and the observed cells' shares.
+    """
+    total = round(float(confusion.sum()))
+    generator = np.random.Generator(np.random.PCG64(seed))
+    cells = generator.multinomial(total, confusion.ravel() / confusion.sum(), size=RESAMPLES)
+    return cells.reshape(RESAMPLES, *confusion.shape).astype(np.float64)
+
+
+def interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the percentile interval of one figure's resamples (b,), ignoring NaN."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return (0.0, 1.0)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(finite, [tail, 100 - tail])
+    return (float(low), float(high))
+
+
+def prior_figures(gold: NDArray[np.int64], shares: NDArray[np.float64]) -> Figures:
+    """Return the exact expected figures of guessing each class by its share, shape b = 1.
+
+    `gold` (k,): papers of each class in the test split; `shares` (k,): their shares in training.
+    With M of n papers guessed as a class of g papers, the expected number of hits is M g / n; so
+    E[F1] = sum over M of Binomial(M; n, share) 2 (M g / n) / (g + M). Recalls of different classes
+    are independent, so E[min] is the integral over t of the product of P(recall >= t).
+    """
+    total = int(gold.sum())
+    occurs = np.flatnonzero(gold)
+    guessed = np.arange(total + 1)
+    f1 = np.zeros(len(gold))
+    for k in occurs:
+        ratio = 2 * guessed * (gold[k] / total) / (gold[k] + guessed)
+        f1[k] = binom.pmf(guessed, total, shares[k]) @ ratio
+    steps = [np.arange(1, gold[k] + 1) / gold[k] for k in occurs]
+    grid = np.unique(np.concatenate(steps))
+    reached = np.ones(len(grid))
+    for k, step in zip(occurs, steps, strict=True):
+        reached *= binom.sf(np.searchsorted(step, grid), gold[k], shares[k])
+    return Figures(
+        accuracy=np.array([float(gold @ shares) / total]),
+        macro_f1=np.array([f1[occurs].mean()]),
+        min_recall=np.array([float(np.diff(grid, prepend=0.0) @ reached)]),
+        recall=np.where(gold > 0, shares, np.nan)[None, :],
+    )

@@ -1,0 +1,109 @@
+"""Opens a corpus folder and reads its papers, edges and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tinsmith.data.corpus_card import CorpusCard, read_card
+from tinsmith.data.schema import (
+    EDGE_COLUMNS,
+    EDGES,
+    METRIC_COLUMNS,
+    METRICS,
+    PAPER_COLUMNS,
+    PAPERS,
+)
+from tinsmith.types.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A corpus folder that is complete; nothing of it is in memory but the card.
+
+    >>> corpus = Corpus.open(folder)  # doctest: +SKIP
+    >>> years = corpus.papers("id", "year")  # doctest: +SKIP
+    >>> citing, cited = corpus.edges()  # doctest: +SKIP
+    """
+
+    folder: Path
+    card: CorpusCard
+
+    @classmethod
+    def open(cls, folder: Path) -> Corpus:
+        """Open a corpus; its tables must have the card's numbers of rows and the right columns.
+
+        Raises:
+            DataError: the folder is no corpus, or is damaged; says what to do.
+        """
+        corpus = cls(folder, read_card(folder))
+        _check(folder / PAPERS, PAPER_COLUMNS, corpus.card.papers)
+        _check(folder / EDGES, EDGE_COLUMNS, corpus.card.edges)
+        return corpus
+
+    def papers(self, *columns: str) -> pl.DataFrame:
+        """Return the papers in row order, only `columns` where given.
+
+        Raises:
+            DataError: an unknown column.
+        """
+        return _read(self.scan_papers(), PAPER_COLUMNS, columns)
+
+    def scan_papers(self) -> pl.LazyFrame:
+        """Return the papers as a lazy frame in row order."""
+        return _scan(self.folder / PAPERS)
+
+    def edges(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return (citing, cited) row numbers, shape (E,) each, sorted by both, unique, without self-loops."""
+        table = pl.read_parquet(self.folder / EDGES, glob=False)
+        return table["citing"].to_numpy(), table["cited"].to_numpy()
+
+    def metrics(self, *columns: str) -> pl.DataFrame:
+        """Return the metrics in row order, only `columns` where given.
+
+        Raises:
+            DataError: they are not computed yet, or do not belong to these papers; an unknown column.
+        """
+        path = self.folder / METRICS
+        again = f"run: tinsmith data metrics {self.folder}"
+        if not path.exists():
+            raise DataError("the corpus has no metrics yet", fix=again)
+        frame = _read(_scan(path), METRIC_COLUMNS, columns)
+        if frame.height != self.card.papers:
+            raise DataError(
+                f"{METRICS} has {frame.height} rows for {self.card.papers} papers", fix=again
+            )
+        return frame
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(path, glob=False)
+
+
+def _read(
+    frame: pl.LazyFrame, known: dict[str, pl.DataType], columns: tuple[str, ...]
+) -> pl.DataFrame:
+    for name in columns:
+        if name not in known:
+            raise DataError("no such column", field="column", value=name, allowed=", ".join(known))
+    return frame.select(columns or list(known)).collect()
+
+
+def _check(path: Path, columns: dict[str, pl.DataType], rows: int) -> None:
+    build = "build the corpus again"
+    if not path.exists():
+        raise DataError(f"the corpus is incomplete: {path} is missing", fix=build)
+    try:
+        frame = _scan(path)
+        schema, height = frame.collect_schema(), frame.select(pl.len()).collect().item()
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path} is damaged: {str(error).splitlines()[0]}", fix=build) from None
+    if dict(schema) != columns:
+        wrong = sorted(set(schema.items()) ^ set(columns.items()), key=str)
+        raise DataError(f"{path} has other columns: {wrong[0][0]}", fix=build)
+    if height != rows:
+        raise DataError(f"{path} has {height} rows, the card says {rows}", fix=build)

@@ -1,0 +1,241 @@
+"""Turns papers and edges, in any order, into a corpus folder, in bounded memory.
+
+What comes is spilled to a folder `.parts-*` beside the tables and put in order at the end; the tables
+take their places when all of them are complete, the card last. The result does not depend on the
+order or the chunks in which papers and edges came.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tinsmith.data.corpus_card import (
+    DROPPED,
+    MISSING,
+    CorpusCard,
+    SourceDescription,
+    write_card,
+)
+from tinsmith.data.edge_table import EdgeTable
+from tinsmith.data.paper import Paper
+from tinsmith.data.paper_table import PaperTable
+from tinsmith.data.progress import Progress, Silent
+from tinsmith.data.quarantine import Quarantine, QuarantineEntry
+from tinsmith.data.row_order import order_rows
+from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
+from tinsmith.data.spill import Spill
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+
+_PARTS = ".parts-"
+_MADE_FROM_A_CORPUS = (METRICS, METRICS_CARD, "card.html")
+
+
+class CorpusWriter:
+    """Takes papers and edges in chunks of any size and order; writes the corpus when the block ends.
+
+    When the block ends with an error nothing is written, and a corpus that was to be replaced stays.
+
+    >>> with CorpusWriter(out, source=description) as writer:  # doctest: +SKIP
+    ...     writer.add(papers)
+    ...     writer.add_edges(["W2"], ["W1"])
+    >>> writer.card.papers  # doctest: +SKIP
+    """
+
+    card: CorpusCard
+    """Set when the block has ended without an error."""
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        source: SourceDescription,
+        drop_forward: bool = False,
+        strict: bool = False,
+        force: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """`drop_forward` leaves out edges to later papers, `force` replaces a corpus, `strict` forbids quarantine.
+
+        Raises:
+            DataError: `out` has something in it and `force` is not set, or it is no folder.
+        """
+        check_vacant(out, force=force)
+        self._out = out
+        self._source = source
+        self._drop_forward = drop_forward
+        self._strict = strict
+        self._progress = progress or Silent()
+        self._cut: float | None = None
+        self._when_done: list[Callable[[], None]] = []
+        self._dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
+
+    def __enter__(self) -> CorpusWriter:
+        """Make the folder for the parts."""
+        self._made = not self._out.exists()
+        self._out.mkdir(parents=True, exist_ok=True)
+        for left in self._out.glob(f"{_PARTS}*"):
+            shutil.rmtree(left, ignore_errors=True)  # of a build that was killed
+        self._parts = Path(tempfile.mkdtemp(prefix=_PARTS, dir=self._out))
+        self._spill = Spill(self._parts, self._dropped)
+        self._quarantine = Quarantine(self._parts / QUARANTINE, strict=self._strict)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write the corpus, or after an error nothing; the parts go either way."""
+        try:
+            self._quarantine.close()
+            if kind is None:
+                self._finish()
+        finally:
+            shutil.rmtree(self._parts, ignore_errors=True)
+            if self._made:
+                with suppress(OSError):  # it is not empty: the corpus is there
+                    self._out.rmdir()
+
+    @property
+    def papers(self) -> int:
+        """How many papers were added so far, dropped ones included: the next one's ordinal."""
+        return self._spill.papers
+
+    def add(self, papers: Sequence[Paper]) -> None:
+        """Add records; `Paper.references` are their edges, and go with a copy that does not stay."""
+        self._spill.add_records(papers)
+
+    def add_frame(
+        self,
+        papers: pl.DataFrame,
+        citing: pl.Series | NDArray[np.integer] | None = None,
+        cited: pl.Series | NDArray[np.integer] | None = None,
+        *,
+        bound: bool = False,
+    ) -> None:
+        """Add papers as columns, with edges.
+
+        `papers`: any of PAPER_COLUMNS, `updated`, `excluded` (String, as in Paper); what is absent is null.
+        `citing`, `cited` (same length): String series are ids, resolved like those of `add_edges`. Integers are the
+        fast way: ordinals of papers, that is how many papers were added to this writer (by any call, dropped ones
+        included) before that paper; they may point to papers that come later, and one that no paper ever has, such as
+        -1, is a dangling end. Ids on one side and ordinals on the other are allowed.
+        `bound`: the edges are the reference lists of these very papers, `citing` their ordinals, and go with a copy
+        that does not stay; otherwise edges belong to ids.
+
+        Raises:
+            ValueError: unknown columns, or sides of unequal length.
+        """
+        self._spill.add_papers(papers)
+        if citing is not None and cited is not None:
+            self._spill.add_edges(pl.Series(citing), pl.Series(cited), bound=bound)
+
+    def add_edges(
+        self, citing: Sequence[str] | pl.Series, cited: Sequence[str] | pl.Series
+    ) -> None:
+        """Add edges between ids; an id that no paper has makes the edge dangling.
+
+        Raises:
+            ValueError: sides of unequal length.
+        """
+        sides = (pl.Series(side, dtype=pl.String()) for side in (citing, cited))
+        self._spill.add_edges(*sides, bound=False)
+
+    def quarantine(self, file: str, line: int, reason: str, text: str) -> None:
+        """Put a malformed line aside.
+
+        Raises:
+            DataError: the writer is strict; names file:line.
+        """
+        self._quarantine.put(QuarantineEntry(file=file, line=line, reason=reason, text=text))
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Add to one of the card's `dropped` counters."""
+        self._dropped[name] += n
+
+    def recommend(self, cut: float) -> None:
+        """Set the card's `thresholds`: the |CD| cut that a synthetic preset is tuned for."""
+        self._cut = cut
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the corpus is in its place."""
+        self._when_done.append(callback)
+
+    def _finish(self) -> None:
+        self._progress.begin("rows", 1)
+        self._spill.flush()
+        order = order_rows(self._spill)
+        self._dropped.update(order.dropped)
+        if not order.keys.height:
+            raise self._nothing()
+        edges = EdgeTable(self._spill, order, drop_forward=self._drop_forward)
+        self._progress.begin("edges", edges.steps)
+        edges.write(self._parts / EDGES, self._progress.advance)
+        self._dropped.update(edges.dropped)
+        papers = PaperTable(self._spill, order)
+        self._progress.begin("papers", papers.steps)
+        papers.write(self._parts / PAPERS, self._progress.advance)
+        years = order.keys.group_by("year").len().sort("year")
+        card = CorpusCard(
+            papers=order.keys.height,
+            edges=edges.edges,
+            forward_edges=edges.forward,
+            quarantined=self._quarantine.count,
+            dropped=dict(self._dropped),
+            years=dict(years.iter_rows()),
+            missing={name: papers.missing[name] for name in MISSING},
+            source=self._source,
+            thresholds=self._cut,
+            fingerprint=sha256_of({"papers": papers.digest.sums(), "edges": edges.sha256}),
+        )
+        write_card(card, self._parts / CARD)
+        self._publish()
+        self.card = card
+        for callback in self._when_done:
+            callback()
+
+    def _nothing(self) -> DataError:
+        lost = [f"{count:,} {name}" for name, count in sorted(self._dropped.items()) if count]
+        first = self._quarantine.first
+        if first is not None:
+            where = f"{first.file}:{first.line}: {first.reason}"
+            lost.append(f"{self._quarantine.count:,} malformed, the first at {where}")
+        return DataError(f"no paper is left for a corpus: {', '.join(lost) or 'none came'}")
+
+    def _publish(self) -> None:
+        """Move the files into place; without its card, last to come and first to go, a folder is no corpus."""
+        (self._out / CARD).unlink(missing_ok=True)
+        for name in (QUARANTINE, *_MADE_FROM_A_CORPUS):
+            (self._out / name).unlink(missing_ok=True)
+        for name in (PAPERS, EDGES, QUARANTINE, CARD):
+            with suppress(FileNotFoundError):  # there is no quarantine without a malformed line
+                os.replace(self._parts / name, self._out / name)
+
+
+def check_vacant(out: Path, *, force: bool) -> None:
+    """Check that a corpus may be written to `out`.
+
+    Raises:
+        DataError: it has something in it and `force` is not set, or it is no folder.
+    """
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is not a folder", field="out", fix="name another one")
+    if not force and out.exists() and any(not f.name.startswith(".") for f in out.iterdir()):
+        raise DataError(
+            f"{out} is not empty",
+            field="out",
+            fix="name another folder, or replace the corpus in it with --force",
+        )

@@ -1,0 +1,60 @@
+"""Keeps what could not be read: one JSON line each with file, line, reason and the text itself.
+
+File names are relative to the source, so that the same data give the same `quarantine.jsonl` wherever it lies.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tinsmith.types.errors import DataError
+
+MAX_TEXT = 500
+"""Characters kept of a malformed line."""
+
+
+class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `quarantine.jsonl`."""
+
+    file: str
+    line: int
+    """Counted from 1; in a file that is not lines, the number of the record."""
+    reason: str
+    text: str
+
+
+class Quarantine:
+    """Writes entries to a file that exists only if there is one; `strict` makes the first an error."""
+
+    def __init__(self, path: Path, *, strict: bool = False) -> None:
+        self.path = path
+        self.count = 0
+        self.first: QuarantineEntry | None = None
+        self._strict = strict
+        self._file = None
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def put(self, entry: QuarantineEntry) -> None:
+        """Keep an entry, its text cut to MAX_TEXT characters.
+
+        Raises:
+            DataError: `strict`; names file and line.
+        """
+        if self._strict:
+            raise DataError(
+                f"{entry.file}:{entry.line}: {entry.reason}",
+                fix="mend the line, or leave out --strict to set such lines aside",
+            )
+        if self._file is None:
+            self._file = self.path.open("wb")
+        shown = entry.text[:MAX_TEXT].encode("utf-8", "replace").decode()
+        self._file.write(msgspec.json.encode(msgspec.structs.replace(entry, text=shown)) + b"\n")
+        self.count += 1
+        self.first = self.first or entry

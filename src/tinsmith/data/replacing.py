@@ -1,0 +1,22 @@
+"""A file that appears whole or not at all: written beside its place, then renamed over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[Path, None, None]:
+    """Give a path to write to; it becomes `path` once the body completed, else it is removed.
+
+    One writer at a time per file; the folder must exist.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

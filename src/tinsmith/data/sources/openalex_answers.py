@@ -1,0 +1,69 @@
+"""What an answer of the OpenAlex API other than a page means.
+
+A 429 has two meanings: too many requests in a second, and a day's budget used up, which comes back at midnight UTC.
+They are told apart by what the headers say is left, by how long the answer asks to wait (hours mean the day), or by
+its words.
+"""
+
+from __future__ import annotations
+
+import enum
+from http import HTTPStatus
+
+import httpx
+
+PATIENCE = 300.0
+"""Seconds that an answer may ask to wait; what asks for more means the day's budget."""
+
+
+class Meaning(enum.Enum):
+    """What to do about an answer that is no page."""
+
+    LATER = enum.auto()
+    """Wait and ask again."""
+    BUDGET = enum.auto()
+    BAD_KEY = enum.auto()
+    FORBIDDEN = enum.auto()
+    REFUSED = enum.auto()
+    """Anything else; asking again will not help."""
+
+
+def meaning(answer: httpx.Response) -> Meaning:
+    """Return what an answer other than 200 means."""
+    code = answer.status_code
+    if code == HTTPStatus.TOO_MANY_REQUESTS:
+        return Meaning.BUDGET if _budget_is_used_up(answer) else Meaning.LATER
+    if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Meaning.LATER
+    if code == HTTPStatus.UNAUTHORIZED:
+        return Meaning.BAD_KEY
+    return Meaning.FORBIDDEN if code == HTTPStatus.FORBIDDEN else Meaning.REFUSED
+
+
+def seconds_to_wait(answer: httpx.Response) -> float | None:
+    """Return the seconds that Retry-After asks for."""
+    text = answer.headers.get("retry-after", "")
+    return float(text) if text.replace(".", "", 1).isdecimal() else None
+
+
+def _budget_is_used_up(answer: httpx.Response) -> bool:
+    """Whether a 429 means the day: by what is left, by how long to wait, or by what the answer says."""
+    wait = seconds_to_wait(answer)
+    if wait is not None and wait > PATIENCE:
+        return True
+    needed = _number(answer, "x-ratelimit-credits-required") or 1.0
+    left = _number(answer, "x-ratelimit-remaining")
+    if left is not None:
+        return left < needed
+    money = _number(answer, "x-ratelimit-remaining-usd")
+    if money is not None:
+        return money <= 0
+    return wait is None and "budget" in answer.text.lower()
+
+
+def _number(answer: httpx.Response, header: str) -> float | None:
+    text = answer.headers.get(header, "")
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,164 @@
+r"""Finds SciSciNet's tables in a folder and reads them, tab-separated (v1) or parquet (v2), under one set of names.
+
+Files are known by their names without prefixes and suffixes of exports (`SciSciNet_PaperReferences.tsv.gz`,
+`tinker_sciscinet_papers_alpha.parquet`), columns without case and underscores. An empty value, "nan", "null", "none"
+and "\N" are null.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tinsmith.data.sources.complaints import Complaints
+from tinsmith.data.sources.delimited import Delimited, Rows, read_header
+from tinsmith.data.sources.lines import DamagedFile
+from tinsmith.types.errors import DataError
+
+_ENDINGS = (".parquet", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
+_NOISE = frozenset({"sciscinet", "tinker", "alpha", "v1", "v2"})
+_NULLS = ("", "nan", "null", "none", "\\n", "<na>")
+_BATCH = 50_000
+
+
+class Table(enum.Enum):
+    """The tables that are read, with the names they go by."""
+
+    PAPERS = ("papers",)
+    DETAILS = ("paperdetails",)
+    REFERENCES = ("paperrefs", "paperreferences")
+    PAPER_FIELDS = ("paperfields",)
+    FIELDS = ("fields",)
+    JOURNALS = ("journals", "sources")
+    PAPER_JOURNALS = ("papersources", "paperjournals")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One table."""
+
+    path: Path
+    columns: tuple[str, ...]
+    """In the file's order, under their plain names (`plain`)."""
+
+    @property
+    def name(self) -> str:
+        """How errors call it."""
+        return self.path.name
+
+    def find(self, *names: str) -> str | None:
+        """Return the first of `names` that is a column."""
+        return next((name for name in names if name in self.columns), None)
+
+    def need(self, *names: str) -> str:
+        """Return the first of `names` that is a column.
+
+        Raises:
+            DataError: none is.
+        """
+        found = self.find(*names)
+        if found is None:
+            raise DataError(f"{self.name} lacks a column", field=names[0], allowed=", ".join(names))
+        return found
+
+    def rows(self, columns: list[str], complaints: Complaints) -> Iterator[Rows]:
+        """Read `columns`, batch by batch; texts have the null words as null.
+
+        Raises:
+            DataError: it cannot be read to its end, and that is not to be skipped; a line is malformed, and the
+                build is strict.
+        """
+        texts = pl.col(pl.String)
+        clean = pl.when(~texts.str.to_lowercase().is_in(_NULLS)).then(texts)
+        with complaints.until_damage():
+            for rows in self._parquet(columns) if self._is_parquet else self._text(complaints):
+                yield Rows(rows.frame.select(columns).with_columns(clean), rows.numbers)
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self.path.name.endswith(".parquet")
+
+    def _text(self, complaints: Complaints) -> Iterator[Rows]:
+        return Delimited(self.path, self.name, self.columns, header=True).rows(complaints)
+
+    def _parquet(self, columns: list[str]) -> Iterator[Rows]:
+        number = 1
+        try:
+            frame = pl.scan_parquet(self.path, glob=False, hive_partitioning=False)
+            frame = frame.rename(
+                dict(zip(frame.collect_schema().names(), self.columns, strict=True))
+            )
+            batches = frame.select(columns).collect_batches(chunk_size=_BATCH, maintain_order=True)
+            for batch in batches:
+                yield Rows(batch, np.arange(number, number + batch.height))
+                number += batch.height
+        except pl.exceptions.PolarsError as error:
+            raise DamagedFile(self.name, str(error).splitlines()[0], number, "") from None
+
+
+def plain(name: str) -> str:
+    """Return a column's name without case, underscores and spaces.
+
+    >>> plain("Atyp_10pct_Z")
+    'atyp10pctz'
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def find_tables(folder: Path) -> Mapping[Table, TableFile]:
+    """Find the tables in `folder`.
+
+    Raises:
+        DataError: papers or references are not there, or a table is there twice.
+    """
+    known = {name: table for table in Table for name in table.value}
+    found: dict[Table, TableFile] = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        table = known.get(_table_name(path))
+        if table is None:
+            continue
+        if table in found:
+            raise DataError(
+                f"two files hold the same table: {found[table].name} and {path.name}",
+                field="tables",
+                fix="leave one of them in the folder",
+            )
+        found[table] = TableFile(path, _columns(path))
+    for table in (Table.PAPERS, Table.REFERENCES):
+        if table not in found:
+            raise DataError(
+                f"{folder} has no table {' or '.join(table.value)}",
+                field="tables",
+                allowed="SciSciNet's tables as .tsv, .tsv.gz or .parquet",
+            )
+    return found
+
+
+def _table_name(path: Path) -> str:
+    ending = next((e for e in sorted(_ENDINGS, key=len)[::-1] if path.name.endswith(e)), None)
+    if ending is None or not path.is_file():
+        return ""
+    words = re.split(r"[^a-z0-9]+", path.name.removesuffix(ending).lower())
+    return "".join(word for word in words if word not in _NOISE)
+
+
+def _columns(path: Path) -> tuple[str, ...]:
+    if path.name.endswith(".parquet"):
+        try:
+            names = (
+                pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema().names()
+            )
+        except pl.exceptions.PolarsError as error:
+            raise DamagedFile(path.name, str(error).splitlines()[0], 1, "") from None
+    else:
+        names = read_header(path, path.name)
+    columns = tuple(plain(name) for name in names)
+    if len(set(columns)) != len(columns):
+        raise DataError(f"{path.name} has two columns of one name but for case and underscores")
+    return columns

@@ -1,0 +1,146 @@
+"""The baselines of a slice: who sees what, what is left out, and the same bytes every time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from labelled import labelled_corpus, labelled_frames, write_corpus
+
+from tinsmith.data.baseline_report import Baseline, BaselineScore, TargetReport, read_report
+from tinsmith.data.baselines import run_baselines
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.labels import Thresholds
+from tinsmith.data.slice_reader import Slice
+from tinsmith.data.slice_settings import SliceSettings, Task
+from tinsmith.data.slices import make_slice
+from tinsmith.data.splits import Split
+from tinsmith.types.errors import DataError
+
+SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=200)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return labelled_corpus(tmp_path_factory.mktemp("corpus"), 1000)
+
+
+def _slice(corpus: Corpus, out: Path, settings: SliceSettings = SETTINGS) -> Slice:
+    make_slice(corpus, settings, out)
+    return Slice.open(out)
+
+
+def _scores(target: TargetReport) -> dict[Baseline, BaselineScore]:
+    return {score.baseline: score for score in target.scores}
+
+
+def test_baselines_see_what_they_may_and_rank_as_they_must(corpus: Corpus, tmp_path: Path) -> None:
+    source = _slice(corpus, tmp_path)
+    report = run_baselines(source)
+    (target,) = report.targets
+    scores = _scores(target)
+    assert list(scores) == list(Baseline)
+    assert target.left_out == {}
+    value = {name: score.macro_f1.value for name, score in scores.items()}
+    assert value[Baseline.MAJORITY] < value[Baseline.PRIOR] < 0.4
+    assert value[Baseline.ORACLE] > value[Baseline.TEXT] > 0.6
+    assert value[Baseline.METADATA] > 0.5
+    assert value[Baseline.BOTH] > value[Baseline.METADATA]
+    gold = Counter(str(row.disruption_label) for row in source.rows(Split.TEST))
+    for score in scores.values():
+        assert score.n == sum(gold.values())
+        for name in target.classes:
+            assert sum(score.confusion[name].values()) == pytest.approx(gold[name])
+        for figure in (score.accuracy, score.macro_f1, score.min_class_recall):
+            assert figure.low <= figure.value <= figure.high
+        least = min(score.recall[name].value for name in target.classes)
+        if score.baseline is not Baseline.PRIOR:  # its least recall is an expectation of a least
+            assert score.min_class_recall.value == least
+
+
+def test_majority_and_oracle_by_hand(corpus: Corpus, tmp_path: Path) -> None:
+    source = _slice(corpus, tmp_path, replace(SETTINGS, per_class=None))
+    scores = _scores(run_baselines(source).targets[0])
+    train, test = (
+        source.metrics("split", "cause", "disruption_label")
+        .filter(pl.col("split") == split.value)
+        .select("cause", "disruption_label")
+        .rows()
+        for split in (Split.TRAIN, Split.TEST)
+    )
+    common = Counter(label for _, label in train).most_common(1)[0][0]
+    hits = sum(label == common for _, label in test)
+    assert scores[Baseline.MAJORITY].accuracy.value == pytest.approx(hits / len(test))
+    best = {
+        cause: Counter(label for c, label in train if c == cause).most_common(1)[0][0]
+        for cause in {cause for cause, _ in train}
+    }
+    hits = sum(label == best[cause] for cause, label in test)
+    assert scores[Baseline.ORACLE].accuracy.value == pytest.approx(hits / len(test))
+
+
+def test_a_rerun_saves_the_same_bytes(corpus: Corpus, tmp_path: Path) -> None:
+    source = _slice(corpus, tmp_path)
+    report = run_baselines(source)
+    first = (tmp_path / "baselines.json").read_bytes()
+    assert read_report(tmp_path) == report
+    run_baselines(Slice.open(tmp_path))
+    assert (tmp_path / "baselines.json").read_bytes() == first
+    assert run_baselines(source, seed=1) != report
+
+
+def test_fields_the_slice_leaves_out_are_named(corpus: Corpus, tmp_path: Path) -> None:
+    source = _slice(corpus, tmp_path / "a", replace(SETTINGS, year=False, citations=False))
+    target = run_baselines(source).targets[0]
+    assert set(target.left_out) == {"year", "citations"}
+    assert Baseline.METADATA in _scores(target)
+
+
+def test_without_any_metadata_or_cause_their_baselines_are_left_out(tmp_path: Path) -> None:
+    papers, metrics = labelled_frames(300)
+    corpus = write_corpus(tmp_path / "c", papers.drop("field", "cause"), metrics)
+    settings = replace(SETTINGS, per_class=None, year=False, citations=False)
+    target = run_baselines(_slice(corpus, tmp_path / "s", settings)).targets[0]
+    assert set(_scores(target)) == {Baseline.MAJORITY, Baseline.PRIOR, Baseline.TEXT}
+    assert set(target.left_out) == {
+        *("year", "citations", "field"),
+        *(Baseline.METADATA, Baseline.BOTH, Baseline.ORACLE),
+    }
+
+
+def test_a_joint_slice_has_both_targets(corpus: Corpus, tmp_path: Path) -> None:
+    report = run_baselines(_slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT)))
+    assert [target.target for target in report.targets] == ["disruption", "novelty"]
+    assert report.targets[1].classes == ["novel", "balanced", "conventional"]
+
+
+def test_training_rows_can_be_limited(corpus: Corpus, tmp_path: Path) -> None:
+    report = run_baselines(_slice(corpus, tmp_path), train_rows=50)
+    assert report.train_rows == sum(report.targets[0].train.values()) == 50
+    assert report.train_rows_available > 50
+
+
+def test_one_class_is_nothing_to_learn(tmp_path: Path) -> None:
+    papers, metrics = labelled_frames(100)
+    corpus = write_corpus(tmp_path / "c", papers, metrics.with_columns(cd=pl.lit(0.5)))
+    source = _slice(corpus, tmp_path / "s", replace(SETTINGS, per_class=None))
+    with pytest.raises(DataError, match="one label"):
+        run_baselines(source)
+
+
+def test_an_empty_split_is_said(tmp_path: Path) -> None:
+    papers, metrics = labelled_frames(3)
+    corpus = write_corpus(tmp_path / "c", papers, metrics)
+    source = _slice(corpus, tmp_path / "s", replace(SETTINGS, per_class=None))
+    with pytest.raises(DataError, match="has no rows"):
+        run_baselines(source)
+
+
+def test_a_damaged_report_is_refused(tmp_path: Path) -> None:
+    assert read_report(tmp_path) is None
+    (tmp_path / "baselines.json").write_text("{}")
+    with pytest.raises(DataError, match="tinsmith data baselines"):
+        read_report(tmp_path)

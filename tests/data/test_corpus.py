@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from building import write
+
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.paper import Paper
+from tinsmith.data.schema import METRIC_COLUMNS
+from tinsmith.types.errors import DataError
+
+PAPERS = [Paper(id="a", year=2000, title="A"), Paper(id="b", year=2001, title="B")]
+
+
+def test_columns_are_read_by_name_and_edges_as_rows(tmp_path: Path) -> None:
+    write(tmp_path, PAPERS, [("b", "a")])
+    corpus = Corpus.open(tmp_path)
+    assert corpus.papers("title", "id").rows() == [("A", "a"), ("B", "b")]
+    assert corpus.scan_papers().select("year").collect()["year"].to_list() == [2000, 2001]
+    citing, cited = corpus.edges()
+    assert (citing.dtype, cited.dtype) == (np.uint32, np.uint32)
+    assert (citing.tolist(), cited.tolist()) == ([1], [0])
+    with pytest.raises(DataError, match="no such column") as caught:
+        corpus.papers("journal")
+    assert "venue" in str(caught.value)
+
+
+def test_metrics_are_an_error_until_they_are_computed_and_fit(tmp_path: Path) -> None:
+    write(tmp_path, PAPERS)
+    corpus = Corpus.open(tmp_path)
+    with pytest.raises(DataError, match="no metrics yet") as caught:
+        corpus.metrics("cd")
+    assert "tinsmith data metrics" in str(caught.value)
+    frame = pl.DataFrame({"id": ["a"], "cd": [0.5]})
+    frame.write_parquet(tmp_path / "metrics.parquet")
+    with pytest.raises(DataError, match="1 rows for 2 papers"):
+        corpus.metrics("cd")
+    pl.DataFrame({"id": ["a", "b"], "cd": [0.5, None]}).cast(
+        {"cd": METRIC_COLUMNS["cd"]}
+    ).write_parquet(tmp_path / "metrics.parquet")
+    assert corpus.metrics("cd")["cd"].to_list() == [0.5, None]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: (d / "card.json").unlink(), "is not a corpus"),
+        (lambda d: (d / "card.json").write_text("{"), "is damaged"),
+        (lambda d: (d / "edges.parquet").unlink(), "is incomplete"),
+        (lambda d: (d / "papers.parquet").write_bytes(b"PAR1"), "is damaged"),
+        (
+            lambda d: (d / "edges.parquet").replace(d / "papers.parquet"),
+            "is incomplete|other columns",
+        ),
+    ],
+)
+def test_a_damaged_corpus_says_what_to_do(tmp_path: Path, damage: object, message: str) -> None:
+    write(tmp_path, PAPERS, [("b", "a")])
+    assert callable(damage)
+    damage(tmp_path)
+    with pytest.raises(DataError, match=message) as caught:
+        Corpus.open(tmp_path)
+    assert "do: " in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_rows_and_card_must_agree(tmp_path: Path) -> None:
+    write(tmp_path, PAPERS, [("b", "a")])
+    card = json.loads((tmp_path / "card.json").read_text())
+    (tmp_path / "card.json").write_text(json.dumps(card | {"papers": 3}))
+    with pytest.raises(DataError, match="has 2 rows, the card says 3"):
+        Corpus.open(tmp_path)
+    (tmp_path / "card.json").write_text(json.dumps(card | {"format": 99}))
+    with pytest.raises(DataError, match="another format"):
+        Corpus.open(tmp_path)
+
+
+def test_a_folder_may_have_pattern_characters_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "odd[1]*name"
+    write(folder, PAPERS, [("b", "a")])
+    assert Corpus.open(folder).papers("id").height == 2

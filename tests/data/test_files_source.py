@@ -1,0 +1,169 @@
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from building import SHARED, edges_of, files_of, gzip_lines, quarantined
+
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.corpus_card import CorpusCard
+from tinsmith.data.sources.files import FilesSource
+from tinsmith.data.sources.journal import journal_name
+from tinsmith.data.sources.source import build_corpus
+from tinsmith.types.errors import DataError
+
+
+def build(
+    folder: Path,
+    papers: list[object],
+    edges: bytes,
+    *,
+    strict: bool = False,
+    skip_bad: bool = False,
+) -> CorpusCard:
+    gzip_lines(folder / "p.jsonl.gz", papers)
+    (folder / "e.tsv").write_bytes(edges)
+    source = FilesSource(folder / "p.jsonl.gz", folder / "e.tsv", skip_bad)
+    return build_corpus(source, folder / "out", strict=strict, force=True)
+
+
+def test_papers_and_edges_are_read_as_they_are_given(tmp_path: Path) -> None:
+    full = {
+        "id": "0001001", "title": "T", "abstract": "A", "date": "2000-01-31", "venue": "V",
+        "journal_ref": "Phys.Rev. D7 (2000) 1", "field": "F", "concepts": ["c"],
+        "cited_by_count": 3, "type": "article", "language": "en", "unknown": {"x": 1},
+    }  # fmt: skip
+    papers = [
+        full,
+        {
+            "id": "9201001",
+            "date": "1992-01",
+            "journal_ref": "Phys. Rev. D 45 (1992) 1",
+            "title": "",
+        },
+        {"id": "b", "date": "1993", "concepts": None},
+        {"id": "c", "year": 1994},
+        {"id": 77, "year": 1994, "date": "1994-02-03"},
+    ]
+    card = build(tmp_path, papers, b"citing\tcited\r\n# c\n0001001\t9201001\n0001001\tb\nc\t77\n")
+    assert card.quarantined == 0
+    corpus = Corpus.open(tmp_path / "out")
+    assert corpus.papers("id", "year", "date", "venue").rows() == [
+        ("9201001", 1992, dt.date(1992, 1, 1), "Phys.Rev. D"),
+        ("b", 1993, None, None),
+        ("c", 1994, None, None),
+        ("77", 1994, dt.date(1994, 2, 3), None),
+        ("0001001", 2000, dt.date(2000, 1, 31), "V"),
+    ]
+    last = corpus.papers().row(4, named=True)
+    assert [last[name] for name in ("title", "abstract", "field", "type", "language")] == [
+        "T", "A", "F", "article", "en",
+    ]  # fmt: skip
+    assert (last["concepts"], last["cited_by_count"]) == (["c"], 3)
+    assert corpus.papers("title")["title"].null_count() == 4
+    assert edges_of(corpus) == [("c", "77"), ("0001001", "9201001"), ("0001001", "b")]
+
+
+def test_malformed_lines_are_set_aside_with_file_and_line(tmp_path: Path) -> None:
+    papers: list[object] = [
+        {"id": "a", "year": 2000},
+        b'{"id": "b", "year": 20',
+        b"",
+        {"year": 2000},
+        {"id": "c", "date": "2000-13-01"},
+        {"id": "d", "date": "yesterday"},
+        {"id": "e", "year": 12345},
+        {"id": "f", "year": 2000, "cited_by_count": 10**30},
+        {"id": "g"},
+        b"\xff\xfe",
+    ]
+    edges = b"a\ta\nonly\na\t\nx\ty\tz\n"
+    card = build(tmp_path, papers, edges)
+    found = quarantined(tmp_path / "out")
+    assert [(entry["file"], entry["line"]) for entry in found] == [
+        *(("p.jsonl.gz", line) for line in (2, 4, 5, 6, 7, 8, 10)),
+        *(("e.tsv", line) for line in (2, 3, 4)),
+    ]
+    assert found[0]["text"] == '{"id": "b", "year": 20'
+    assert card.quarantined == 10
+    assert (card.papers, card.dropped["no_year"], card.dropped["self_loops"]) == (1, 1, 1)
+    with pytest.raises(DataError, match=r"p\.jsonl\.gz:2: "):
+        build(tmp_path, papers, edges, strict=True)
+    assert str(tmp_path) not in (tmp_path / "out" / "quarantine.jsonl").read_text()
+
+
+def test_a_damaged_file_is_an_error_or_cut(tmp_path: Path) -> None:
+    papers = gzip.compress(b"".join(b'{"id": "%d", "year": 2000}\n' % i for i in range(5000)))
+    (tmp_path / "p.gz").write_bytes(papers[: len(papers) // 2])
+    (tmp_path / "e.tsv").write_bytes(b"1\t0\n")
+    paths = (tmp_path / "p.gz", tmp_path / "e.tsv")
+    with pytest.raises(DataError, match=r"p\.gz: the gzip stream ends early"):
+        build_corpus(FilesSource(*paths), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    card = build_corpus(FilesSource(*paths, skip_bad=True), tmp_path / "out")
+    assert 0 < card.papers < 5000
+    assert (card.edges, card.dropped["bad_files"], card.quarantined) == (1, 1, 1)
+    assert quarantined(tmp_path / "out")[0]["line"] == card.papers + 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "name"),
+    [
+        ("Int.J.Mod.Phys. A7 (1992) 5661-5705", "Int.J.Mod.Phys. A"),
+        ("Int. J. Mod. Phys. A 7, 5661 (1992)", "Int.J.Mod.Phys. A"),
+        ("Int. Jour. Mod. Phys. A, Vol. 9 No. 19 (1994)", "Int.J.Mod.Phys. A"),
+        ("Phys.Lett. B295 (1992) 219-224; Erratum-ibid. B407 (1997) 449-450", "Phys.Lett. B"),
+        ("Phys. Rev. D, 55 (1997) 3830", "Phys.Rev. D"),
+        ("Phys.Rev.D55:1", "Phys.Rev. D"),
+        ("Physics Letters A, 267 (2000) 219-224", "Phys.Lett. A"),
+        ("Physical Review Letters 68 (1992) 3718", "Phys.Rev.Lett."),
+        ("JHEP 9808 (1998) 003", "JHEP"),
+        ("J. Phys. A: Math. Gen. 36 (2003) 3363", "J.Phys. A"),
+        ("J. Phys A: Math. Gen. 34 (2001)11053-11057", "J.Phys. A"),
+        ("Class. Quantum Gravity 9 (1992) 1", "Class.Quant.Grav."),
+        ("Letters in Mathematical Physics, 32 (1994) 211-219", "Lett.Math.Phys."),
+        ("Nucl.Phys.Proc.Suppl. 33C (1993) 114-118", "Nucl.Phys.Proc.Suppl."),
+        ("Nucl. Phys. Proc. Suppl. C33 (1993) 99", "Nucl.Phys.Proc.Suppl."),
+        ("Nucl. Phys. B (Proc. Suppl.) 25A (1992) 1", "Nucl.Phys.Proc.Suppl."),
+        ("Annals of Physics 201 (1990) 1", "Annals Phys."),
+        ("Duke Math. J. 71 (1993) 1", "Duke Math.J."),
+        ("Physica A 201 (1993) 1", "Physica A"),
+        ("acta physica slovaca, vol.49 No.6, 945 (1999)", "Acta Physica Slovaca"),
+        ("Proc. Roy. Soc. Lond. A 440 (1993) 1", "Proc.Roy.Soc.Lond. A"),
+        ("Int. Math. Res. Notices (1995) 221-233", "Int.Math.Res.Notices"),
+        ("in Lecture Notes in Physics 469 (1996) 321", None),
+        ("Proc. of the eighth Marcel Grossmann Meeting on General Relativity, 1999", None),
+        ('"Operator Algebras and Quantum Field Theory", pp. 647-660', None),
+        ("1993 Particles and Fields, Soc. Bras. Fis., Brazil", None),
+        ("World Scientific, May 2002", None),
+        ("to be published", None),
+        ("", None),
+    ],
+)
+def test_a_journal_reference_is_reduced_to_the_journal(reference: str, name: str | None) -> None:
+    assert journal_name(reference) == name
+
+
+def test_hepth_has_its_published_counts(tmp_path: Path) -> None:
+    folder = SHARED / "hepth"
+    if not folder.exists():
+        pytest.skip("shared/data/hepth is not here")
+    source = FilesSource(folder / "papers.jsonl.gz", folder / "edges.tsv.gz")
+    card = build_corpus(source, tmp_path / "out")
+    assert (card.papers, card.edges, card.forward_edges) == (29_555, 352_768, 1_159)
+    assert card.dropped["self_loops"] == 39
+    assert {name for name, count in card.dropped.items() if count} == {"self_loops"}
+    assert card.quarantined == 0
+    assert (card.years[1991], card.years[1992], card.years[2003]) == (1, 1_366, 1_018)
+    corpus = Corpus.open(tmp_path / "out")
+    row = corpus.papers("id", "year", "date", "venue").row(0)
+    assert row == ("9201001", 1991, dt.date(1991, 12, 31), "Int.J.Mod.Phys. A")
+    venues = dict(corpus.papers("venue")["venue"].value_counts().iter_rows())
+    assert venues["Phys.Lett. B"] > 3_800
+    assert venues["Nucl.Phys. B"] > 3_800
+    assert venues[None] == card.missing["venue"] < 8_700
+    assert card.years == {int(y): n for y, n in json.loads(
+        (tmp_path / "out" / "card.json").read_text())["years"].items()}  # fmt: skip
+    build_corpus(source, tmp_path / "again")
+    assert files_of(tmp_path / "again") == files_of(tmp_path / "out")

@@ -1,0 +1,244 @@
+import datetime as dt
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from building import SHARED, edges_of, files_of, gzip_lines, quarantined
+from openalex_works import URL, line, rows_of_2023, work
+
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.corpus_card import CorpusCard
+from tinsmith.data.sources.openalex import OpenAlexChoices, PagesSource, SnapshotSource
+from tinsmith.data.sources.openalex_record import Keep
+from tinsmith.data.sources.source import build_corpus
+from tinsmith.types.errors import DataError
+
+PART = "data/jsonl/works/updated_date=2026-03-01/part_0000.jsonl.gz"
+
+
+def read(
+    folder: Path, lines: list[object], *, strict: bool = False, **choices: object
+) -> CorpusCard:
+    gzip_lines(folder / "snapshot" / PART, lines)
+    source = SnapshotSource(folder / "snapshot", OpenAlexChoices(**choices))  # type: ignore[arg-type]
+    return build_corpus(source, folder / "out", strict=strict, force=True)
+
+
+def papers(folder: Path, *columns: str) -> list[tuple[object, ...]]:
+    return Corpus.open(folder / "out").papers(*columns).rows()
+
+
+def test_a_work_becomes_a_paper(tmp_path: Path) -> None:
+    read(tmp_path, [work(3)])
+    row = Corpus.open(tmp_path / "out").papers().row(0, named=True)
+    assert {name: value for name, value in row.items() if value is not None} == {
+        "id": "W3",
+        "title": "Title 3",
+        "abstract": "We study number study n3",
+        "year": 2003,
+        "date": dt.date(2003, 4, 11),
+        "venue": "Journal 0",
+        "field": "Decision Sciences",
+        "concepts": ["Topic one", "Keyword", "Physics", "Chemistry"],
+        "type": "article",
+        "language": "en",
+        "cited_by_count": 6,
+    }
+
+
+def test_a_part_with_every_kind_of_line(tmp_path: Path) -> None:
+    # Reference check 14.
+    lines: list[object] = [
+        work(1, updated_date="2026-01-01", display_name="stale"),
+        work(2, title=None, display_name=None),
+        work(3, abstract_inverted_index=None),
+        line(work(4))[:200],
+        b"",
+        b"\xef\xbb\xbf" + line(work(5)) + b"\r",
+        work(1, updated_date="2026-02-01", display_name="fresh"),
+    ]
+    card = read(tmp_path, lines)
+    assert (card.papers, card.quarantined, card.dropped["duplicate_papers"]) == (4, 1, 1)
+    (entry,) = quarantined(tmp_path / "out")
+    assert (entry["file"], entry["line"]) == (PART, 4)
+    assert entry["text"] == line(work(4))[:200].decode()
+    assert sorted(papers(tmp_path, "id", "title")) == [
+        ("W1", "fresh"), ("W2", None), ("W3", "Title 3"), ("W5", "Title 5"),
+    ]  # fmt: skip
+    assert card.missing["abstract"] == 1
+    with pytest.raises(DataError, match=r"part_0000\.jsonl\.gz:4: "):
+        read(tmp_path, lines, strict=True)
+
+
+@pytest.mark.parametrize("positions", [[-1], [1.5], [10**9], ["0"], [None], [2**70], {"x": 1}])
+def test_an_impossible_abstract_costs_the_abstract_and_is_told(
+    tmp_path: Path, positions: object
+) -> None:
+    lines: list[object] = [work(1), work(2, abstract_inverted_index={"a": [0], "b": positions})]
+    card = read(tmp_path, lines)
+    assert papers(tmp_path, "id", "abstract") == [("W1", "We study number study n1"), ("W2", None)]
+    assert (card.dropped["bad_abstracts"], card.quarantined) == (1, 1)
+    entry = quarantined(tmp_path / "out")[0]
+    assert entry["line"] == 2
+    assert str(entry["reason"]).startswith("no abstract: ")
+    assert edges_of(Corpus.open(tmp_path / "out")) == [("W2", "W1")]
+    with pytest.raises(DataError, match=r":2: no abstract"):
+        read(tmp_path, lines, strict=True)
+
+
+def test_odd_words_and_gaps_in_an_abstract_survive(tmp_path: Path) -> None:
+    index = {"$x.y": [0], ".": [2], "a": [7], "ünï": [3]}
+    read(tmp_path, [work(1, abstract_inverted_index=index)])
+    assert papers(tmp_path, "abstract") == [("$x.y . ünï a",)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "value"),
+    [
+        ({"display_name": ...}, "title", "Title 1"),
+        ({"display_name": ..., "title": ...}, "title", None),
+        ({"primary_location": None, "host_venue": {"display_name": "Old"}}, "venue", "Old"),
+        ({"primary_location": {"source": None}}, "venue", None),
+        ({"primary_topic": None}, "field", "Chemistry"),
+        ({"primary_topic": ..., "concepts": ...}, "field", None),
+        ({"publication_year": ...}, "year", 2001),
+        ({"publication_date": None}, "date", None),
+        ({"publication_date": "2001-02-30"}, "date", None),
+        ({"publication_date": "20010203"}, "date", None),
+        ({"topics": ..., "keywords": None, "concepts": ...}, "concepts", []),
+        ({"keywords": [{"keyword": "Old", "score": 1}], "topics": [], "concepts": []}, "concepts", ["Old"]),
+        # What converters do: scalars for lists, text for numbers, lists for objects.
+        ({"publication_year": "2001"}, "year", 2001),
+        ({"publication_year": 2001.0}, "year", 2001),
+        ({"cited_by_count": -1}, "cited_by_count", None),
+        ({"cited_by_count": 10**30}, "cited_by_count", None),
+        ({"topics": {"display_name": "Only"}, "keywords": [], "concepts": []}, "concepts", ["Only"]),
+        ({"keywords": ["bare"], "topics": [], "concepts": []}, "concepts", ["bare"]),
+        ({"abstract_inverted_index": {"a": 0, "b": 1}}, "abstract", "a b"),
+        ({"abstract_inverted_index": []}, "abstract", None),
+        ({"primary_location": []}, "venue", None),
+        ({"is_retracted": "false"}, "id", "W1"),
+    ],
+)  # fmt: skip
+def test_keys_may_be_absent_and_shapes_odd(
+    tmp_path: Path, changes: dict[str, object], column: str, value: object
+) -> None:
+    card = read(tmp_path, [work(1, **changes)])
+    assert card.quarantined == 0
+    assert papers(tmp_path, column) == [(value,)]
+
+
+def test_references_may_be_absent_or_a_scalar(tmp_path: Path) -> None:
+    lines: list[object] = [
+        work(1, referenced_works=...),
+        work(2, referenced_works=f"{URL}W1"),
+        work(3, referenced_works=["http://other.org/x/W1", "W2", None]),
+        work(4, referenced_works=None),
+    ]
+    read(tmp_path, lines)
+    assert sorted(edges_of(Corpus.open(tmp_path / "out"))) == [
+        ("W2", "W1"),
+        ("W3", "W1"),
+        ("W3", "W2"),
+    ]
+
+
+@pytest.mark.parametrize("record", [[1], "text", 3, None, {"id": f"{URL}A5"}, {"id": "S1"}])
+def test_what_is_no_work_is_set_aside(tmp_path: Path, record: object) -> None:
+    for graph_only in (False, True):
+        card = read(tmp_path, [work(1), record], graph_only=graph_only)
+        assert (card.papers, card.quarantined) == (1, 1)
+        assert quarantined(tmp_path / "out")[0]["line"] == 2
+
+
+def test_works_without_id_or_year_are_dropped_and_counted(tmp_path: Path) -> None:
+    lines: list[object] = [
+        work(1),
+        work(2, id=None),
+        work(3, publication_year=None, publication_date=None),
+        work(4, publication_year=99999),
+    ]
+    for graph_only in (False, True):
+        card = read(tmp_path, lines, graph_only=graph_only)
+        assert (card.papers, card.dropped["no_id"], card.dropped["no_year"]) == (1, 1, 2)
+
+
+def test_retracted_paratext_and_xpac_are_left_out_unless_kept(tmp_path: Path) -> None:
+    lines: list[object] = [
+        work(1),
+        work(2, is_retracted=True),
+        work(3, is_paratext=True),
+        work(4, is_xpac=True),
+        # The newest copy is retracted: the older one must not come back.
+        work(5, updated_date="2025-01-01"),
+        work(5, updated_date="2026-01-01", is_retracted=True),
+    ]
+    for graph_only in (False, True):
+        card = read(tmp_path, lines, graph_only=graph_only)
+        assert papers(tmp_path, "id") == [("W1",)]
+        found = {name: card.dropped[name] for name in Keep}
+        assert found == {"retracted": 2, "paratext": 1, "xpac": 1}
+        card = read(
+            tmp_path, lines, graph_only=graph_only, keep=frozenset({Keep.RETRACTED, Keep.XPAC})
+        )
+        assert sorted(papers(tmp_path, "id")) == [("W1",), ("W2",), ("W4",), ("W5",)]
+        assert card.dropped["retracted"] == card.dropped["xpac"] == 0
+
+
+def test_graph_only_is_the_same_graph_without_texts(tmp_path: Path) -> None:
+    lines: list[object] = [work(n) for n in range(1, 40)]
+    lines[7:7] = [work(8, updated_date=None, referenced_works=[f"{URL}W20", f"{URL}W3/"])]
+    fast = read(tmp_path, lines, graph_only=True)
+    columns = ("id", "year", "date", "venue")
+    rows, edges = papers(tmp_path, *columns), edges_of(Corpus.open(tmp_path / "out"))
+    assert fast.missing["abstract"] == fast.missing["title"] == fast.papers == 39
+    tables = files_of(tmp_path / "out")
+    # One odd line makes its block go the careful way.
+    odd = read(tmp_path, [*lines, b"{"], graph_only=True)
+    assert odd.fingerprint == fast.fingerprint
+    assert files_of(tmp_path / "out")["papers.parquet"] == tables["papers.parquet"]
+    whole = read(tmp_path, lines)
+    assert papers(tmp_path, *columns) == rows
+    assert edges_of(Corpus.open(tmp_path / "out")) == edges
+    assert whole.missing["abstract"] == 0
+
+
+def test_the_schema_of_2023_gives_the_same_paper_but_for_its_topics(tmp_path: Path) -> None:
+    read(tmp_path, [work(1)])
+    new = Corpus.open(tmp_path / "out").papers().row(0, named=True)
+    read(tmp_path, [rows_of_2023(work(1))])
+    old = Corpus.open(tmp_path / "out").papers().row(0, named=True)
+    assert old == new | {
+        "field": "Chemistry",
+        "concepts": ["Keyword", "Physics", "Chemistry", "Topic one"],
+    }
+
+
+def test_real_works_of_two_schemas(tmp_path: Path) -> None:
+    folder = SHARED / "openalex"
+    if not folder.exists():
+        pytest.skip("shared/data/openalex is not here")
+    for name, concepts, references in (
+        ("W2741809807.json", True, 45),
+        ("W2741809807_schema2023.json", False, 2),
+    ):
+        out = tmp_path / name
+        card = build_corpus(PagesSource((folder / name,), OpenAlexChoices()), out)
+        row = Corpus.open(out).papers().row(0, named=True)
+        assert (row["id"], row["year"], row["date"]) == ("W2741809807", 2018, dt.date(2018, 2, 13))
+        assert row["title"].startswith("The state of OA: a large-scale analysis")
+        assert row["abstract"].startswith("Despite growing interest in")
+        assert row["venue"] == "PeerJ"
+        assert (row["field"] == "Decision Sciences") is concepts
+        assert card.dropped["dangling_edges"] == references
+    both = PagesSource(tuple(folder.glob("W*.json")), OpenAlexChoices())
+    card = build_corpus(both, tmp_path / "all")
+    assert (card.papers, card.quarantined, card.dropped["duplicate_papers"]) == (2, 0, 1)
+    newest = (
+        Corpus.open(tmp_path / "all")
+        .papers("id", "cited_by_count")
+        .filter(pl.col("id") == "W2741809807")
+    )
+    assert newest["cited_by_count"].to_list() == [962]
+    assert json.loads((tmp_path / "all" / "card.json").read_text())["source"]["kind"] == "openalex"

@@ -1,0 +1,131 @@
+"""`tinsmith data slice|baselines|card`: what a person sees, and what a mistake looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from labelled import labelled_corpus, labelled_frames, write_corpus
+
+from tinsmith.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main(["data", *(str(argument) for argument in arguments)])
+        captured = capsys.readouterr()
+        return int(caught.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return labelled_corpus(tmp_path_factory.mktemp("corpus"), 800).folder
+
+
+def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "slice"
+    code, shown, errors = run(
+        *("slice", corpus, "--cut", "0.001", "--per-class", "150", "--test", "30", "--out", out)
+    )
+    assert (code, errors) == (0, "")
+    assert "disruptive: cd >= 0.001" in shown
+    assert "novelty - conventionality >= 0.15" in shown
+    written = json.loads((out / "slice.json").read_text())
+    assert written["sha256"] in shown
+    assert written["settings"]["thresholds"]["cut"] == 0.001
+    assert written["settings"]["caps"]["test"] == 30
+    code, shown, errors = run("baselines", out)
+    assert (code, errors) == (0, "")
+    for name in ("majority", "prior", "metadata", "text", "text+metadata", "oracle"):
+        assert name in shown
+    assert run("card", out) == (0, f"wrote {out / 'card.html'}\n", "")
+    assert run("card", corpus)[0] == 0
+
+
+def test_a_synthetic_corpus_brings_its_own_cut(run: Run, tmp_path: Path) -> None:
+    labelled_corpus(tmp_path / "c", 200, cut=0.02)
+    code, shown, _ = run("slice", tmp_path / "c", "--natural", "--out", tmp_path / "s")
+    assert code == 0
+    assert "cd >= 0.02" in shown
+
+
+def test_options_reach_the_settings(run: Run, corpus: Path, tmp_path: Path) -> None:
+    options = (
+        *("--task", "joint", "--mode", "legacy", "--splits", "legacy", "--seed", "3"),
+        *("--cut", "0.002", "--margin", "0.1", "--status", "ok", "--keep-no-refs"),
+        *("--full-window", "--min-references", "2", "--min-citers", "1", "--before", "2003"),
+        *("--after", "1991-02", "--no-citations", "--no-year", "--natural", "--train", "50"),
+    )
+    assert run("slice", corpus, *options, "--out", tmp_path)[0] == 0
+    assert json.loads((tmp_path / "slice.json").read_text())["settings"] == {
+        "task": "joint",
+        "thresholds": {"cut": 0.002, "mode": "legacy", "margin": 0.1, "keep_no_refs": True},
+        "per_class": None,
+        "caps": {"train": 50, "validation": None, "test": None},
+        "seed": 3,
+        "scheme": "legacy",
+        "oversample": False,
+        "status": "ok",
+        "full_window": True,
+        "min_references": 2,
+        "min_citers": 1,
+        "before": "2003-01-01",
+        "after": "1991-02-01",
+        "citations": False,
+        "year": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--cut", "0.001", "--per-class", "5000"), "at most"),
+        (("--cut", "0.001", "--per-class", "5", "--natural"), "exactly one of the two"),
+        (("--cut", "0.001"), "exactly one of the two"),
+        (("--cut", "0.001", "--natural", "--before", "1998-13"), "--before = '1998-13'"),
+        (("--cut", "0", "--natural"), "the cut must be above zero"),
+        (("--natural",), "--cut"),
+        (("--cut", "0.001", "--natural", "--test", "0"), "test = 0"),
+        (("--cut", "0.001", "--natural", "--oversample"), "oversample"),
+    ],
+)
+def test_a_mistake_takes_at_most_five_lines(
+    run: Run, corpus: Path, tmp_path: Path, options: tuple[str, ...], says: str
+) -> None:
+    code, shown, errors = run("slice", corpus, *options, "--out", tmp_path / "s")
+    assert (code, shown) == (2, "")
+    assert says in errors
+    assert len(errors.splitlines()) <= 5
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_missing_corpus_or_missing_metrics_says_what_to_run(run: Run, tmp_path: Path) -> None:
+    common = ("--cut", "0.001", "--natural", "--out", tmp_path / "s")
+    code, _, errors = run("slice", tmp_path / "nowhere", *common)
+    assert (code, "tinsmith data build" in errors) == (2, True)
+    write_corpus(tmp_path / "c", labelled_frames(20)[0], None)
+    code, _, errors = run("slice", tmp_path / "c", *common)
+    assert (code, "tinsmith data metrics" in errors) == (2, True)
+    assert len(errors.splitlines()) <= 5
+
+
+@pytest.mark.parametrize("command", ["baselines", "card"])
+def test_a_folder_that_is_no_slice_is_named(run: Run, tmp_path: Path, command: str) -> None:
+    code, _, errors = run(command, tmp_path)
+    assert code == 2
+    assert str(tmp_path) in errors
+    assert len(errors.splitlines()) <= 5
+
+
+def test_baselines_need_rows(run: Run, corpus: Path, tmp_path: Path) -> None:
+    run("slice", corpus, "--cut", "0.001", "--natural", "--out", tmp_path)
+    code, _, errors = run("baselines", tmp_path, "--train-rows", "0")
+    assert (code, "train_rows = 0" in errors) == (2, True)
