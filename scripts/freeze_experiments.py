@@ -1,0 +1,27 @@
+"""Writes what every experiment's name and version stand for; an old entry is kept, and never changed unless asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tinsmith.experiments.fingerprints import all_fingerprints
+
+FROZEN = Path(__file__).parents[1] / "tests" / "experiments" / "fingerprints.json"
+
+
+def main() -> int:
+    """Add what is new; refuse what changed under the same version, unless `--again` says it was never released."""
+    frozen = json.loads(FROZEN.read_text(encoding="utf-8")) if FROZEN.exists() else {}
+    found = {name: dict(by_place) for name, by_place in all_fingerprints().items()}
+    changed = [name for name in found if frozen.get(name, found[name]) != found[name]]
+    if changed and "--again" not in sys.argv[1:]:
+        print(f"raise the version of {', '.join(changed)}: the name means something else now")
+        return 1
+    FROZEN.write_text(json.dumps({**frozen, **found}, indent=1, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What counts as a collapse: the limits in one place, and the alarm that says which label and how much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tinsmith.types.errors import ConfigError
+
+
+class AlarmKind(StrEnum):
+    """What was seen."""
+
+    SHARE = "predicted_share"
+    """One label has most of the answers."""
+    RECALL = "min_class_recall"
+    """A label is hardly ever found."""
+    INFORMATION = "label_mi"
+    """The answer does not depend on the paper."""
+    GROUPS = "informative_groups"
+    """A label's groups carry no gradient any more."""
+    CHANCE = "balanced_accuracy"
+    """The recalls are no better than guessing."""
+    GOODHART = "goodhart"
+    """The training reward rises while the classifier gets worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """One thing seen at one step; `label` is None where all labels are meant."""
+
+    kind: AlarmKind
+    label: str | None
+    value: float
+    threshold: float
+    step: int
+    message: str
+
+    @property
+    def key(self) -> str:
+        """The name in metrics.jsonl: alarm/kind or alarm/kind/label."""
+        return f"alarm/{self.kind}" if self.label is None else f"alarm/{self.kind}/{self.label}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When an alarm is raised.
+
+    Raises:
+        ConfigError: a share outside 0 to 1, or a number of evaluations, steps or groups below 1.
+    """
+
+    max_share: float = 0.75
+    share_evaluations: int = 3
+    """Evaluations running with a label above `max_share`."""
+    min_recall: float = 0.05
+    min_information: float = 0.01
+    """Nats."""
+    min_informative_rate: float = 0.05
+    group_steps: int = 20
+    """Steps over which informative groups are counted."""
+    group_count: int = 30
+    """Fewest groups of a label in those steps to judge by."""
+    goodhart_drop: float = 0.05
+    """Macro-F1 below its best while the training reward is above what it was then ..."""
+    goodhart_evaluations: int = 2
+    """... in this many evaluations running."""
+
+    def __post_init__(self) -> None:
+        shares = {
+            "max_share": self.max_share,
+            "min_recall": self.min_recall,
+            "min_informative_rate": self.min_informative_rate,
+            "goodhart_drop": self.goodhart_drop,
+        }
+        numbers = {
+            "share_evaluations": self.share_evaluations,
+            "group_steps": self.group_steps,
+            "group_count": self.group_count,
+            "goodhart_evaluations": self.goodhart_evaluations,
+        }
+        for field, share in shares.items():
+            if not 0.0 <= share <= 1.0:
+                raise ConfigError("a limit is a share", field=field, value=share, allowed="0 to 1")
+        for field, number in numbers.items():
+            if number < 1:
+                raise ConfigError(
+                    "a limit is a number", field=field, value=number, allowed="1 and more"
+                )
+        if not self.min_information >= 0.0:
+            raise ConfigError(
+                "information is not negative", field="min_information", value=self.min_information
+            )

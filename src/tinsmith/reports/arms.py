@@ -1,0 +1,171 @@
+"""Arms of a comparison: the runs of one experiment, one a seed, whose answers are looked at together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tinsmith.analysis.parity import ParityRecord
+from tinsmith.analysis.runs import Runs
+from tinsmith.reports.gathering import Gathered, gather
+from tinsmith.reports.run_records import Config, Kind, Run, Split
+from tinsmith.reports.tables import shown
+from tinsmith.types.errors import DataError
+
+SHUFFLED = "control/shuffled_labels"
+EXACT = "control/exact_gradient"
+"""Names of the two controls that the report looks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One run of an arm, and what its rollouts say."""
+
+    run: Run
+    gathered: Gathered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """An experiment with all its seeds."""
+
+    name: str
+    """Unique on the page."""
+    members: tuple[Member, ...]
+
+    @property
+    def first(self) -> Run:
+        """The run with the smallest seed."""
+        return self.members[0].run
+
+    @property
+    def experiment(self) -> str:
+        """The experiment's name, without version."""
+        return self.first.config.name
+
+    @property
+    def parent(self) -> str | None:
+        """The parent's name, without version."""
+        parent = self.first.config.parent
+        return parent.partition("@")[0] if parent else None
+
+    @property
+    def kind(self) -> Kind:
+        """How its runs learn."""
+        return self.first.config.kind
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes in the task's order."""
+        return self.first.labels
+
+    def seeds(self) -> str:
+        """Return its seeds in words."""
+        seeds = [member.run.config.seed for member in self.members]
+        return ", ".join("unknown" if seed is None else str(seed) for seed in seeds)
+
+    def answers(self, split: Split = Split.TEST) -> Runs | None:
+        """Return the last answers on a split, a row a seed, to the papers that every seed answered.
+
+        None where no run of the arm has answers there, or the seeds share no paper.
+
+        Raises:
+            DataError: the seeds disagree about a paper's true label.
+        """
+        found = [one for m in self.members if (one := m.gathered.last(split)) is not None]
+        if not found:
+            return None
+        by_item = [{answer.item: answer for answer in one.answers} for one in found]
+        shared = set(by_item[0]).intersection(*by_item[1:])
+        items = [answer.item for answer in found[0].answers if answer.item in shared]
+        if not items:
+            return None
+        golds = [by_item[0][item].gold for item in items]
+        if any(
+            each[item].gold != gold
+            for each in by_item
+            for item, gold in zip(items, golds, strict=True)
+        ):
+            raise DataError(
+                f"{self.name}: its seeds have different true labels for the same papers"
+            )
+        predicted = [[each[item].predicted for item in items] for each in by_item]
+        return Runs.of(self.name, self.labels, items, golds, predicted)
+
+    def parity(self) -> ParityRecord | None:
+        """Return sampler against trainer over all training steps of all seeds; None where never compared."""
+        seen = [
+            value
+            for member in self.members
+            for row in member.run.metrics.values()
+            if (value := row.get("optim/unequal_logprob_bits")) is not None
+        ]
+        return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
+
+
+def arms_of(runs: Iterable[Run]) -> tuple[Arm, ...]:
+    """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(_key(run), []).append(run)
+    names = _names(list(groups.values()))
+    return tuple(
+        Arm(
+            name=name,
+            members=tuple(
+                Member(run=run, gathered=gather(run))
+                for run in sorted(group, key=lambda one: (one.config.seed or 0, str(one.folder)))
+            ),
+        )
+        for name, group in zip(names, groups.values(), strict=True)
+    )
+
+
+def _key(run: Run) -> str:
+    """Return what runs of one arm have in common: all that was asked for but the seed."""
+    config = run.config
+    asked = (
+        config.title,
+        config.kind,
+        _seedless(config.overrides),
+        _seedless(config.settings),
+        config.task.name,
+        config.model_name,
+        config.data.fingerprint,
+    )
+    return json.dumps(asked, sort_keys=True)
+
+
+def _seedless(settings: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in settings.items() if key != "seed"}
+
+
+def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Return a name for each arm: its title, with what it differs in from others of that title."""
+    firsts = [group[0].config for group in groups]
+    named: list[str] = []
+    for config in firsts:
+        alike = [_told_apart(other) for other in firsts if other.title == config.title]
+        own = _told_apart(config)
+        differing = [key for key in own if any(other.get(key) != own[key] for other in alike)]
+        told = ", ".join(f"{key}={shown(own[key])}" for key in differing)
+        named.append(f"{config.title} ({told})" if told else config.title)
+    # Whatever is still alike gets a number.
+    places = [named[: place + 1].count(name) for place, name in enumerate(named)]
+    return [
+        f"{name} [{place}]" if named.count(name) > 1 else name
+        for name, place in zip(named, places, strict=True)
+    ]
+
+
+def _told_apart(config: Config) -> dict[str, object]:
+    """Return all by which two arms of one title can be told apart."""
+    return {
+        **_seedless(config.settings),
+        **_seedless(config.overrides),
+        "kind": config.kind.value,
+        "model": config.model_name,
+        "papers": config.data.name,
+        "slice": config.data.fingerprint[:8],
+    }

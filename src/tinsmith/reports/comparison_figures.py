@@ -1,0 +1,167 @@
+"""The figures of a comparison: arms beside each other over the steps and at the end, seeds as bands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from tinsmith.analysis.alarms import AlarmKind, Limits
+from tinsmith.data.baseline_report import Baseline, TargetReport
+from tinsmith.reports.arms import Arm
+from tinsmith.reports.curves import Chart, Flag, Limit, Line
+from tinsmith.reports.dots import Dots, Panel, dots_svg
+from tinsmith.reports.measures import Measure, from_figure
+from tinsmith.reports.palette import INVALID_MARK, Mark, class_mark, series_mark
+from tinsmith.reports.pooled import Pooled
+from tinsmith.reports.run_figures import Plate, last_values, plate, series
+from tinsmith.reports.run_records import Kind, Run
+from tinsmith.reports.snapshot import BASELINE_WORDS
+from tinsmith.reports.views import ViewRow, views_svg
+
+_LIMITS = Limits()
+_MISSING = "Missing: no run answered the validation split."
+
+
+def arm_line(arm: Arm, key: str, label: str, mark: Mark) -> Line:
+    """Return a metric's mean over an arm's seeds, with the band from the smallest to the largest seed."""
+    by_step: dict[int, list[float]] = {}
+    for member in arm.members:
+        for step, value in zip(*series(member.run, key), strict=True):
+            by_step.setdefault(step, []).append(value)
+    # A step that some seed has not reached would make the mean jump, so the line stops before it.
+    steps = [step for step in sorted(by_step) if len(by_step[step]) == len(arm.members)]
+    values = [sum(by_step[step]) / len(by_step[step]) for step in steps]
+    if len(arm.members) == 1:
+        return Line(label=label, mark=mark, steps=steps, values=values)
+    return Line(
+        label=label,
+        mark=mark,
+        steps=steps,
+        values=values,
+        low=[min(by_step[step]) for step in steps],
+        high=[max(by_step[step]) for step in steps],
+    )
+
+
+def progress_plates(arms: Sequence[Arm]) -> list[Plate]:
+    """Return one figure a score, with all arms."""
+    wanted = (
+        ("eval/macro_f1", "macro-F1", "Validation split, sampled.", ()),
+        ("eval_greedy/macro_f1", "macro-F1, greedy", "Validation split.", ()),
+        (
+            "eval/min_class_recall",
+            "Smallest recall",
+            "Validation split, sampled.",
+            (Limit(_LIMITS.min_recall, f"alarm below {_LIMITS.min_recall:g}"),),
+        ),
+        (
+            "train/groups/informative",
+            "Informative groups",
+            "Share of groups whose rewards differ; RL only.",
+            (Limit(_LIMITS.min_informative_rate, f"alarm below {_LIMITS.min_informative_rate:g}"),),
+        ),
+    )
+    plates: list[Plate] = []
+    for place, (key, title, note, limits) in enumerate(wanted):
+        of_kind = [a for a in arms if key.startswith("eval") or a.kind is Kind.RL]
+        lines = [arm_line(arm, key, arm.name, series_mark(arms.index(arm))) for arm in of_kind]
+        chart = Chart(
+            name=f"progress-{place}",
+            label=f"{title} over steps: {last_values(lines)}.",
+            lines=lines,
+            shares=True,
+            limits=limits,
+        )
+        plates.append(plate(title, note, chart, _MISSING))
+    return plates
+
+
+def share_plates(arms: Sequence[Arm]) -> list[Plate]:
+    """Return one figure an arm: the share of each predicted class, with the alarms of its first seed."""
+    plates: list[Plate] = []
+    for place, arm in enumerate(arms):
+        lines = [
+            arm_line(arm, f"eval/predicted_share/{label}", label, class_mark(label, k))
+            for k, label in enumerate(arm.labels)
+        ]
+        lines.append(arm_line(arm, "eval/invalid_rate", "invalid", INVALID_MARK))
+        chart = Chart(
+            name=f"shares-{place}",
+            label=f"Predicted share by class of {arm.name}: {last_values(lines)}.",
+            lines=lines,
+            shares=True,
+            limits=(Limit(_LIMITS.max_share, ""),),
+            flags=_flags(arm.first),
+            small=True,
+        )
+        plates.append(plate(arm.name, _seeds_note(arm), chart, _MISSING))
+    return plates
+
+
+def informative_plates(arms: Sequence[Arm]) -> list[Plate]:
+    """Return one figure an RL arm: the share of informative groups by class."""
+    plates: list[Plate] = []
+    for place, arm in enumerate(arms):
+        if arm.kind is not Kind.RL:
+            continue
+        lines = [
+            arm_line(arm, f"train/groups/informative/{label}", label, class_mark(label, k))
+            for k, label in enumerate(arm.labels)
+        ]
+        chart = Chart(
+            name=f"groups-{place}",
+            label=f"Informative groups by class of {arm.name}: {last_values(lines)}.",
+            lines=lines,
+            shares=True,
+            limits=(Limit(_LIMITS.min_informative_rate, ""),),
+            small=True,
+        )
+        missing = "Missing: no step of it says which groups were informative."
+        plates.append(plate(arm.name, _seeds_note(arm), chart, missing))
+    return plates
+
+
+def arm_views(tested: Mapping[str, Pooled], labels: Sequence[str]) -> Markup | None:
+    """Draw the three views with one row an arm."""
+    rows = [ViewRow(name, one.measures) for name, one in tested.items()]
+    return views_svg("views", rows, labels) if rows else None
+
+
+def ranking_svg(tested: Mapping[str, Pooled], baselines: TargetReport | None) -> Markup | None:
+    """Draw the macro-F1 of every arm and baseline with its interval, the arms first."""
+    rows: list[tuple[str, Measure | None, Measure | None]] = [
+        (name, one.measures.get("macro_f1"), None) for name, one in tested.items()
+    ]
+    rows += [
+        (BASELINE_WORDS[score.baseline][0], None, from_figure(score.macro_f1))
+        for score in (baselines.scores if baselines else ())
+        if score.baseline is not Baseline.ORACLE
+    ]
+    highest = max((m.high or m.value for _, *both in rows for m in both if m), default=1.0)
+    panel = Panel(
+        title="macro-F1, test split",
+        dots=[
+            Dots("runs, sampled", series_mark(0), [arm for _, arm, _ in rows]),
+            Dots("baselines", series_mark(6), [other for _, _, other in rows]),
+        ],
+        high=min(1.0, highest * 1.1),
+        level=True,
+    )
+    told = "; ".join(f"{name}: {arm or other}" for name, arm, other in rows if arm or other)
+    return dots_svg("ranking", f"Macro-F1 with intervals. {told}.", [r[0] for r in rows], [panel])
+
+
+def _flags(run: Run) -> tuple[Flag, ...]:
+    marks = {label: class_mark(label, place) for place, label in enumerate(run.labels)}
+    return tuple(
+        Flag(0, alarm.step, alarm.value, marks.get(alarm.label or ""))
+        for alarm in run.alarms
+        if alarm.step is not None and alarm.kind == AlarmKind.SHARE
+    )
+
+
+def _seeds_note(arm: Arm) -> str:
+    if len(arm.members) == 1:
+        return f"Seed {arm.seeds()}."
+    return f"Seeds {arm.seeds()}: mean and range."

@@ -1,0 +1,149 @@
+"""Reads a run folder by its files' names, also one that is unfinished or was killed in the middle of a line.
+
+A line that cannot be read is left out and counted; a file that is absent is named. Only a folder without a readable
+`config.json` is refused: without it nothing says what was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tinsmith.data.baseline_report import TargetReport, read_report
+from tinsmith.reports.run_records import (
+    CheckpointRecord,
+    Config,
+    Manifest,
+    RolloutRecord,
+    Row,
+    Run,
+)
+from tinsmith.reports.wording import counted
+from tinsmith.types.errors import DataError
+
+CONFIG, MANIFEST = "config.json", "manifest.json"
+METRICS, ROLLOUTS, TIMINGS = "metrics.jsonl", "rollouts.jsonl", "timings.jsonl"
+CHECKPOINTS = "checkpoints.jsonl"
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def read_run(folder: Path) -> Run:
+    """Read everything of a run but its rollouts.
+
+    Raises:
+        DataError: there is no run in `folder`, or its `config.json` is damaged.
+    """
+    notes: list[str] = []
+    config = _config(folder)
+    return Run(
+        folder=folder,
+        config=config,
+        manifest=_whole(folder / MANIFEST, Manifest, notes),
+        metrics=_metrics(folder, notes),
+        timings=tuple(map(_numbers, _lines(folder / TIMINGS, dict[str, object], notes))),
+        checkpoints=tuple(_lines(folder / CHECKPOINTS, CheckpointRecord, notes)),
+        baselines=_baselines(folder, config, notes),
+        notes=tuple(notes),
+    )
+
+
+def read_rollouts(folder: Path, notes: list[str]) -> Iterator[RolloutRecord]:
+    """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end."""
+    yield from _lines(folder / ROLLOUTS, RolloutRecord, notes)
+
+
+def _config(folder: Path) -> Config:
+    file = folder / CONFIG
+    if not file.is_file():
+        raise DataError(
+            f"{folder} holds no run",
+            field="DIR",
+            value=str(folder),
+            allowed=f"a folder with a {CONFIG}, as `tinsmith run` leaves it",
+        )
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Config)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is damaged: {error}") from None
+
+
+def _whole(file: Path, kind: type[S], notes: list[str]) -> S | None:
+    """Read a file that is one JSON object; None and a note where that cannot be."""
+    if not file.is_file():
+        notes.append(f"{file.name} is missing.")
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        notes.append(f"{file.name} cannot be read: {error}.")
+        return None
+
+
+def _lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
+    """Yield a file's lines; a note says what was left out."""
+    if not file.is_file():
+        notes.append(f"{file.name} is missing.")
+        return
+    decoder = msgspec.json.Decoder(kind)
+    bad = 0
+    cut = False
+    with file.open("rb") as stream:
+        for line in stream:
+            # A line without its end was being written when the run stopped, even where it can be read.
+            cut = not line.endswith(b"\n")
+            if cut or not line.strip():
+                continue
+            try:
+                yield decoder.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                bad += 1
+    if cut:
+        notes.append(f"{file.name} stops in the middle of a line; that line is left out.")
+    if bad:
+        notes.append(f"{file.name}: {counted(bad, 'unreadable line')} left out.")
+
+
+def _metrics(folder: Path, notes: list[str]) -> dict[int, Row]:
+    """Read the metrics by step. A step that stands there twice counts as it was written last."""
+    steps: dict[int, Row] = {}
+    nameless = 0
+    for line in _lines(folder / METRICS, dict[str, object], notes):
+        step = line.pop("step", None)
+        if isinstance(step, int):
+            steps[step] = _numbers(line)
+        else:
+            nameless += 1
+    if nameless:
+        notes.append(f"{METRICS}: {counted(nameless, 'line')} without a step left out.")
+    return dict(sorted(steps.items()))
+
+
+def _numbers(line: Mapping[str, object]) -> Row:
+    """Keep what is a number or null; whatever else a line may say is no metric."""
+    return {
+        key: None if value is None else float(value)
+        for key, value in line.items()
+        if value is None or isinstance(value, int | float)
+    }
+
+
+def _baselines(folder: Path, config: Config, notes: list[str]) -> TargetReport | None:
+    try:
+        report = read_report(folder)
+    except DataError as error:
+        notes.append(f"{error.what}.")
+        return None
+    if report is None:
+        notes.append("baselines.json is missing: the slice's baselines were not computed.")
+        return None
+    for target in report.targets:
+        if set(target.classes) == set(config.task.labels):
+            return target
+    notes.append(f"baselines.json has nothing on the task {json.dumps(config.task.name)}.")
+    return None

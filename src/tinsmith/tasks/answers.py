@@ -1,0 +1,61 @@
+"""What an answer turns out to be: the outcome of reading it, its label, and how sure it says it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Confidence(StrEnum):
+    """How sure the model says it is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Outcome(StrEnum):
+    """What became of an answer, read strictly. The first that applies, in this order."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    """Nothing but white space."""
+    THINK = "think"
+    """A think tag stands in it, whatever else does."""
+    FENCED = "fenced"
+    """Three backticks stand in it, and it is no JSON."""
+    NOT_JSON = "not_json"
+    NOT_OBJECT = "not_object"
+    """JSON, but a list, a string, a number, true, false or null."""
+    BAD_KEYS = "bad_keys"
+    """A key is missing, too many, or there twice."""
+    BAD_LABEL = "bad_label"
+    BAD_CONFIDENCE = "bad_confidence"
+    BAD_VALUE = "bad_value"
+    """A justification that is no string, or signals that are no list of strings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One text as its contract reads it."""
+
+    outcome: Outcome
+    parse_ok: bool
+    """The text is one JSON value."""
+    label: str | None
+    """Where the text satisfies the contract, even if a think tag stands inside a string."""
+    confidence: Confidence | None
+    has_think: bool
+    has_fence: bool
+    lenient: str | None
+    """The label after thoughts, fences and outer text were taken off; `label` where there is one."""
+
+    @property
+    def payload_ok(self) -> bool:
+        """Whether the text satisfies the contract; a think tag inside a string does not matter."""
+        return self.label is not None
+
+    @property
+    def predicted(self) -> str | None:
+        """The label of an answer without any fault; what a strict evaluation counts."""
+        return self.label if self.outcome is Outcome.OK else None

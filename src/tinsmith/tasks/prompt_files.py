@@ -1,0 +1,175 @@
+"""The prompt files: Markdown with named sections and `{placeholders}`, read once and fingerprinted.
+
+A file holds sections, each under a line `# name`; blank lines around a section do not count. A
+placeholder is a bare name; what may stand in one is checked when the file is read, so that a prompt
+cannot ask for anything that is not listed here. A brace is written as `{{` or `}}`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.tasks.answers import Confidence
+from tinsmith.tasks.contracts import Contract
+from tinsmith.tasks.subjects import Subject
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
+
+PROMPTS: Final = ("plain", "ontology", "checklist", "brief")
+"""Every prompt by its name; each subject has a file for each."""
+
+SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
+"""The placeholders a paper fills; the only things of a paper that a prompt may hold."""
+_SAID_BY_THE_CONTRACT: Final = frozenset({"labels", "label_key", "confidences"})
+_SECTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "system": _SAID_BY_THE_CONTRACT | {"answer"},
+        "user": SHOWN_OF_A_PAPER,
+        "user_without_metadata": SHOWN_OF_A_PAPER - {"year", "citations"},
+        "answer": _SAID_BY_THE_CONTRACT,
+    }
+)
+"""Every section by its name, with the placeholders it may have."""
+
+_SECTION: Final = re.compile(r"^# (\w+)[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Words of a file, then at most one placeholder."""
+
+    words: str
+    placeholder: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The text of a section as words and placeholders."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names of the placeholders."""
+        return frozenset(p.placeholder for p in self.pieces if p.placeholder is not None)
+
+    def fill(self, values: Mapping[str, str]) -> str:
+        """Return the text; values are put in as they are, braces and all."""
+        return "".join(
+            piece.words + ("" if piece.placeholder is None else values[piece.placeholder])
+            for piece in self.pieces
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a task says to a model, the contract's part filled in, the paper's part open."""
+
+    system: str | None
+    user: Template
+    sha256: str
+    """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
+
+
+def load_prompt(subject: Subject, name: str, contract: Contract, *, with_metadata: bool) -> Prompt:
+    """Read a prompt for a contract; without metadata it says neither year nor citations.
+
+    Raises:
+        ConfigError: there is no such prompt, or its file is not as it must be.
+    """
+    if name not in PROMPTS:
+        raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(PROMPTS))
+    return _load(subject, name, contract, with_metadata)
+
+
+@cache
+def _load(subject: Subject, name: str, contract: Contract, with_metadata: bool) -> Prompt:
+    path = f"{subject}/{name}.md"
+    sections, sha256 = _sections(path)
+    part = "user" if with_metadata else "user_without_metadata"
+    system = sections.get("system")
+    answer_sha256 = None
+    filled = None
+    if system is not None:
+        answer, answer_sha256 = _answer(contract)
+        filled = system.fill({**_said_by(contract), "answer": answer})
+    identity = [sha256, answer_sha256, part, contract.name, filled]
+    return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
+
+
+def _answer(contract: Contract) -> tuple[str, str]:
+    path = f"answers/{contract.form}.md"
+    sections, sha256 = _sections(path)
+    return sections["answer"].fill(_said_by(contract)), sha256
+
+
+def _said_by(contract: Contract) -> dict[str, str]:
+    return {
+        "labels": _listed(contract.labels),
+        "label_key": contract.subject.label_key,
+        "confidences": _listed(tuple(Confidence)),
+    }
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    """Return `"a", "b" or "c"`."""
+    quoted = [f'"{word}"' for word in words]
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def _sections(path: str) -> tuple[dict[str, Template], str]:
+    content = files("tinsmith.tasks").joinpath("prompts", *path.split("/")).read_bytes()
+    return parse_sections(content.decode(), path), hashlib.sha256(content).hexdigest()
+
+
+def parse_sections(text: str, path: str) -> dict[str, Template]:
+    """Cut a prompt file into its sections.
+
+    Raises:
+        ConfigError: text before the first section, a section twice or of another name, a brace that
+            is no placeholder, a placeholder that its section must not have.
+    """
+    before, *rest = _SECTION.split(text)
+    names = rest[::2]
+    if before.strip() or len(set(names)) != len(names) or not set(names) <= set(_SECTIONS):
+        raise ConfigError(
+            f"prompts/{path}: every line stands in one section",
+            field="sections",
+            value=names,
+            allowed=", ".join(_SECTIONS),
+            fix="begin each section with a line `# name`, each name once",
+        )
+    bodies = rest[1::2]
+    sections = {n: _template(b.strip("\n"), path) for n, b in zip(names, bodies, strict=True)}
+    for name, template in sections.items():
+        if unknown := sorted(template.placeholders - _SECTIONS[name]):
+            raise ConfigError(
+                f"prompts/{path}: section {name} asks for what it must not have",
+                field="placeholder",
+                value=unknown[0],
+                allowed=", ".join(sorted(_SECTIONS[name])),
+            )
+    return sections
+
+
+def _template(body: str, path: str) -> Template:
+    pieces: list[Piece] = []
+    try:
+        parsed = list(Formatter().parse(body))
+    except ValueError as error:
+        raise ConfigError(f"prompts/{path}: {error}", fix="write a brace as {{ or }}") from None
+    for words, name, spec, conversion in parsed:
+        if name is not None and (spec or conversion or not name.isidentifier()):
+            raise ConfigError(
+                f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name
+            )
+        pieces.append(Piece(words, name))
+    return Template(tuple(pieces))

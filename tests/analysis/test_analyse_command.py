@@ -1,0 +1,249 @@
+"""`tinsmith analyse`: what it prints, and what it says to the likeliest mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinsmith.cli import main
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: object) -> Ran:
+        with pytest.raises(SystemExit) as caught:
+            main(["analyse", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return Ran(caught.value.code or 0, captured.out, captured.err)
+
+    return run
+
+
+def squeezed(text: str) -> list[str]:
+    """Return lines with single spaces."""
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_seeds_tables_are_checked(run: Run) -> None:
+    ran = run("consistency", "--seeds")
+    assert ran.code == 0
+    printed = squeezed(ran.out)
+    assert "n = 500: 145 disruptive, 166 consolidating, 189 neutral" in printed
+    assert "n = 2000: 693 disruptive, 1307 consolidating + neutral" in printed
+    assert "Exp4 1 47 150 198 0.396 [0.354, 0.440] 1-9 102-181 317-396 1" in printed
+    assert "no integer solution with n = 500: no such items can print as these rates" in printed
+    assert any(
+        "always answering neutral scores 0.378; no line's interval" in line for line in printed
+    )
+    assert any("step 250 0.3345" in line for line in printed)
+
+
+def test_the_seeds_tables_as_json(run: Run) -> None:
+    found = json.loads(run("consistency", "--seeds", "--json").out)
+    assert found["ladder"]["solutions"][0]["sizes"] == {
+        "disruptive": 145,
+        "consolidating": 166,
+        "neutral": 189,
+    }
+    assert found["exp5_as_stated"]["solutions"] == []
+    assert found["exp5"]["solutions"][0]["n"] == 2000
+
+
+EXP4 = ["disruptive=0.0069", "consolidating=0.2831", "neutral=0.7937"]
+
+
+def test_one_line_from_options(run: Run) -> None:
+    recalls = [part for rate in EXP4 for part in ("--recall", rate)]
+    ran = run("consistency", *recalls, "--label-match", ".396", "--n", 500)
+    assert ran.code == 0
+    assert "n = 500: 145 disruptive, 166 consolidating, 189 neutral" in ran.out
+    none = run("consistency", *recalls, "--label-match", ".397", "--n", 500)
+    assert none.code == 1
+    assert "label_match 0.397 is no share of 500 items" in none.out
+
+
+def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "table.json"
+    file.write_text(
+        '{"labels": ["a", "b"], "n": 100, "runs": {"x": {"recall/a": 0.50, "recall/b": 0.20, '
+        '"label_match": 0.41}}}'
+    )
+    found = json.loads(run("consistency", "--file", file, "--json").out)
+    assert {"a": 70, "b": 30} in [solution["sizes"] for solution in found["solutions"]]
+    other = run("consistency", "--file", file, "--n", 10)
+    assert other.code == 1
+    assert "n = 10" in other.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "there is no rate to check"),
+        (["--label-match", "39.6"], "write 0.396"),
+        (["--recall", "disruptiv=0.3"], "write disruptive"),
+        (["--recall", "disruptive"], "NAME=NUMBER"),
+        (["--recall", "disruptive=0.3", "--recall", "disruptive=0.4"], "named twice"),
+        (["--recall", "x=0.3"], "--labels"),
+        (["--label-match", "0.3", "--n", "0"], "items are counted"),
+        (["--label-match", "0.3", "--n", "5", "--max-n", "9"], "known or searched"),
+        (["--file", "none.json"], "there is no file none.json"),
+        (["--seeds", "--n", "500"], "their own labels and n"),
+        (["--seeds", "--label-match", "0.3"], "one place"),
+        (["--label-match", "0.3", "--labels", "a,,b"], "--labels"),
+    ],
+)
+def test_mistakes_with_rates_are_told_in_a_few_lines(
+    run: Run, arguments: list[str], words: str
+) -> None:
+    ran = run("consistency", *arguments)
+    assert ran.code == 2
+    assert words in ran.err
+    assert len(ran.err.splitlines()) <= 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1, 2", "no JSON"),
+        ("[]", "no table of rates"),
+        ('{"labels": ["a", "b"], "runs": {"x": {"recall/a": true}}}', "a rate is a number"),
+        ('{"labels": ["a", "b"], "runs": {"x": {"recall": 0.5}}}', "no such rate"),
+        ('{"labels": ["a", "b"], "runs": {}}', "has a line"),
+        ('{"labels": ["a", "b"], "n": 1.5, "runs": {"x": {"recall/a": 0.5}}}', "n counts items"),
+    ],
+)
+def test_mistakes_in_a_table_are_told(run: Run, tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "table.json"
+    file.write_text(text)
+    ran = run("consistency", "--file", file)
+    assert ran.code == 2
+    assert words in ran.err
+    assert len(ran.err.splitlines()) <= 5
+
+
+def test_the_example_prints_the_worked_table(run: Run) -> None:
+    printed = squeezed(run("incentives").out)
+    expected = [
+        "strong c n c n 0.391 0.313 0.00/0.59/0.59 0.00/0.50/0.50 0.313",
+        "exp5 d d d d 0.333 0.167 1.00/0.00/0.00 1.00/0.00/0.00 0.167",
+        "macro_f1 .66d+.34c .67d+.33n c n 0.384 0.384 0.36/0.40/0.40 0.33/0.34/0.33 0.374",
+        "macro_f1, plain rule c d c n 0.386 0.374 0.27/0.59/0.30 0.25/0.50/0.25",
+        "min_class_recall, plain rule d d c n 0.381 0.374 0.54/0.30/0.30 0.50/0.25/0.25",
+        "g_mean, plain rule d d c n 0.381 0.374 0.54/0.30/0.30 0.50/0.25/0.25",
+    ]
+    for line in expected:
+        assert line in printed
+    weights = next(line for line in printed if line.startswith("disruptive 0.00 0.313"))
+    assert "0.00 0.313 0.50 0.374 0.50 0.374 0.75 0.274 1.00 0.167" in weights
+    assert any(
+        line.startswith("! exp5: the optimum answers disruptive to 100%") for line in printed
+    )
+    assert any(line.startswith("! strong: disruptive dies") for line in printed)
+    dual = next(line for line in printed if line.startswith("dual"))
+    assert " 0.30/0.4" in dual
+
+
+def test_a_matrix_and_posteriors_from_files(run: Run, tmp_path: Path) -> None:
+    known, table = tmp_path / "p.jsonl", tmp_path / "r.json"
+    known.write_text(
+        '{"no": 0.4, "yes": 0.6, "weight": 3, "id": "W1"}\n\n{"yes": 0.2, "no": 0.8}\n'
+    )
+    table.write_text('{"no": {"no": 1, "yes": 0}, "yes": {"no": 0, "yes": 1.5}}')
+    found = json.loads(run("incentives", "--posteriors", known, "--matrix", table, "--json").out)
+    assert found["labels"] == ["no", "yes"]
+    (reward,) = found["rewards"]
+    assert reward["policy"] == [[0.0, 1.0], [1.0, 0.0]]
+    assert reward["accuracy"] == pytest.approx(0.75 * 0.6 + 0.25 * 0.8)
+    assert found["prior"]["yes"] == pytest.approx(0.5)
+
+
+def test_posteriors_of_a_task_stand_in_the_tasks_order(run: Run, tmp_path: Path) -> None:
+    known, array = tmp_path / "p.jsonl", tmp_path / "p.npy"
+    known.write_text('{"neutral": 0.2, "disruptive": 0.5, "consolidating": 0.3}\n' * 7)
+    np.save(array, np.tile([0.5, 0.3, 0.2], (7, 1)))
+    asked = ("incentives", "--reward", "strong", "--json", "--posteriors")
+    first, second = (json.loads(run(*asked, file).out) for file in (known, array))
+    assert first == second
+    assert first["labels"] == ["disruptive", "consolidating", "neutral"]
+    assert first["rewards"][0]["ruling"] == ["disruptive"]
+
+
+def test_a_class_weight_is_a_setting_of_the_reward(run: Run) -> None:
+    weighted = run("incentives", "--reward", "strong", "--class-weight", "disruptive=3", "--json")
+    exp5 = run("incentives", "--reward", "exp5", "--json")
+    first, second = (json.loads(ran.out)["rewards"][0] for ran in (weighted, exp5))
+    assert first["policy"] == second["policy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reward", "exp6"], "no such reward"),
+        (["--reward", "exp5", "--set", "tau=0.3"], "no such setting"),
+        (["--set", "tau=0.3"], "one reward's"),
+        (["--reward", "dual", "--set", "tau"], "NAME=NUMBER"),
+        (["--reward", "dual", "--set", "tau=x"], "no number"),
+        (["--posteriors", "none.jsonl"], "there is no file none.jsonl"),
+        (["--matrix", "none.json"], "there is no file none.json"),
+        (["--matrix", "none.json", "--reward", "strong"], "a reward of its own"),
+        (["--labels", "a,b"], "its own labels"),
+    ],
+)
+def test_mistakes_with_rewards_are_told_in_a_few_lines(
+    run: Run, arguments: list[str], words: str
+) -> None:
+    ran = run("incentives", *arguments)
+    assert ran.code == 2
+    assert words in ran.err
+    assert len(ran.err.splitlines()) <= 5
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("p.jsonl", '{"yes": 60, "no": 40}', "no distribution"),
+        (
+            "p.jsonl",
+            '{"yes": 0.6, "no": 0.4}\n{"yes": 0.6, "maybe": 0.4}',
+            "line 2 has other labels",
+        ),
+        ("p.jsonl", '{"yes": 0.6, "no": "x"}', "not one number for every label"),
+        ("p.jsonl", "{", "line 1 is no JSON"),
+        ("p.jsonl", "", "has no line"),
+        ("p.jsonl", '{"yes": 0.6, "no": 0.4}', "rewards by name"),
+        ("p.csv", "0.6,0.4", ".jsonl or .npy"),
+        ("p.npy", "no array", "no array of numbers"),
+    ],
+)
+def test_mistakes_in_posteriors_are_told(
+    run: Run, tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    ran = run("incentives", "--posteriors", file)
+    assert ran.code == 2
+    assert words in ran.err
+    assert len(ran.err.splitlines()) <= 5
+
+
+def test_a_matrix_of_another_shape_is_told(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    file.write_text("[[1, 0], [0, 1]]")
+    ran = run("incentives", "--matrix", file)
+    assert ran.code == 2
+    assert "3 rows of 3 numbers" in ran.err

@@ -1,0 +1,200 @@
+"""The collapse monitor: when it speaks, what it says, and that a resumed one says the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tinsmith.analysis.alarms import Alarm, AlarmKind, Limits
+from tinsmith.analysis.collapse import CollapseMonitor
+from tinsmith.analysis.confusion import Confusion
+from tinsmith.analysis.groups import LabelGroups
+from tinsmith.analysis.intervals import Interval
+from tinsmith.analysis.monitor_state import MonitorState, Signals
+from tinsmith.types.errors import CheckpointError, ConfigError, DataError
+
+LABELS = ("disruptive", "consolidating", "neutral")
+
+
+def confusion(share: float, *, recall: float = 0.5) -> Confusion:
+    """Return 300 items, `share` of them answered disruptive, the others with the given recalls."""
+    first = round(100 * share)
+    others = 100 - first
+    right = round(others * recall)
+    return Confusion(
+        LABELS,
+        np.array(
+            [
+                [first, others, 0, 0],
+                [first, right, others - right, 0],
+                [first, others - right, right, 0],
+            ]
+        ),
+    )
+
+
+def kinds(alarms: tuple[Alarm, ...]) -> list[tuple[AlarmKind, str | None]]:
+    """Return what the alarms are about."""
+    return [(alarm.kind, alarm.label) for alarm in alarms]
+
+
+def test_a_ruling_label_is_told_after_three_evaluations_with_its_share() -> None:
+    monitor = CollapseMonitor(LABELS)
+    said = [
+        monitor.observe_evaluation(Signals(step=10 * i, confusion=confusion(0.9))) for i in range(5)
+    ]
+    assert [kinds(one) for one in said] == [
+        [],
+        [],
+        [],
+        [(AlarmKind.SHARE, "disruptive")],
+        [],
+    ]
+    alarm = said[3][0]
+    assert (alarm.step, alarm.value, alarm.threshold) == (30, 0.9, 0.75)
+    assert "disruptive has 90.0% of all answers" in alarm.message
+    assert alarm.key == "alarm/predicted_share/disruptive"
+    assert monitor.alarms == (alarm,)
+
+
+def test_a_balanced_evaluation_ends_the_row_and_the_alarm_can_come_again() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(share_evaluations=2))
+    shares = [0.9, 0.3, 0.9, 0.9, 0.9, 0.3, 0.9, 0.9]
+    said = [
+        monitor.observe_evaluation(Signals(step=i + 1, confusion=confusion(share)))
+        for i, share in enumerate(shares)
+    ]
+    assert [i + 1 for i, one in enumerate(said) if one] == [4, 8]
+
+
+def test_a_lost_label_is_named() -> None:
+    monitor = CollapseMonitor(LABELS)
+    said = monitor.observe_evaluation(Signals(step=5, confusion=confusion(0.02)))
+    assert kinds(said) == [(AlarmKind.RECALL, "disruptive")]
+    assert (
+        "recall of disruptive is 0.020 (limit 0.05); it has 2.0% of all answers" in said[0].message
+    )
+
+
+def test_the_base_model_is_no_collapse() -> None:
+    monitor = CollapseMonitor(LABELS)
+    first = Signals(
+        step=0,
+        confusion=confusion(1.0),
+        label_information=0.0,
+        balanced_accuracy=Interval(0.3, 0.4, 0.95),
+    )
+    assert monitor.observe_evaluation(first) == ()
+    assert len(monitor.observe_evaluation(replace(first, step=1))) >= 3
+
+
+def test_little_information_and_chance_are_told() -> None:
+    monitor = CollapseMonitor(LABELS)
+    good = Signals(
+        step=1,
+        confusion=confusion(0.4),
+        label_information=0.05,
+        balanced_accuracy=Interval(0.34, 0.4, 0.95),
+    )
+    assert monitor.observe_evaluation(good) == ()
+    bad = replace(
+        good, step=2, label_information=0.004, balanced_accuracy=Interval(0.33, 0.4, 0.95)
+    )
+    said = monitor.observe_evaluation(bad)
+    assert kinds(said) == [(AlarmKind.INFORMATION, None), (AlarmKind.CHANCE, None)]
+    assert "0.0040 nats" in said[0].message
+    assert said[1].key == "alarm/balanced_accuracy"
+
+
+def test_a_rising_reward_with_a_falling_macro_f1_is_told_once_it_lasts() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0, share_evaluations=9))
+    history = [(0.35, 0.8, 0.1), (0.35, 0.3, 0.2), (0.35, 0.3, 0.3), (0.35, 0.3, 0.4)]
+    said = [
+        monitor.observe_evaluation(
+            Signals(step=i + 1, confusion=confusion(share, recall=recall), train_reward=reward)
+        )
+        for i, (share, recall, reward) in enumerate(history)
+    ]
+    assert [kinds(one) for one in said] == [[], [], [(AlarmKind.GOODHART, None)], []]
+    assert "since step 1" in said[2][0].message
+
+
+def test_a_falling_reward_is_no_goodhart() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0))
+    for step, (recall, reward) in enumerate([(0.8, 0.5), (0.3, 0.4), (0.3, 0.3)], start=1):
+        signals = Signals(step=step, confusion=confusion(0.35, recall=recall), train_reward=reward)
+        assert monitor.observe_evaluation(signals) == ()
+
+
+def groups(informative: int, total: int) -> LabelGroups:
+    """Return groups of two, the uninformative ones all wrong."""
+    return LabelGroups(
+        groups=total,
+        informative=informative,
+        all_wrong=total - informative,
+        samples=2 * total,
+        right_samples=informative,
+        size_counts=((2, total),),
+    )
+
+
+def test_a_label_whose_groups_are_dead_is_told_when_enough_were_seen() -> None:
+    monitor = CollapseMonitor(LABELS)
+    row = {"disruptive": groups(0, 10), "neutral": groups(6, 10)}
+    said = [monitor.observe_groups(step, row) for step in range(1, 5)]
+    assert [kinds(one) for one in said] == [[], [], [(AlarmKind.GROUPS, "disruptive")], []]
+    assert "0.0% of the last 30 groups of disruptive carry a gradient" in said[2][0].message
+
+
+def test_groups_leave_the_window() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(group_steps=2, group_count=20))
+    dead, alive = {"neutral": groups(0, 10)}, {"neutral": groups(9, 10)}
+    said = [
+        monitor.observe_groups(i, row) for i, row in enumerate([dead, alive, alive, dead, dead])
+    ]
+    assert [bool(one) for one in said] == [False, False, False, False, True]
+    assert len(monitor.state().steps) == 2
+
+
+def _fed(monitor: CollapseMonitor, steps: range) -> None:
+    for step in steps:
+        monitor.observe_groups(step, {"disruptive": groups(step % 2, 9)})
+        signals = Signals(
+            step=step,
+            confusion=confusion(0.1 * step),
+            train_reward=0.1 * step,
+            label_information=0.02,
+        )
+        monitor.observe_evaluation(signals)
+
+
+@pytest.mark.parametrize("cut", range(1, 10))
+def test_a_resumed_monitor_goes_on_with_the_same_alarms(cut: int) -> None:
+    whole = CollapseMonitor(LABELS)
+    _fed(whole, range(1, 11))
+    assert whole.alarms
+    before, after = CollapseMonitor(LABELS), CollapseMonitor(LABELS)
+    _fed(before, range(1, cut))
+    after.restore(MonitorState.from_json(json.loads(json.dumps(before.state().as_json()))))
+    _fed(after, range(cut, 11))
+    assert after.state() == whole.state()
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="no state of a collapse monitor"):
+        MonitorState.from_json({"shares": 3})
+    with pytest.raises(CheckpointError, match="another task"):
+        CollapseMonitor(LABELS).restore(MonitorState(share_streaks=(0, 0)))
+    with pytest.raises(DataError, match="other labels"):
+        CollapseMonitor(("a", "b")).observe_evaluation(Signals(step=1, confusion=confusion(0.5)))
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_share": 75.0}, {"share_evaluations": 0}, {"min_information": -1.0}]
+)
+def test_limits_are_checked(limits: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(limits))):
+        Limits(**limits)

@@ -1,0 +1,123 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_runs import LADDER, Story, seeds_of, write_run
+
+from tinsmith.analysis.claims import CheckName, Finding, Verdict
+from tinsmith.data.baseline_report import Baseline
+from tinsmith.reports.arms import Arm, arms_of
+from tinsmith.reports.judging import Judged, judge_alone, judge_arms, unpaired
+from tinsmith.reports.run_reader import read_run
+
+
+def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
+    return arms_of(
+        read_run(write_run(folder / str(place), story)) for place, story in enumerate(stories)
+    )
+
+
+def claim(judged: tuple[Judged, ...], first: str, second: str) -> Judged:
+    (found,) = [one for one in judged if (one.first, one.second) == (first, second)]
+    return found
+
+
+def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
+    found = arms(tmp_path, *seeds_of(LADDER["exp6"], 2, 0, 1), LADDER["sft"])
+    assert [(arm.name, arm.seeds()) for arm in found] == [
+        ("remedy/exp6@1", "0, 1, 2"),
+        ("sft/lora@1", "0"),
+    ]
+    answers = found[0].answers()
+    assert answers is not None
+    assert answers.num_seeds == 3
+    assert answers.num_items == 210
+
+
+def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:
+    longer = replace(LADDER["exp6"], steps=80)
+    found = arms(tmp_path, LADDER["exp6"], longer)
+    assert [arm.name for arm in found] == [
+        "remedy/exp6@1 (steps=60)",
+        "remedy/exp6@1 (steps=80)",
+    ]
+
+
+def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path) -> None:
+    stories = [LADDER[key] for key in ("exp4", "exp6", "sft", "shuffled")]
+    found = judge_arms(arms(tmp_path, *(replace(story, num_test=900) for story in stories)))
+    allowed = claim(found, "remedy/exp6@1", "ladder/exp4@1")
+    assert allowed.verdict is Verdict.ALLOWED, allowed.reasons
+    assert allowed.interval is not None
+    assert allowed.interval.low > 0
+    assert len(allowed.checks) == 8
+    assert allowed.note == ""
+
+
+def test_what_was_trained_on_shuffled_labels_may_claim_nothing(tmp_path: Path) -> None:
+    found = judge_arms(arms(tmp_path, *(LADDER[key] for key in ("exp6", "sft", "shuffled"))))
+    refused = [one for one in found if one.first == "control/shuffled_labels@1"]
+    assert [one.second for one in refused] == ["remedy/exp6@1", "sft/lora@1"]
+    assert all(one.verdict is Verdict.REFUSED for one in refused)
+
+
+def test_without_a_control_nothing_is_allowed_and_the_reason_is_given(tmp_path: Path) -> None:
+    (one,) = judge_arms(arms(tmp_path, LADDER["exp6"], LADDER["sft"]))
+    assert one.verdict is Verdict.REFUSED
+    assert "no run on shuffled labels was scored on these items" in one.reasons
+
+
+def test_a_control_of_another_method_is_named(tmp_path: Path) -> None:
+    found = judge_arms(arms(tmp_path, *(LADDER[key] for key in ("exp4", "sft", "shuffled"))))
+    note = claim(found, "ladder/exp4@1", "sft/lora@1").note
+    assert note == "The control on shuffled labels is that of remedy/exp6."
+
+
+def test_sft_is_also_to_be_beaten_with_its_offsets(tmp_path: Path) -> None:
+    offset = replace(LADDER["sft"], name="sft/lora_offset", offset=True)
+    found = judge_arms(arms(tmp_path, LADDER["exp6"], offset))
+    assert [one.second for one in found] == ["sft/lora_offset@1", "sft/lora_offset@1 with offsets"]
+
+
+def test_arms_on_other_papers_are_refused_in_words(tmp_path: Path) -> None:
+    elsewhere = replace(LADDER["sft"], papers="X")
+    (one,) = judge_arms(arms(tmp_path, LADDER["exp6"], elsewhere))
+    assert one.verdict is Verdict.REFUSED
+    assert one.reasons == ("the two have no test paper in common",)
+    assert one.value is None
+
+
+def test_a_run_without_a_test_is_refused_in_words(tmp_path: Path) -> None:
+    first, second = arms(tmp_path, LADDER["exp6"], LADDER["sft"])
+    (tmp_path / "1" / "rollouts.jsonl").unlink()
+    found = judge_arms(arms_of([first.first, read_run(tmp_path / "1")]))
+    assert found[0].reasons == ("sft/lora@1 has no answers on the test split",)
+    assert second.answers() is not None
+
+
+def test_one_run_alone_is_held_against_the_baselines_of_its_slice(tmp_path: Path) -> None:
+    (arm,) = arms(tmp_path, replace(LADDER["exp6"], num_test=900))
+    found = judge_alone(arm)
+    assert [one.second for one in found] == ["Constant", "Metadata only", "TF-IDF"]
+    assert all(one.verdict is Verdict.REFUSED for one in found)
+    assert all(one.higher for one in found)
+    missing = [check.name for check in found[0].checks if check.finding is Finding.MISSING]
+    assert missing == [CheckName.CONTROL]
+
+
+@pytest.mark.parametrize("baseline", [Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT])
+def test_an_unpaired_baseline_has_the_confusion_of_the_report(
+    tmp_path: Path, baseline: Baseline
+) -> None:
+    (arm,) = arms(tmp_path, LADDER["exp6"])
+    answers, report = arm.answers(), arm.first.baselines
+    assert answers is not None
+    assert report is not None
+    (score,) = [one for one in report.scores if one.baseline is baseline]
+    dealt = unpaired(score, answers)
+    counts = dealt.counts()[0]
+    told = np.array([[row[b] for b in report.classes] for row in score.confusion.values()])
+    assert np.abs(counts[:, :3] - told).max() < 1
+    assert counts.sum() == 210
+    assert (dealt.predicted == unpaired(score, answers).predicted).all()
