@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tinker
@@ -39,6 +39,8 @@ class EmbeddedSettings:
     seed: int = 0
     state: Path | None = None
     """Where checkpoints live; None: the default under TINSMITH_HOME."""
+    threads: int = 0
+    """Of the kernels; 0: as the server finds."""
 
 
 class EmbeddedServer:
@@ -70,7 +72,7 @@ class EmbeddedServer:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "TINKER_API_KEY": self.key},
+            env=_environment(self.key, settings.threads),
         )
         self._errors: list[str] = []
         self._readers = [threading.Thread(target=self._drain, daemon=True)]
@@ -151,6 +153,41 @@ class EmbeddedServer:
             )
 
 
+def _environment(key: str, threads: int) -> dict[str, str]:
+    chosen = {"TINSMITH_THREADS": str(threads)} if threads else {}
+    return {**os.environ, "TINKER_API_KEY": key, **chosen}
+
+
+@dataclass(slots=True)
+class Connection:
+    """The official client, and where it leads; close it where the server was started for it."""
+
+    client: tinker.ServiceClient
+    base_url: str | None
+    """None: where TINKER_BASE_URL or the SDK's own default leads."""
+    key: str | None = field(repr=False)
+    """None: TINKER_API_KEY, as always with the SDK."""
+    server: EmbeddedServer | None = None
+
+    def close(self) -> None:
+        """Stop the embedded server, if there is one; harmless when repeated."""
+        if self.server is not None:
+            self.server.close()
+
+
+def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    """Connect to `base_url`, or start a server with these settings and connect to that.
+
+    Raises:
+        BackendError: the embedded server did not start.
+    """
+    if base_url is not None:
+        return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)
+    server = EmbeddedServer(settings)
+    client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
+    return Connection(client, server.base_url, server.key, server)
+
+
 def connect(
     base_url: str | None = None,
     *,
@@ -168,8 +205,6 @@ def connect(
     Raises:
         BackendError: the embedded server did not start.
     """
-    if base_url is not None:
-        return tinker.ServiceClient(base_url=base_url)
     settings = EmbeddedSettings(
         models=models or {"tinsmith/nano": "tinsmith/nano"},
         arithmetic=arithmetic,
@@ -177,5 +212,4 @@ def connect(
         seed=seed,
         state=state,
     )
-    server = EmbeddedServer(settings)
-    return tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
+    return open_connection(base_url, settings).client

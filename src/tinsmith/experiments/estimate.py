@@ -1,0 +1,55 @@
+"""What a run would take, before it is run: identity, changes, tokens, time and disk, from a few measured rates."""
+
+from __future__ import annotations
+
+from tinsmith.experiments.plan import At, Plan
+from tinsmith.experiments.registry import lineage
+from tinsmith.training.settings import RlSettings, SftSettings
+from tinsmith.types.fingerprints import sha256_of
+
+PROMPT_TOKENS = {At.NANO: 150, At.SEED: 440}
+"""Of a paper with the nano base's tokenizer and brief prompt; the seeds' own, from their log."""
+ANSWER_TOKENS = {At.NANO: 14, At.SEED: 40}
+TOKENS_PER_SECOND = 14_000
+"""Of the nano base, trained on two cores; evaluations take a third of it a token."""
+
+
+def dry_run(plan: Plan) -> list[str]:
+    """Return what a person wants to know before starting; nothing is written or built."""
+    settings, frame = plan.settings, plan.frame
+    changes = ", ".join(
+        f"{key}={value}" for one in lineage(plan.experiment) for key, value in one.delta.items()
+    )
+    parameters = {"frame": frame, "settings": settings, "prompt": plan.task.prompt_sha256}
+    identity = sha256_of({**parameters, "reward": dict(plan.reward_settings)})
+    lines = [
+        f"{plan.title}: {plan.experiment.question}",
+        f"identity (without papers and model): {identity[:16]}",
+        f"from the root: {changes}",
+    ]
+    if plan.overrides:
+        changed = ", ".join(f"{key}={value}" for key, value in plan.overrides.items())
+        lines.append(f"changed here: {changed}")
+    trained, looked_at = _tokens(plan)
+    lines.append(
+        f"{settings.steps} steps; about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
+    )
+    if frame.at is At.NANO:
+        seconds = trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)
+        lines.append(f"about {seconds / 60:.1f} minutes on two cores; about 20 MB of disk")
+    else:
+        lines.append("time: as long as the server takes; nothing is known of it here")
+    return lines
+
+
+def _tokens(plan: Plan) -> tuple[int, int]:
+    settings, at = plan.settings, plan.frame.at
+    length = PROMPT_TOKENS[at] + ANSWER_TOKENS[at]
+    if isinstance(settings, RlSettings):
+        a_step = settings.group_size * settings.groups_per_batch
+    else:
+        assert isinstance(settings, SftSettings)
+        a_step = settings.batch_size
+    evaluations = settings.steps // settings.eval_every + 1 if settings.eval_every else 1
+    looked_at = 2 * evaluations * settings.eval_items + 4 * 500
+    return settings.steps * a_step * length, looked_at * length

@@ -1,0 +1,35 @@
+"""An experiment: a frozen value with a name, a question, a parent, and only what it changes.
+
+What an experiment is follows from its parents' deltas, from the root down. Its identity is the SHA-256 of everything
+that decides its results; the same `name@version` with another identity is an error that a test finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One rung: `family/rung@version`."""
+
+    name: str
+    question: str
+    """What it was run to find out, in a sentence."""
+    parent: str | None
+    """The name of the experiment it differs from."""
+    delta: Mapping[str, Value]
+    """What it changes in its parent, by key; the root's are all its own."""
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delta", MappingProxyType(dict(self.delta)))
+
+    @property
+    def full_name(self) -> str:
+        """Name and version."""
+        return f"{self.name}@{self.version}"

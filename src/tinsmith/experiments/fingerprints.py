@@ -1,0 +1,35 @@
+"""What an experiment's name and version stand for: the SHA-256 of everything its plan resolves to.
+
+The same `name@version` must never mean something else: a test compares these with the ones that were committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tinsmith.experiments.plan import At, Plan, make_plan
+from tinsmith.experiments.registry import EXPERIMENTS
+from tinsmith.types.fingerprints import sha256_of
+
+
+def plan_fingerprint(plan: Plan) -> str:
+    """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
+    return sha256_of(
+        {
+            "frame": plan.frame,
+            "settings": plan.settings,
+            "reward_settings": dict(plan.reward_settings),
+            "arithmetic": plan.arithmetic,
+            "prompt_sha256": plan.task.prompt_sha256,
+        }
+    )
+
+
+def all_fingerprints() -> Mapping[str, Mapping[str, str]]:
+    """Return the fingerprint of every experiment without overrides, by `name@version` and place."""
+    return {
+        one.full_name: {
+            at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in At
+        }
+        for one in EXPERIMENTS.values()
+    }

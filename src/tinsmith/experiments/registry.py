@@ -1,0 +1,139 @@
+"""Every experiment there is: the seeds' ladder, what goes past it, its controls, and supervised fine-tuning."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.experiments.experiment import Experiment
+from tinsmith.types.errors import ConfigError
+
+_ALL: Final = (
+    Experiment(
+        name="ladder/baseline",
+        question="Is the default contract and task usable at all?",
+        parent=None,
+        delta={
+            "kind": "rl",
+            "task": "disruption",
+            "prompt": "plain",
+            "contract": "four_key",
+            "reward": "soft",
+        },
+    ),
+    Experiment(
+        name="ladder/exp1",
+        question="Does the model need to be told what the labels mean?",
+        parent="ladder/baseline",
+        delta={"prompt": "ontology"},
+    ),
+    Experiment(
+        name="ladder/exp2",
+        question="Is it the pressure to be right, and not the words of the prompt, that is missing?",
+        parent="ladder/exp1",
+        delta={"reward": "strong"},
+    ),
+    Experiment(
+        name="ladder/exp3",
+        question="Does a checklist with small examples sharpen the boundary of disruptive and consolidating?",
+        parent="ladder/exp2",
+        delta={"prompt": "checklist"},
+    ),
+    Experiment(
+        name="ladder/exp4",
+        question="Does a simpler contract win reliability back?",
+        parent="ladder/exp3",
+        delta={"contract": "two_key", "max_tokens": 64},
+    ),
+    Experiment(
+        name="ladder/exp5",
+        question="Does paying three times as much for disruptive keep the class from dying out?",
+        parent="ladder/exp4",
+        delta={"reward": "exp5"},
+    ),
+    Experiment(
+        name="remedy/exp6",
+        question="Does paying for macro-F1 itself keep all classes alive?",
+        parent="ladder/exp4",
+        delta={"reward": "macro_f1"},
+    ),
+    Experiment(
+        name="remedy/exp7",
+        question="Is it enough to hold the labels to their known shares?",
+        parent="ladder/exp4",
+        delta={"reward": "prior_matching"},
+    ),
+    Experiment(
+        name="remedy/exp8",
+        question="Does a constraint on the smallest recall do it, with a price for each class?",
+        parent="ladder/exp4",
+        delta={"reward": "dual"},
+    ),
+    Experiment(
+        name="remedy/exp10",
+        question="Does paying for the product of the recalls protect the weakest class most?",
+        parent="ladder/exp4",
+        delta={"reward": "g_mean"},
+    ),
+    Experiment(
+        name="control/shuffled_labels",
+        question="What does Exp6 seem to learn where there is nothing to learn?",
+        parent="remedy/exp6",
+        delta={"shuffle_labels": True},
+    ),
+    Experiment(
+        name="control/exact_gradient",
+        question="Is a lost class the objective's fault, or the sampled estimator's?",
+        parent="ladder/exp4",
+        delta={"gradient": "exact"},
+    ),
+    Experiment(
+        name="sft/lora",
+        question="What do the same labels teach without any RL?",
+        parent=None,
+        delta={
+            "kind": "sft",
+            "task": "disruption",
+            "prompt": "checklist",
+            "contract": "two_key",
+            "max_tokens": 64,
+        },
+    ),
+    Experiment(
+        name="sft/lora_offset",
+        question="How much of a balanced classifier is one offset a label, chosen after the fact?",
+        parent="sft/lora",
+        delta={"logit_offset": True},
+    ),
+)
+
+EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType({one.name: one for one in _ALL})
+"""Every experiment by its name."""
+
+
+def find(name: str) -> Experiment:
+    """Return an experiment by `family/rung`, with or without `@version`.
+
+    Raises:
+        ConfigError: there is none; it says which were perhaps meant.
+    """
+    bare, _, version = name.partition("@")
+    found = EXPERIMENTS.get(bare)
+    if found is None or (version and version != str(found.version)):
+        near = difflib.get_close_matches(bare, EXPERIMENTS, n=2, cutoff=0.4)
+        raise ConfigError(
+            "there is no such experiment",
+            field="experiment",
+            value=name,
+            allowed=", ".join(EXPERIMENTS),
+            fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
+        )
+    return found
+
+
+def lineage(experiment: Experiment) -> tuple[Experiment, ...]:
+    """Return an experiment's ancestors from the root down, and itself."""
+    above = () if experiment.parent is None else lineage(EXPERIMENTS[experiment.parent])
+    return (*above, experiment)

@@ -1,0 +1,97 @@
+"""Evaluations: one answer a paper, at the training temperature and greedily, and how probable each label is.
+
+Every evaluation of a run draws with the same seeds, so that two of them differ by the policy and not by luck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tinker
+
+from tinsmith.analysis.evaluation import Answered, Evaluation
+from tinsmith.analysis.information import label_information
+from tinsmith.tasks.paper import Item
+from tinsmith.training.label_scores import label_logprobs, label_probabilities
+from tinsmith.training.policy import base_drift
+from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
+from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
+from tinsmith.training.settings import CommonSettings
+from tinsmith.training.study import Study
+from tinsmith.types.seeds import derive
+
+PROBED = 64
+"""Papers whose label probabilities are computed exactly, for the label's mutual information."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What an evaluation says, and the answers it rests on."""
+
+    evaluation: Evaluation
+    lines: list[Line]
+    rollouts: list[Rollout]
+
+
+def evaluate(
+    client: tinker.SamplingClient,
+    study: Study,
+    items: Sequence[Item],
+    settings: CommonSettings,
+    *,
+    step: int,
+    split: str,
+    greedy: bool,
+) -> Evaluated:
+    """Ask for one answer a paper.
+
+    Raises:
+        BackendError: every answer failed.
+    """
+    sampling = Sampling(
+        samples=1,
+        max_tokens=settings.max_tokens,
+        temperature=0.0 if greedy else settings.temperature,
+        seed=derive(settings.seed, "evaluation"),
+    )
+    answers = [group[0] for group in sample_groups(client, study, items, sampling)]
+    lines = [
+        failure_line(step, split, one)
+        if isinstance(one, Failure)
+        else answer_line(step, split, one)
+        for one in answers
+    ]
+    rollouts = [one for one in answers if isinstance(one, Rollout)]
+    evaluation = Evaluation(study.task.labels, tuple(_answered(one) for one in rollouts))
+    return Evaluated(evaluation=evaluation, lines=lines, rollouts=rollouts)
+
+
+def _answered(rollout: Rollout) -> Answered:
+    answer = rollout.answer
+    return Answered(
+        item=rollout.item.paper.id,
+        gold=rollout.item.gold,
+        predicted=answer.predicted,
+        outcome=answer.outcome.value,
+        parse_ok=answer.parse_ok,
+        confidence=answer.confidence,
+        lenient=answer.lenient,
+    )
+
+
+def probe(
+    client: tinker.SamplingClient,
+    reference: tinker.SamplingClient | None,
+    study: Study,
+    items: Sequence[Item],
+    rollouts: Sequence[Rollout],
+) -> dict[str, float]:
+    """Return how much the paper decides about the label, and how far the policy is from its base, in nats a token."""
+    pi = label_probabilities(label_logprobs(client, study, items[:PROBED]))
+    metrics = {"eval/label_mi": label_information(pi)}
+    if reference is not None and rollouts:
+        drift = [d for each in base_drift(reference, rollouts[:PROBED]) for d in each.tolist()]
+        metrics["eval/kl_base"] = math.fsum(drift) / len(drift)
+    return metrics

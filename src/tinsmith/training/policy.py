@@ -1,0 +1,146 @@
+"""One policy-gradient update through the Tinker API: advantages per token, losses, optimizer steps, and what was seen.
+
+All substeps are sent before any is waited for, so that the server is never idle; it carries them out in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+from tinker import types
+
+from tinsmith.ops.exact import mean
+from tinsmith.training.datums import policy_datum
+from tinsmith.training.grouping import Scored, ScoredGroup
+from tinsmith.training.rollouts import WAIT_SECONDS, Rollout
+from tinsmith.training.settings import CommonSettings, RlSettings
+
+ADAM_EPS = 1e-8
+"""The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""
+
+
+def adam(settings: CommonSettings) -> types.AdamParams:
+    """Return the optimizer's parameters: beta 0.9 and 0.95, as the Tinker cookbook has them."""
+    return types.AdamParams(
+        learning_rate=settings.learning_rate,
+        beta1=0.9,
+        beta2=0.95,
+        eps=ADAM_EPS,
+        weight_decay=settings.weight_decay,
+        grad_clip_norm=settings.grad_clip_norm,
+    )
+
+
+def update_policy(
+    trainer: tinker.TrainingClient,
+    groups: Sequence[ScoredGroup],
+    settings: RlSettings,
+    reference: tinker.SamplingClient | None,
+) -> dict[str, float]:
+    """Train on what the groups teach; return metrics `optim/...`, and `kl/base` where there is a reference.
+
+    Raises:
+        TinkerError: the server failed.
+    """
+    learned = [group for group in groups if group.learned]
+    if not learned:
+        return {"optim/skipped": 1.0}
+    scored = [[one for one in group.scored if one.advantage is not None] for group in learned]
+    metrics: dict[str, float] = {}
+    penalty = _penalties([one for group in scored for one in group], settings, reference, metrics)
+    pending: list[tuple[list[Scored], _Sent]] = []
+    for part in _split(scored, settings.num_substeps):
+        flat = [one for group in part for one in group]
+        datums = [
+            policy_datum(one.rollout, (_advantage(one) + penalty[id(one)]).tolist()) for one in flat
+        ]
+        forward_backward = trainer.forward_backward(datums, settings.loss_fn.value)
+        pending.append((flat, (forward_backward, trainer.optim_step(adam(settings)))))
+    outcomes = [
+        (flat, sent[0].result(WAIT_SECONDS), sent[1].result(WAIT_SECONDS)) for flat, sent in pending
+    ]
+    first, result, _ = outcomes[0]
+    metrics |= _agreement([one.rollout for one in first], result)
+    metrics["optim/loss"] = sum(result.metrics["loss:sum"] for _, result, _ in outcomes)
+    metrics["optim/lr"] = settings.learning_rate
+    norms = [step.metrics["grad_norm:mean"] for _, _, step in outcomes if step.metrics]
+    if norms:
+        metrics["optim/grad_norm"] = norms[-1]
+    return metrics
+
+
+_Sent = tuple[
+    tinker.APIFuture[types.ForwardBackwardOutput], tinker.APIFuture[types.OptimStepResponse]
+]
+
+
+def _advantage(one: Scored) -> NDArray[np.float64]:
+    assert one.advantage is not None
+    return np.full(len(one.rollout.tokens), one.advantage)
+
+
+def _split(groups: list[list[Scored]], parts: int) -> list[list[list[Scored]]]:
+    """Cut groups into at most `parts` runs, as even as can be, none of them empty."""
+    parts = min(parts, len(groups))
+    bounds = [len(groups) * i // parts for i in range(parts + 1)]
+    return [groups[a:b] for a, b in pairwise(bounds)]
+
+
+def _penalties(
+    scored: Sequence[Scored],
+    settings: RlSettings,
+    reference: tinker.SamplingClient | None,
+    metrics: dict[str, float],
+) -> dict[int, NDArray[np.float64]]:
+    """Return what every token's advantage gets for staying near the base: k1 in the reward, centred over the batch.
+
+    Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
+    as a loss (arXiv:2506.09477), the right one for the reverse KL.
+    """
+    if settings.kl_penalty_coef == 0.0 or reference is None:
+        return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
+    drift = base_drift(reference, [one.rollout for one in scored])
+    average = mean(np.concatenate(drift))
+    metrics["kl/base"] = average
+    return {
+        id(one): settings.kl_penalty_coef * (average - d)
+        for one, d in zip(scored, drift, strict=True)
+    }
+
+
+def base_drift(
+    reference: tinker.SamplingClient, rollouts: Sequence[Rollout]
+) -> list[NDArray[np.float64]]:
+    """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
+    pending = [
+        reference.compute_logprobs(types.ModelInput.from_ints([*one.prompt, *one.tokens]))
+        for one in rollouts
+    ]
+    drift: list[NDArray[np.float64]] = []
+    for one, future in zip(rollouts, pending, strict=True):
+        base = future.result(WAIT_SECONDS)[len(one.prompt) :]
+        assert all(value is not None for value in base), (
+            "only the first token has no log-probability"
+        )
+        drift.append(np.array(one.logprobs) - np.array(base, dtype=np.float64))
+    return drift
+
+
+def _agreement(
+    rollouts: Sequence[Rollout], result: types.ForwardBackwardOutput
+) -> dict[str, float]:
+    """Compare what the sampler said of its tokens with what the trainer computed before it changed."""
+    sampled: list[float] = []
+    trained: list[float] = []
+    for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
+        sampled += one.logprobs
+        trained += output["logprobs"].tolist()[-len(one.tokens) :]
+    q, p = np.array(sampled, dtype=np.float32), np.array(trained, dtype=np.float32)
+    return {
+        "optim/kl_sample_train": mean(q.astype(np.float64) - p),
+        "optim/unequal_logprob_bits": float((q.view(np.int32) != p.view(np.int32)).sum()),
+    }

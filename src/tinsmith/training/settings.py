@@ -1,0 +1,163 @@
+"""What a training run is told: the keys of the command line, with the field's names and their limits.
+
+Everything here changes results and is part of a run's identity; what only says where and how fast to run is not here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from tinsmith.ops.advantages import Advantage
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import ConfigError
+
+
+class RlLoss(StrEnum):
+    """The loss that RL datums are trained with, by its Tinker name."""
+
+    IMPORTANCE_SAMPLING = "importance_sampling"
+    PPO = "ppo"
+    CISPO = "cispo"
+
+
+class Gradient(StrEnum):
+    """Where a policy gradient comes from."""
+
+    SAMPLED = "sampled"
+    """From rollouts, as in GRPO."""
+    EXACT = "exact"
+    """From all labels, each weighted with its probability: the limit of ever larger groups."""
+
+
+class Selection(StrEnum):
+    """By what the best checkpoint is chosen, on the validation split; the tie-break is the smallest recall."""
+
+    MACRO_F1 = "macro_f1"
+    BALANCED_ACCURACY = "balanced_accuracy"
+    MIN_CLASS_RECALL = "min_class_recall"
+    LABEL_MATCH = "label_match"
+    LAST = "last"
+    """Not chosen: the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonSettings:
+    """What SFT and RL share.
+
+    Raises:
+        ConfigError: a value that is not allowed, by its key.
+    """
+
+    steps: int
+    learning_rate: float
+    lora_rank: int = 32
+    adapter: AdapterKind = AdapterKind.LORA
+    max_tokens: int = 32
+    temperature: float = 1.0
+    """Of rollouts, and of the sampled evaluation."""
+    eval_every: int = 20
+    """Steps between evaluations on the validation split; 0: never. The base is evaluated at step 0 otherwise."""
+    eval_items: int = 256
+    """Most papers of an evaluation while training; the test split is always taken whole."""
+    save_every: int = 20
+    """Steps between checkpoints; 0: never."""
+    select_by: Selection = Selection.MACRO_F1
+    train_items: int = 0
+    """Most papers to train on; 0: all."""
+    weight_decay: float = 0.0
+    grad_clip_norm: float = 0.0
+    """0: none."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _positive(self, "steps", "learning_rate", "lora_rank", "max_tokens", "eval_items")
+        _not_negative(
+            self,
+            "temperature",
+            "eval_every",
+            "save_every",
+            "train_items",
+            "weight_decay",
+            "grad_clip_norm",
+            "seed",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RlSettings(CommonSettings):
+    """Reinforcement learning of the GRPO family: groups of rollouts of one prompt, compared with each other."""
+
+    group_size: int = 8
+    groups_per_batch: int = 16
+    advantage: Advantage = Advantage.CENTER
+    loss_fn: RlLoss = RlLoss.IMPORTANCE_SAMPLING
+    num_substeps: int = 1
+    """Optimizer steps that share the rollouts of one step."""
+    kl_penalty_coef: float = 0.0
+    """k1 towards the base model, in the reward."""
+    zero_variance_filter: bool = True
+    """Leave out groups whose rewards are all equal: their gradient is zero. They are counted."""
+    gradient: Gradient = Gradient.SAMPLED
+
+    def __post_init__(self) -> None:
+        CommonSettings.__post_init__(self)
+        _positive(self, "group_size", "groups_per_batch", "num_substeps")
+        _not_negative(self, "kl_penalty_coef")
+        if self.temperature == 0.0:
+            raise ConfigError(
+                "at temperature 0 all rollouts of a group are the same, and nothing is learned",
+                field="temperature",
+                value=self.temperature,
+                allowed="above 0",
+            )
+        if self.num_substeps > self.groups_per_batch:
+            raise ConfigError(
+                "there are more substeps than groups to share among them",
+                field="num_substeps",
+                value=self.num_substeps,
+                allowed=f"1 to groups_per_batch = {self.groups_per_batch}",
+            )
+        needed = {Advantage.STD_DDOF1: 2, Advantage.RLOO: 2}.get(self.advantage, 1)
+        if self.gradient is Gradient.SAMPLED and self.group_size < max(2, needed):
+            raise ConfigError(
+                "a rollout is compared with the others of its group, and has none",
+                field="group_size",
+                value=self.group_size,
+                allowed="2 or more",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SftSettings(CommonSettings):
+    """Supervised fine-tuning on the contract's answer, its tokens only."""
+
+    batch_size: int = 32
+    logit_offset: bool = False
+    """Choose offsets of the labels' log-probabilities on the validation split, for macro-F1, and decide by them."""
+
+    def __post_init__(self) -> None:
+        CommonSettings.__post_init__(self)
+        _positive(self, "batch_size")
+
+
+def _positive(settings: CommonSettings, *names: str) -> None:
+    _check(settings, names, strictly=True)
+
+
+def _not_negative(settings: CommonSettings, *names: str) -> None:
+    _check(settings, names, strictly=False)
+
+
+def _check(settings: CommonSettings, names: tuple[str, ...], *, strictly: bool) -> None:
+    assert set(names) <= {field.name for field in fields(settings)}
+    for name in names:
+        value = getattr(settings, name)
+        if not math.isfinite(value) or value < 0 or (strictly and value == 0):
+            raise ConfigError(
+                "this cannot be trained with",
+                field=name,
+                value=value,
+                allowed="above 0" if strictly else "0 or more",
+            )

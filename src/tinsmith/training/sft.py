@@ -1,0 +1,54 @@
+"""Supervised fine-tuning through the Tinker API: the contract's answer with the gold label, its tokens only.
+
+The loss is the mean over the batch's answers of their token sums, so that a step does not depend on how long answers
+are. It writes the same run folder as the RL loop, and is evaluated and selected in the same way.
+"""
+
+from __future__ import annotations
+
+import tinker
+
+from tinsmith.tasks.paper import Item
+from tinsmith.training.datums import answer_datum
+from tinsmith.training.policy import adam
+from tinsmith.training.rollouts import WAIT_SECONDS
+from tinsmith.training.run import Finished, Run
+from tinsmith.training.schedule import batch, due
+from tinsmith.training.settings import SftSettings
+
+
+def train_sft(run: Run, settings: SftSettings) -> Finished:
+    """Train from where the run stands to its last step; evaluate, save, choose and test.
+
+    Raises:
+        LostError: the server was lost; the run can be resumed.
+    """
+    for step in range(run.step, settings.steps):
+        metrics = run.evaluate(step) if due(step, settings.eval_every) else {}
+        with run.timed("train_s"):
+            items = batch(run.train_items, settings.batch_size, step, settings.seed)
+            metrics |= _update(run, items, settings)
+        run.record(step, metrics)
+        if due(step + 1, settings.save_every):
+            run.checkpoint(step + 1)
+    return run.finish(offset=settings.logit_offset)
+
+
+def _update(run: Run, items: list[Item], settings: SftSettings) -> dict[str, float]:
+    study = run.study
+    examples = [study.example(item, study.answer(item.gold)) for item in items]
+    weight = 1.0 / len(items)
+    datums: list[tinker.Datum] = [
+        answer_datum(tokens, prompt_length, weight) for tokens, prompt_length in examples
+    ]
+    forward_backward = run.trainer.forward_backward(datums, "cross_entropy")
+    step = run.trainer.optim_step(adam(settings))
+    loss = forward_backward.result(WAIT_SECONDS).metrics["loss:sum"]
+    answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
+    metrics = {
+        "train/nll": loss * len(items) / answered,
+        "optim/loss": loss,
+        "optim/lr": settings.learning_rate,
+    }
+    norm = (step.result(WAIT_SECONDS).metrics or {}).get("grad_norm:mean")
+    return metrics if norm is None else {**metrics, "optim/grad_norm": norm}

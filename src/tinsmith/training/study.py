@@ -1,0 +1,75 @@
+"""What is studied: a task, its papers by split, and the tokens they become for one model.
+
+A paper's prompt is rendered once and checked for leaks before any of it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from tinsmith.renderers.renderer import Message, Renderer, Role
+from tinsmith.tasks.contracts import Confidence
+from tinsmith.tasks.environment import SingleTurn
+from tinsmith.tasks.paper import Item
+from tinsmith.tasks.task import Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Papers:
+    """The items of each split, in the slice's order. The test split is looked at once, at the end."""
+
+    train: Sequence[Item]
+    validation: Sequence[Item]
+    test: Sequence[Item]
+
+
+@dataclass(slots=True)
+class Study:
+    """A task on papers, in one model's tokens."""
+
+    task: Task
+    papers: Papers
+    renderer: Renderer
+    tokenizer: PreTrainedTokenizerBase
+    _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    def prompt(self, item: Item) -> tuple[int, ...]:
+        """Return the tokens after which the model answers.
+
+        Raises:
+            DataError: the label or a score has leaked into the prompt.
+        """
+        key = item.paper.id
+        if key not in self._prompts:
+            first = SingleTurn(self.task, item).first()
+            self._prompts[key] = self.renderer.build_generation_prompt(first)
+        return self._prompts[key]
+
+    def answer(self, label: str) -> str:
+        """Return the answer that SFT teaches for a label: confidence is not known, and says medium."""
+        return self.task.contract.answer_text(label, Confidence.MEDIUM)
+
+    def example(self, item: Item, answer: str) -> tuple[tuple[int, ...], int]:
+        """Return the tokens of prompt and answer with its end, and how many of them are the prompt's."""
+        reply = Message(role=Role.ASSISTANT, content=answer)
+        prompt = SingleTurn(self.task, item).first()
+        tokens, weights = self.renderer.build_supervised_example((*prompt, reply))
+        return tokens, sum(weight == 0.0 for weight in weights)
+
+    def label_tokens(self, label: str) -> tuple[int, ...]:
+        """Return the tokens with which every answer that names `label` begins, as the tokenizer cuts whole answers."""
+        contract = self.task.contract
+        answers = [
+            contract.answer_text(label, confidence, justification=words)
+            for confidence in Confidence
+            for words in ("", "The")
+        ]
+        encoded = [self.tokenizer.encode(text, add_special_tokens=False) for text in answers]
+        common = takewhile(lambda column: len(set(column)) == 1, zip(*encoded, strict=False))
+        return tuple(column[0] for column in common)
