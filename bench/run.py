@@ -6,7 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup.py", "gemm.py", "decode.py", "train.py", "grpo.py", "service.py")
+BENCHMARKS = (
+    "startup.py",
+    "gemm.py",
+    "decode.py",
+    "train.py",
+    "grpo.py",
+    "service.py",
+    "ingest.py",
+    "cd.py",
+    "atypicality.py",
+    "slice.py",
+)
 
 
 def main() -> int:

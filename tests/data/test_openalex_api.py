@@ -151,6 +151,7 @@ def test_the_key_is_in_no_file_message_or_log(
     fake: FakeOpenAlex, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="httpx")  # the tinker SDK, once imported, quiets it
     source = ApiSource(query(fake), tmp_path, OpenAlexChoices())
     fake.script = [None, Mishap(429, {"Retry-After": "9999"})]
     with pytest.raises(DataError) as caught:

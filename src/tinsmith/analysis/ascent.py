@@ -1,7 +1,7 @@
 """Finds the policy at which a reward that depends on the whole confusion has nothing left to pay.
 
 Frank-Wolfe over the policies on given posteriors: answer every paper with the label that the reward,
-as it is now, pays best; mix that rule into the policy with weight 2 / (t + 2); repeat. The policy stays
+as it is now, pays best; mix that rule into the policy with weight 2 / (t + 3); repeat. The policy stays
 a distribution over labels for every paper, as the optimum of such a reward usually is. For a reward that
 is the gradient of a score this climbs the score; for others it is fictitious play on the reward's own game.
 Sources: Frank and Wolfe (1956); Narasimhan et al., ICML 2015, for scores of the confusion matrix.

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tinsmith.analysis.ascent import Functional
 from tinsmith.analysis.bayes import best_deterministic, best_policy
 from tinsmith.analysis.incentives import Optimum, reacting_optimum, table_optimum
 from tinsmith.analysis.posteriors import Policy, Posteriors
 from tinsmith.analysis.rates import ClassMetric, FloatArray, Metric
 from tinsmith.analysis.sensitivity import Sensitivity, sensitivity
-from tinsmith.tasks.objectives import View
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
 from tinsmith.tasks.rewards import Reward
-from tinsmith.tasks.set_rewards import SetReward, per_label_at
-from tinsmith.tasks.share_table import ShareTable
+from tinsmith.tasks.set_rewards import SetReward, followed
 from tinsmith.tasks.task import TASKS, Task
 from tinsmith.types.errors import ConfigError
 
@@ -95,24 +92,8 @@ def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimu
     """Return the optimum of a reward that `make` gives at its start; tables exactly, others followed."""
     reward = make()
     if isinstance(reward, SetReward):
-        return reacting_optimum(posteriors, lambda: reward_functional(make()))
+        return reacting_optimum(posteriors, lambda: followed(make()))
     return table_optimum(posteriors, reward.per_label())
-
-
-def reward_functional(reward: Reward) -> Functional:
-    """Return what a reward pays as a function of the confusion shares; duals take one step a call."""
-    if not isinstance(reward, SetReward) or not reward.state().duals:
-        return lambda shares: per_label_at(reward, shares)
-    state = reward.state()
-
-    def stepping(shares: FloatArray) -> FloatArray:
-        nonlocal state
-        cells = tuple((*row, 0.0) for row in shares.tolist())
-        view = View(ShareTable(cells), reward.memory.prior, state.duals)
-        state = replace(state, confusion=cells, duals=reward.objective.next_duals(view))
-        return reward.per_label(state)
-
-    return stepping
 
 
 def survey_json(posteriors: Posteriors, found: Survey) -> str:

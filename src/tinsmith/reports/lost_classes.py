@@ -21,7 +21,7 @@ from tinsmith.reports.arms import EXACT, Arm
 from tinsmith.reports.run_records import Kind, Split
 from tinsmith.reports.wording import percent
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
-from tinsmith.tasks.set_rewards import per_label_at
+from tinsmith.tasks.set_rewards import followed
 from tinsmith.tasks.task import TASKS
 from tinsmith.types.errors import TinsmithError
 
@@ -180,10 +180,12 @@ def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
     if name not in REWARDS or config.task.name not in TASKS:
         return f"missing: the reward {name!r} is not known here"
     try:
-        reward = make_reward(str(name), TASKS[config.task.name], **settings)
+        task = TASKS[config.task.name]
         if REWARDS[str(name)].objective is None:
-            return table_optimum(posteriors, reward.per_label())
-        return reacting_optimum(posteriors, lambda: lambda shares: per_label_at(reward, shares))
+            return table_optimum(posteriors, make_reward(str(name), task, **settings).per_label())
+        return reacting_optimum(
+            posteriors, lambda: followed(make_reward(str(name), task, **settings))
+        )
     except TinsmithError as error:
         return f"missing: {error.what}"
 

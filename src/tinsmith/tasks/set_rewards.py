@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -185,3 +185,22 @@ def per_label_at(reward: Reward, confusion: NDArray[np.float64]) -> NDArray[np.f
     if not state.confusion:
         return reward.per_label(state)
     return reward.per_label(replace(state, confusion=tuple(map(tuple, table.tolist()))))
+
+
+def followed(reward: Reward) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return what a reward pays as a function of the confusion shares [K, K]; duals take one step a call.
+
+    For following a policy that the reward itself improves; make a fresh one for every ascent.
+    """
+    if not isinstance(reward, SetReward) or not reward.state().duals:
+        return lambda shares: per_label_at(reward, shares)
+    state = reward.state()
+
+    def stepping(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        nonlocal state
+        cells = tuple((*row, 0.0) for row in shares.tolist())
+        view = View(ShareTable(cells), reward.memory.prior, state.duals)
+        state = replace(state, confusion=cells, duals=reward.objective.next_duals(view))
+        return reward.per_label(state)
+
+    return stepping

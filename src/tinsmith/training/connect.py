@@ -26,6 +26,7 @@ READY = "tinsmith serve: "
 """How the line begins that a server prints once it answers."""
 
 _START_SECONDS = 120.0
+_CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +171,9 @@ class Connection:
     server: EmbeddedServer | None = None
 
     def close(self) -> None:
-        """Stop the embedded server, if there is one; harmless when repeated."""
+        """End the session, and the embedded server if there is one; harmless when repeated."""
+        with suppress(tinker.TinkerError, TimeoutError):  # a lost server is told nothing
+            self.client.close("success").result(_CLOSE_SECONDS)
         if self.server is not None:
             self.server.close()
 

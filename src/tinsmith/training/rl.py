@@ -14,7 +14,7 @@ from tinsmith.training.policy import update_policy
 from tinsmith.training.rollout_metrics import rollout_metrics
 from tinsmith.training.rollouts import Sampling, sample_groups
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.schedule import batch, due
+from tinsmith.training.schedule import batch, due, saves_after
 from tinsmith.training.settings import Gradient, RlSettings
 from tinsmith.types.seeds import derive
 
@@ -36,7 +36,7 @@ def train_rl(run: Run, settings: RlSettings, reward: Reward) -> Finished:
         else:
             metrics |= _step(run, settings, reward, step, items)
         run.record(step, {**metrics, **reward.trace()})
-        if due(step + 1, settings.save_every):
+        if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
     return run.finish()
 

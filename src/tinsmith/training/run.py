@@ -174,7 +174,6 @@ class Run:
                 metrics |= found
                 self._lines += lines
         self.record(last, metrics)
-        self.checkpoint(last)
         path = final if best.step == last else best.sampler_path
         return Finished(selected=best, sampler_path=path, final_path=final)
 

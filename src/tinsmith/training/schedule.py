@@ -37,6 +37,11 @@ def due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
 
+def saves_after(step: int, steps: int, every: int) -> bool:
+    """Whether a checkpoint follows step `step`: every so many, and after the last; never where `every` is 0."""
+    return every > 0 and (due(step + 1, every) or step + 1 == steps)
+
+
 def _place(count: int, position: int, seed: int) -> int:
     epoch, within = divmod(position, count)
     return _order(count, epoch, seed)[within]

@@ -13,7 +13,7 @@ from tinsmith.training.datums import answer_datum
 from tinsmith.training.policy import adam
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.schedule import batch, due
+from tinsmith.training.schedule import batch, due, saves_after
 from tinsmith.training.settings import SftSettings
 
 
@@ -29,7 +29,7 @@ def train_sft(run: Run, settings: SftSettings) -> Finished:
             items = batch(run.train_items, settings.batch_size, step, settings.seed)
             metrics |= _update(run, items, settings)
         run.record(step, metrics)
-        if due(step + 1, settings.save_every):
+        if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
     return run.finish(offset=settings.logit_offset)
 

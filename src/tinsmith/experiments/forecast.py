@@ -1,0 +1,75 @@
+"""What a run's reward makes optimal on its papers, told before the run: which classes its best policy would drop.
+
+The posteriors are what the slice's own baseline tells of a paper: P(true label | what TF-IDF with metadata predicts),
+one kind of paper for each prediction. A model that reads better than the baseline has sharper ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinsmith.analysis.incentives import Optimum, reacting_optimum, table_optimum
+from tinsmith.analysis.posteriors import Posteriors
+from tinsmith.analysis.rates import ClassMetric, Metric
+from tinsmith.data.baseline_report import Baseline, BaselineScore, read_report
+from tinsmith.data.slice_reader import Slice
+from tinsmith.experiments.plan import Kind, Plan
+from tinsmith.tasks.reward_registry import REWARDS, make_reward
+from tinsmith.tasks.set_rewards import followed
+
+
+def forecast(plan: Plan, source: Slice) -> list[str]:
+    """Return lines for a person; none for SFT, or where the slice has no baselines for the task.
+
+    Raises:
+        DataError: the baselines are damaged.
+    """
+    score = _baseline(plan, source)
+    if plan.frame.kind is not Kind.RL or score is None:
+        return []
+    optimum = _optimum(plan, _posteriors(plan, score))
+    shares = optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)
+    recalls = optimum.policy.class_score(ClassMetric.RECALL)
+    told = ", ".join(
+        f"{label} {share:.2f} (recall {recall:.2f})"
+        for label, share, recall in zip(plan.task.labels, shares, recalls, strict=True)
+    )
+    lines = [
+        f"what the reward {plan.frame.reward} makes optimal for a model that reads like {score.baseline.value}:",
+        f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
+    ]
+    return lines + [f"  warning: {warning}" for warning in optimum.warnings()]
+
+
+def _baseline(plan: Plan, source: Slice) -> BaselineScore | None:
+    report = read_report(source.folder)
+    targets = [] if report is None else report.targets
+    wanted = Baseline.BOTH if plan.task.with_metadata else Baseline.TEXT
+    return next(
+        (
+            score
+            for target in targets
+            if target.target == plan.task.name
+            for score in target.scores
+            if score.baseline is wanted
+        ),
+        None,
+    )
+
+
+def _posteriors(plan: Plan, score: BaselineScore) -> Posteriors:
+    labels = plan.task.labels
+    counts = np.array(
+        [[score.confusion[gold][said] for gold in labels] for said in labels], dtype=np.float64
+    )
+    counts = counts[counts.sum(axis=1) > 0]
+    totals = counts.sum(axis=1)
+    return Posteriors.of(labels, counts / totals[:, None], totals)
+
+
+def _optimum(plan: Plan, posteriors: Posteriors) -> Optimum:
+    name, settings = plan.frame.reward, plan.reward_settings
+    if REWARDS[name].objective is None:
+        matrix = make_reward(name, plan.task, **settings).per_label()
+        return table_optimum(posteriors, matrix)
+    return reacting_optimum(posteriors, lambda: followed(make_reward(name, plan.task, **settings)))
