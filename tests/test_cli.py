@@ -222,6 +222,7 @@ def _refused(ran: Ran, says: str) -> None:
     [
         (["exprt"], "Did you mean 'export'"),
         (["export"], "Missing argument"),
+        (["base", "build", "--data", "nowhere"], "nowhere is not a slice"),
         (["export", "x", "--to", "peft"], "Missing option '--out'"),
         (["export", "x", "--to", "gguf", "--out", "o"], "'gguf' is not one of 'peft', 'merged'"),
         (["export", "x", "--too", "peft"], "No such option"),

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from tinsmith.cli.analyse import app as analyse_app
+from tinsmith.cli.base import app as base_app
 from tinsmith.cli.data import app as data_app
 from tinsmith.cli.report import report
 from tinsmith.cli.run import run
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app)
+app.add_typer(base_app)
 app.command()(run)
 app.command()(report)
 app.add_typer(analyse_app)

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
 from tinsmith.data.slice_card import BASELINES as SLICE_BASELINES
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.base_model import BaseRecipe
+from tinsmith.experiments.forecast import forecast
 from tinsmith.experiments.materials import (
     Told,
     WorldRecipe,
@@ -34,18 +38,30 @@ from tinsmith.training.connect import Connection, EmbeddedSettings, open_connect
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import BASELINES, MANIFEST, Mark, RunFolder, Status
+from tinsmith.training.run_folder import (
+    BASELINES,
+    MANIFEST,
+    METRICS,
+    IfExists,
+    Mark,
+    RunFolder,
+    Status,
+)
 from tinsmith.training.server_facts import model_identity, weights_sha256
-from tinsmith.training.settings import RlSettings, SftSettings
+from tinsmith.training.settings import RlSettings, Selection, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.sinks import sinks_for
 from tinsmith.training.study import Papers, Study
 from tinsmith.training.teller import Teller
+from tinsmith.training.watch import BestStep, Score
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 STATE = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
@@ -61,14 +77,21 @@ class Conducted:
     folder: Path
     finished: Finished
     alarms: tuple[Alarm, ...]
+    tokenizer: PreTrainedTokenizerBase | None
+    """The model's; None: it came to its end before, and no server was asked."""
+    connection: Connection | None
+    """The one it was trained through; None as above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Materials:
     """What a plan runs on."""
 
-    source: Slice
     papers: Papers
+    data: Mapping[str, object]
+    """Which papers these are, wherever they lie; `sha256` is over all of them."""
+    source: Slice | None
+    """Where the papers are from, with its baselines; None: they were handed over."""
     model_name: str
     """As the server knows it, without the adapter's suffix."""
     models: Mapping[str, str]
@@ -86,8 +109,35 @@ def gather(plan: Plan, told: Told) -> Materials:
     source = (
         world_slice(WorldRecipe(), told) if where.data is None else open_slice(where.data, told)
     )
-    shuffle = plan.settings.seed if plan.frame.shuffle_labels else None
-    papers = papers_of(source, plan.task, shuffle_seed=shuffle)
+    return with_model(
+        plan,
+        papers_of(source, plan.task, shuffle_seed=shuffle_seed(plan)),
+        slice_identity(source),
+        told,
+        source=source,
+    )
+
+
+def shuffle_seed(plan: Plan) -> int | None:
+    """Return the seed to shuffle a plan's training labels with; None: they stay where they are."""
+    return plan.settings.seed if plan.frame.shuffle_labels else None
+
+
+def with_model(
+    plan: Plan,
+    papers: Papers,
+    data: Mapping[str, object],
+    told: Told,
+    *,
+    source: Slice | None = None,
+) -> Materials:
+    """Find or build the model for these papers.
+
+    Raises:
+        ConfigError: a model is named that is not there, or none where one is needed.
+    """
+    where = plan.circumstances
+    models: dict[str, str] = {}
     if where.base_url is not None:
         if where.model_name is None:
             raise ConfigError(
@@ -95,54 +145,79 @@ def gather(plan: Plan, told: Told) -> Materials:
                 field="model_name",
                 fix="model_name=NAME, as the server lists it",
             )
-        return Materials(source=source, papers=papers, model_name=where.model_name, models={})
-    if where.model_name is None and plan.frame.at is At.SEED:
+        name = where.model_name
+    elif where.model_name is not None:
+        named = where.model_name.startswith("tinsmith/")
+        name = where.model_name if named else SERVED_NAME
+        models[name] = where.model_name
+    elif plan.frame.at is At.SEED:
         raise ConfigError(
             "the seeds' settings are for a large model, and none is named",
             field="model_name",
             fix="model_name=FOLDER, or base_url=... and model_name=NAME; at=nano builds its own",
         )
-    if where.model_name is None:
-        # The control reads the same base as what it controls.
-        unshuffled = papers_of(source, plan.task, shuffle_seed=None)
-        model = str(nano_base(BaseRecipe(), plan.task, unshuffled, told))
     else:
-        model = where.model_name
-    name = model if model.startswith("tinsmith/") else SERVED_NAME
-    return Materials(source=source, papers=papers, model_name=name, models={name: model})
+        # It reads papers and no labels: a control with shuffled ones has the same base as what it controls.
+        name = SERVED_NAME
+        models[name] = str(nano_base(BaseRecipe(), plan.task, papers, told))
+    return Materials(papers=papers, data=data, source=source, model_name=name, models=models)
 
 
-def conduct(plan: Plan, *, told: Told) -> Conducted:
-    """Run an experiment to its end, and leave its folder.
+def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> EmbeddedSettings:
+    """Return how the server of a run in `folder` is started, to train it or to ask it later."""
+    where = plan.circumstances
+    return EmbeddedSettings(
+        models=models,
+        arithmetic=plan.arithmetic.value,
+        device=where.device,
+        seed=derive(plan.settings.seed, "server") % 2**SEED_BITS,
+        state=folder / STATE,
+        threads=where.threads,
+    )
+
+
+def conduct(plan: Plan, *, told: Told, materials: Materials | None = None) -> Conducted:
+    """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
+
+    Without `materials` they are gathered from what the plan names.
 
     Raises:
         ConfigError, DataError: it cannot begin.
         LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
     """
+    done = conduct_and_stay(plan, told=told, materials=materials)
+    if done.connection is not None:
+        done.connection.close()
+    return done
+
+
+def conduct_and_stay(plan: Plan, *, told: Told, materials: Materials | None = None) -> Conducted:
+    """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
     where = plan.circumstances
     if where.log_path is None:
         raise ConfigError("a run needs a folder", field="log_path", fix="log_path=DIR")
-    materials = gather(plan, told)
-    state = where.log_path / STATE
-    embedded = EmbeddedSettings(
-        models=materials.models,
-        arithmetic=plan.arithmetic.value,
-        device=where.device,
-        seed=derive(plan.settings.seed, "server") % 2**SEED_BITS,
-        state=state,
-        threads=where.threads,
-    )
+    materials = materials or gather(plan, told)
+    if materials.source is not None:
+        for line in forecast(plan, materials.source):
+            told(line)
     prepared = _Prepared(plan, materials)
+    if where.behavior_if_log_dir_exists is IfExists.RESUME:
+        done = _finished_before(where.log_path, prepared)
+        if done is not None:
+            return done
     # The folder comes first: a run that may not begin there starts no server.
     folder, mark = RunFolder.begin(
         where.log_path, prepared.config(), if_exists=where.behavior_if_log_dir_exists
     )
+    embedded = embedded_settings(plan, materials.models, where.log_path)
     connection = open_connection(where.base_url, embedded)
-    try:
-        return _conduct(prepared, folder, mark, connection)
-    finally:
+    with ExitStack() as stack:
+        stack.callback(connection.close)
+        stack.callback(folder.close)
+        done = _conduct(prepared, folder, mark, connection)
         folder.close()
-        connection.close()
+        stack.pop_all()
+    return done
 
 
 @dataclass(slots=True)
@@ -161,7 +236,7 @@ class _Prepared:
             "reward_settings": dict(plan.reward_settings),
             "prompt_sha256": plan.task.prompt_sha256,
             "arithmetic": plan.arithmetic,
-            "data": slice_identity(self.materials.source),
+            "data": dict(self.materials.data),
         }
 
     def config(self) -> dict[str, object]:
@@ -192,7 +267,7 @@ class _Prepared:
             else {"name": frame.reward, **plan.reward_settings},
             "model_name": self.materials.model_name,
             "data": {
-                "fingerprint": self.materials.source.card.sha256,
+                "fingerprint": self.materials.data["sha256"],
                 "train": len(self.materials.papers.train),
                 "validation": len(self.materials.papers.validation),
                 "test": len(self.materials.papers.test),
@@ -215,23 +290,28 @@ def _conduct(
         "circumstances": _circumstances(plan),
     }
     folder.write_json(MANIFEST, manifest)
-    _copy_baselines(materials.source, folder)
-    run = _open(plan, materials, folder, mark, connection)
+    if materials.source is not None:
+        _copy_baselines(materials.source, folder)
+    run: Run | None = None
     try:
+        run = _open(plan, materials, folder, mark, connection)
         finished = _train(run, plan)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise
     except (tinker.TinkerError, BackendError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        when = "before the first step" if run is None else f"at step {run.step}"
         raise LostError(
-            f"the server was lost at step {run.step}: {str(error).splitlines()[0]}",
+            f"the server was lost {when}: {str(error).splitlines()[0]}",
             field="log_path",
             value=str(folder.path),
             fix="the same command with behavior_if_log_dir_exists=resume goes on from the last checkpoint",
         ) from error
     finally:
-        run.teller.close()
+        if run is not None:
+            run.teller.close()
+    assert run is not None
     alarms = run.watch.monitor.alarms
     folder.write_json(
         MANIFEST,
@@ -251,7 +331,38 @@ def _conduct(
             },
         },
     )
-    return Conducted(folder=folder.path, finished=finished, alarms=alarms)
+    return Conducted(
+        folder=folder.path,
+        finished=finished,
+        alarms=alarms,
+        tokenizer=run.study.tokenizer,
+        connection=connection,
+    )
+
+
+def _finished_before(path: Path, prepared: _Prepared) -> Conducted | None:
+    """Return the run in a folder, if it is this one and came to its end."""
+    folder = RunFolder(path)
+    manifest = cast(Mapping[str, Any], folder.read_json(MANIFEST))
+    same = manifest and manifest["identity"]["identity_sha256"] == sha256_of(prepared.identity())
+    if not same or manifest["status"] != Status.FINISHED.value:
+        return None
+    selected, by = manifest["selected"], prepared.plan.settings.select_by
+    line = next(line for line in folder.read_lines(METRICS) if line["step"] == selected["step"])
+    value = selected["step"] if by is Selection.LAST else line[f"eval/{by}"]
+    score = msgspec.convert((value, line["eval/min_class_recall"]), tuple[float, float])
+    path_of_selected = selected["sampler_path"]
+    return Conducted(
+        folder=path,
+        finished=Finished(
+            selected=BestStep(selected["step"], Score(*score), path_of_selected),
+            sampler_path=path_of_selected,
+            final_path=selected["final_path"],
+        ),
+        alarms=tuple(msgspec.convert(alarm, Alarm) for alarm in manifest["alarms"]),
+        tokenizer=None,
+        connection=None,
+    )
 
 
 def _open(

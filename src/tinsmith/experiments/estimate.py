@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tinsmith.experiments.fingerprints import plan_fingerprint
 from tinsmith.experiments.plan import At, Plan
 from tinsmith.experiments.registry import lineage
 from tinsmith.training.settings import RlSettings, SftSettings
-from tinsmith.types.fingerprints import sha256_of
 
 PROMPT_TOKENS = {At.NANO: 150, At.SEED: 440}
 """Of a paper with the nano base's tokenizer and brief prompt; the seeds' own, from their log."""
@@ -20,11 +20,9 @@ def dry_run(plan: Plan) -> list[str]:
     changes = ", ".join(
         f"{key}={value}" for one in lineage(plan.experiment) for key, value in one.delta.items()
     )
-    parameters = {"frame": frame, "settings": settings, "prompt": plan.task.prompt_sha256}
-    identity = sha256_of({**parameters, "reward": dict(plan.reward_settings)})
     lines = [
         f"{plan.title}: {plan.experiment.question}",
-        f"identity (without papers and model): {identity[:16]}",
+        f"identity (without papers and model): {plan_fingerprint(plan)[:16]}",
         f"from the root: {changes}",
     ]
     if plan.overrides:

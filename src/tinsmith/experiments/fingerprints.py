@@ -28,8 +28,6 @@ def plan_fingerprint(plan: Plan) -> str:
 def all_fingerprints() -> Mapping[str, Mapping[str, str]]:
     """Return the fingerprint of every experiment without overrides, by `name@version` and place."""
     return {
-        one.full_name: {
-            at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in At
-        }
+        one.full_name: {at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in At}
         for one in EXPERIMENTS.values()
     }

@@ -97,7 +97,7 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
     splits = {split: items_of(source.rows(split), task) for split in Split}
     train = splits[Split.TRAIN]
     if shuffle_seed is not None:
-        train = _shuffled(train, shuffle_seed)
+        train = shuffled(train, shuffle_seed)
     return Papers(train=train, validation=splits[Split.VALIDATION], test=splits[Split.TEST])
 
 
@@ -133,7 +133,8 @@ def slice_identity(source: Slice) -> dict[str, object]:
     }
 
 
-def _shuffled(items: list[Item], seed: int) -> list[Item]:
+def shuffled(items: list[Item], seed: int) -> list[Item]:
+    """Return the same papers in the same order, with their labels shuffled among them."""
     bits = random_bits(derive(seed, "shuffled labels"), len(items))
     order = sorted(range(len(items)), key=lambda place: int(bits[place]))
     return [

@@ -18,6 +18,7 @@ from typing import Final, TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
 from tinsmith.experiments.registry import lineage
+from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.run_folder import IfExists
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
@@ -110,19 +111,19 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
                 "lora_rank": 16,
                 "group_size": 8,
                 "groups_per_batch": 16,
-                "eval_every": 20,
-                "save_every": 20,
+                "eval_every": 30,
+                "save_every": 30,
                 "eval_items": 200,
             }
         ),
         Kind.SFT: MappingProxyType(
             {
-                "steps": 160,
+                "steps": 120,
                 "learning_rate": 2e-3,
                 "lora_rank": 16,
                 "batch_size": 32,
-                "eval_every": 40,
-                "save_every": 40,
+                "eval_every": 60,
+                "save_every": 60,
                 "eval_items": 200,
             }
         ),
@@ -179,7 +180,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     """
     ancestors = lineage(experiment)
     delta = {key: value for one in ancestors for key, value in one.delta.items()}
-    kind = Kind(str(overrides.get("kind", delta["kind"])))
+    kind = cast(Kind, _convert("kind", overrides.get("kind", delta["kind"]), Kind))
     loop = RlSettings if kind is Kind.RL else SftSettings
     _require_known(overrides, kind, loop)
     at = _convert("at", overrides.get("at", At.NANO.value), At)
@@ -198,6 +199,16 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         for key, value in sorted(overrides.items())
         if key not in _names(Circumstances)
     }
+    task = make_task(
+        frame.task,
+        prompt=frame.prompt,
+        contract=frame.contract,
+        with_metadata=frame.with_metadata,
+    )
+    if kind is Kind.RL:
+        make_reward(
+            frame.reward, task, **rewards
+        )  # what it refuses is told before anything is built
     return Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
@@ -208,12 +219,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
             Arithmetic, _convert("arithmetic", overrides.get("arithmetic", "canonical"), Arithmetic)
         ),
         circumstances=_filled(Circumstances, dict(overrides)),
-        task=make_task(
-            frame.task,
-            prompt=frame.prompt,
-            contract=frame.contract,
-            with_metadata=frame.with_metadata,
-        ),
+        task=task,
     )
 
 

@@ -14,7 +14,7 @@ from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.materials import Told
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.training.run_folder import MANIFEST, IfExists, RunFolder, Status
+from tinsmith.training.run_folder import IfExists
 
 QUICKSTART = (
     "sft/lora_offset",
@@ -41,9 +41,6 @@ def run_study(
     for name in names:
         folder = out / name.replace("/", "-")
         folders.append(folder)
-        if RunFolder(folder).read_json(MANIFEST).get("status") == Status.FINISHED.value:
-            told(f"{name}: is there already")
-            continue
         plan = make_plan(find(name), overrides)
         where = dataclasses.replace(
             plan.circumstances, log_path=folder, behavior_if_log_dir_exists=IfExists.RESUME

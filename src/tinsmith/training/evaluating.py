@@ -22,7 +22,7 @@ from tinsmith.training.settings import CommonSettings
 from tinsmith.training.study import Study
 from tinsmith.types.seeds import derive
 
-PROBED = 64
+PROBED = 48
 """Papers whose label probabilities are computed exactly, for the label's mutual information."""
 
 

@@ -7,6 +7,7 @@ The decision is argmax_k (log p_k + b_k): it moves the balance between classes a
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import tinker
@@ -16,6 +17,7 @@ from tinsmith.analysis.confusion import Confusion
 from tinsmith.analysis.evaluation import Answered, Evaluation
 from tinsmith.analysis.rates import Metric
 from tinsmith.tasks.contracts import Outcome
+from tinsmith.tasks.paper import Item
 from tinsmith.training.label_scores import label_logprobs
 from tinsmith.training.rollout_metrics import Line
 from tinsmith.training.study import Study
@@ -25,12 +27,12 @@ GRID = tuple(float(each) / 4 for each in range(-8, 9))
 
 
 def tested_with_offset(
-    client: tinker.SamplingClient, study: Study, *, step: int
+    client: tinker.SamplingClient, study: Study, validation_items: Sequence[Item], *, step: int
 ) -> tuple[dict[str, float], list[Line]]:
-    """Choose offsets on the validation split, decide the test split by them; return metrics and lines `test_offset`."""
+    """Choose offsets on validation papers, decide the test split by them; return metrics and lines `test_offset`."""
     labels, papers = study.task.labels, study.papers
-    validation = label_logprobs(client, study, papers.validation)
-    offsets = best_offsets(validation, [item.gold for item in papers.validation], labels)
+    validation = label_logprobs(client, study, validation_items)
+    offsets = best_offsets(validation, [item.gold for item in validation_items], labels)
     chosen = decide(label_logprobs(client, study, papers.test), offsets)
     predicted = [labels[k] for k in chosen]
     evaluation = Evaluation(

@@ -170,7 +170,9 @@ class Run:
             else:
                 metrics |= self._test(self.sampler(), last, "test_last")
             if offset:
-                found, lines = tested_with_offset(chosen, self.study, step=best.step)
+                found, lines = tested_with_offset(
+                    chosen, self.study, self.validation_items, step=best.step
+                )
                 metrics |= found
                 self._lines += lines
         self.record(last, metrics)

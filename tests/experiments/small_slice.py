@@ -1,0 +1,33 @@
+"""A slice and a base small enough for tests: a tiny world, a few dozen papers, a base that can hardly write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinsmith.data.slice_reader import Slice
+from tinsmith.data.slice_settings import Caps
+from tinsmith.data.sources.world_spec import Preset
+from tinsmith.experiments.base_model import BaseRecipe
+from tinsmith.experiments.materials import WorldRecipe, nano_base, papers_of, world_slice
+from tinsmith.tasks.task import make_task
+
+WORLD = WorldRecipe(preset=Preset.TINY, per_class=60, caps=Caps(train=120, validation=12, test=12))
+BASE = BaseRecipe(vocab_size=512, steps=30, batch_size=8, warm_up=5)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a run needs."""
+
+    home: Path
+    data: Path
+    base: Path
+
+
+def build(told: list[str]) -> tuple[Slice, Path]:
+    """Return the slice and the base, built below TINSMITH_HOME where they are not there."""
+    source = world_slice(WORLD, told.append)
+    task = make_task("disruption", prompt="brief", contract="two_key")
+    papers = papers_of(source, task, shuffle_seed=None)
+    return source, nano_base(BASE, task, papers, told.append)

@@ -1,0 +1,96 @@
+"""`tinsmith run`: the list, what a run would take, and mistakes told in at most five lines; nothing of it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tinsmith.cli import main
+from tinsmith.experiments.registry import EXPERIMENTS
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command where nothing is, with a home that is not there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> Ran:
+        with pytest.raises(SystemExit) as caught:
+            main(["run", *arguments])
+        captured = capsys.readouterr()
+        code = caught.value.code or 0
+        assert isinstance(code, int)
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+def test_without_a_name_every_experiment_is_listed_with_its_question(
+    run: Run, tmp_path: Path
+) -> None:
+    ran = run()
+    assert (ran.code, ran.err) == (0, "")
+    for one in EXPERIMENTS.values():
+        assert one.full_name in ran.out
+    assert "Does a simpler contract win reliability back?" in ran.out
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["ladder/exp5", "sft/lora_offset", "control/exact_gradient"])
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    ran = run(name, "seed=2", "dry_run=true")
+    assert ran.code == 0
+    assert f"{name}@1 seed=2" in ran.out
+    assert EXPERIMENTS[name].question in ran.out
+    for told in ("identity", "from the root", "changed here: seed=2", "steps", "minutes", "disk"):
+        assert told in ran.out
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_dry_run_at_the_seeds_place_knows_no_time(run: Run) -> None:
+    ran = run("ladder/exp4", "at=seed", "dry_run=true")
+    assert "313 steps" in ran.out
+    assert "nothing is known" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("ladder/exp44",), "ladder/exp4"),
+        (("ladder/exp4", "stepz=3"), "perhaps steps"),
+        (("ladder/exp4", "steps=three"), "a whole number"),
+        (("ladder/exp4", "batch_size=3"), "rl does not use this key"),
+        (("ladder/exp4", "steps", "3"), "a change is key=value"),
+        (("ladder/exp4", "steps=3", "steps=4"), "given twice"),
+        (("ladder/exp4", "data=nowhere"), "nowhere is not a slice"),
+        (("ladder/exp4", "at=seed", "data=nowhere"), "nowhere is not a slice"),
+        (("ladder/exp4", "reward=gold"), "no such reward"),
+    ],
+)
+def test_a_mistake_takes_five_lines_and_exit_code_2(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert told in ran.err
+    assert ran.out == ""
+    assert len(ran.err.splitlines()) <= 5
+    assert "Traceback" not in ran.err
+    assert not any(tmp_path.iterdir())
