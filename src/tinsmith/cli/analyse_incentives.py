@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tinsmith.analysis.bayes import best_deterministic, best_policy
-from tinsmith.analysis.incentives import Optimum, reacting_optimum, table_optimum
+from tinsmith.analysis.incentives import Optimum, table_optimum
 from tinsmith.analysis.posteriors import Policy, Posteriors
 from tinsmith.analysis.rates import ClassMetric, FloatArray, Metric
 from tinsmith.analysis.sensitivity import Sensitivity, sensitivity
+from tinsmith.reports.optima import reward_optimum
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
 from tinsmith.tasks.rewards import Reward
-from tinsmith.tasks.set_rewards import SetReward, followed
 from tinsmith.tasks.task import TASKS, Task
 from tinsmith.types.errors import ConfigError
 
@@ -86,14 +86,6 @@ def survey(
         plain.name if plain else "",
         _turning(posteriors, plain.optimum.matrix) if plain else (),
     )
-
-
-def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimum:
-    """Return the optimum of a reward that `make` gives at its start; tables exactly, others followed."""
-    reward = make()
-    if isinstance(reward, SetReward):
-        return reacting_optimum(posteriors, lambda: followed(make()))
-    return table_optimum(posteriors, reward.per_label())
 
 
 def survey_json(posteriors: Posteriors, found: Survey) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinsmith.analysis.incentives import Optimum, reacting_optimum, table_optimum
 from tinsmith.analysis.posteriors import Posteriors
 from tinsmith.analysis.rates import ClassMetric, Metric
 from tinsmith.data.baseline_report import Baseline, BaselineScore, read_report
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.plan import Kind, Plan
-from tinsmith.tasks.reward_registry import REWARDS, make_reward
-from tinsmith.tasks.set_rewards import followed
+from tinsmith.reports.optima import reward_optimum
+from tinsmith.tasks.reward_registry import make_reward
 
 
 def forecast(plan: Plan, source: Slice) -> list[str]:
@@ -27,7 +26,10 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
     score = _baseline(plan, source)
     if plan.frame.kind is not Kind.RL or score is None:
         return []
-    optimum = _optimum(plan, _posteriors(plan, score))
+    optimum = reward_optimum(
+        _posteriors(plan, score),
+        lambda: make_reward(plan.frame.reward, plan.task, **plan.reward_settings),
+    )
     shares = optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)
     recalls = optimum.policy.class_score(ClassMetric.RECALL)
     told = ", ".join(
@@ -65,11 +67,3 @@ def _posteriors(plan: Plan, score: BaselineScore) -> Posteriors:
     counts = counts[counts.sum(axis=1) > 0]
     totals = counts.sum(axis=1)
     return Posteriors.of(labels, counts / totals[:, None], totals)
-
-
-def _optimum(plan: Plan, posteriors: Posteriors) -> Optimum:
-    name, settings = plan.frame.reward, plan.reward_settings
-    if REWARDS[name].objective is None:
-        matrix = make_reward(name, plan.task, **settings).per_label()
-        return table_optimum(posteriors, matrix)
-    return reacting_optimum(posteriors, lambda: followed(make_reward(name, plan.task, **settings)))

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinsmith.analysis.alarms import Limits
-from tinsmith.analysis.incentives import Optimum, reacting_optimum, table_optimum
+from tinsmith.analysis.incentives import Optimum
 from tinsmith.analysis.posteriors import Posteriors
 from tinsmith.analysis.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.arms import EXACT, Arm
+from tinsmith.reports.optima import reward_optimum
 from tinsmith.reports.run_records import Kind, Split
 from tinsmith.reports.wording import percent
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
-from tinsmith.tasks.set_rewards import followed
 from tinsmith.tasks.task import TASKS
 from tinsmith.types.errors import TinsmithError
 
@@ -181,11 +181,7 @@ def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
         return f"missing: the reward {name!r} is not known here"
     try:
         task = TASKS[config.task.name]
-        if REWARDS[str(name)].objective is None:
-            return table_optimum(posteriors, make_reward(str(name), task, **settings).per_label())
-        return reacting_optimum(
-            posteriors, lambda: followed(make_reward(str(name), task, **settings))
-        )
+        return reward_optimum(posteriors, lambda: make_reward(str(name), task, **settings))
     except TinsmithError as error:
         return f"missing: {error.what}"
 

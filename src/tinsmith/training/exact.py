@@ -18,7 +18,7 @@ from tinsmith.tasks.paper import Item
 from tinsmith.tasks.rewards import Reward
 from tinsmith.training.datums import answer_datum
 from tinsmith.training.label_scores import label_logprobs, label_probabilities
-from tinsmith.training.policy import adam
+from tinsmith.training.policy import adam, step_metrics
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.settings import RlSettings
 from tinsmith.training.study import Study
@@ -52,10 +52,5 @@ def update_exactly(
     step = trainer.optim_step(adam(settings))
     loss = forward_backward.result(WAIT_SECONDS).metrics["loss:sum"]
     reward.update_expected([item.gold for item in items], pi)
-    metrics = {
-        "optim/loss": loss,
-        "optim/lr": settings.learning_rate,
-        "train/reward/total": mean(expected),
-    }
-    norm = (step.result(WAIT_SECONDS).metrics or {}).get("grad_norm:mean")
-    return metrics if norm is None else {**metrics, "optim/grad_norm": norm}
+    told = step_metrics(settings, loss, step.result(WAIT_SECONDS))
+    return {"train/reward/total": mean(expected), **told}

@@ -35,6 +35,15 @@ def adam(settings: CommonSettings) -> types.AdamParams:
     )
 
 
+def step_metrics(
+    settings: CommonSettings, loss: float, step: types.OptimStepResponse
+) -> dict[str, float]:
+    """Return what is told of an optimizer step; the gradient's norm where the server tells it."""
+    metrics = {"optim/loss": loss, "optim/lr": settings.learning_rate}
+    norm = (step.metrics or {}).get("grad_norm:mean")
+    return metrics if norm is None else {**metrics, "optim/grad_norm": norm}
+
+
 def update_policy(
     trainer: tinker.TrainingClient,
     groups: Sequence[ScoredGroup],
@@ -65,12 +74,8 @@ def update_policy(
     ]
     first, result, _ = outcomes[0]
     metrics |= _agreement([one.rollout for one in first], result)
-    metrics["optim/loss"] = sum(result.metrics["loss:sum"] for _, result, _ in outcomes)
-    metrics["optim/lr"] = settings.learning_rate
-    norms = [step.metrics["grad_norm:mean"] for _, _, step in outcomes if step.metrics]
-    if norms:
-        metrics["optim/grad_norm"] = norms[-1]
-    return metrics
+    loss = sum(result.metrics["loss:sum"] for _, result, _ in outcomes)
+    return metrics | step_metrics(settings, loss, outcomes[-1][2])
 
 
 _Sent = tuple[

@@ -10,7 +10,7 @@ import tinker
 
 from tinsmith.tasks.paper import Item
 from tinsmith.training.datums import answer_datum
-from tinsmith.training.policy import adam
+from tinsmith.training.policy import adam, step_metrics
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
 from tinsmith.training.schedule import batch, due, saves_after
@@ -45,10 +45,5 @@ def _update(run: Run, items: list[Item], settings: SftSettings) -> dict[str, flo
     step = run.trainer.optim_step(adam(settings))
     loss = forward_backward.result(WAIT_SECONDS).metrics["loss:sum"]
     answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
-    metrics = {
-        "train/nll": loss * len(items) / answered,
-        "optim/loss": loss,
-        "optim/lr": settings.learning_rate,
-    }
-    norm = (step.result(WAIT_SECONDS).metrics or {}).get("grad_norm:mean")
-    return metrics if norm is None else {**metrics, "optim/grad_norm": norm}
+    told = step_metrics(settings, loss, step.result(WAIT_SECONDS))
+    return {"train/nll": loss * len(items) / answered, **told}
