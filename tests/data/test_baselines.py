@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS, read_answers
 from tinsmith.data.baseline_report import Baseline, BaselineScore, TargetReport, read_report
 from tinsmith.data.baselines import run_baselines
 from tinsmith.data.corpus import Corpus
@@ -85,10 +87,11 @@ def test_majority_and_oracle_by_hand(corpus: Corpus, tmp_path: Path) -> None:
 def test_a_rerun_saves_the_same_bytes(corpus: Corpus, tmp_path: Path) -> None:
     source = _slice(corpus, tmp_path)
     report = run_baselines(source)
-    first = (tmp_path / "baselines.json").read_bytes()
+    files = [tmp_path / "baselines.json", tmp_path / BASELINE_ANSWERS]
+    first = [file.read_bytes() for file in files]
     assert read_report(tmp_path) == report
     run_baselines(Slice.open(tmp_path))
-    assert (tmp_path / "baselines.json").read_bytes() == first
+    assert [file.read_bytes() for file in files] == first
     assert run_baselines(source, seed=1) != report
 
 
@@ -144,3 +147,43 @@ def test_a_damaged_report_is_refused(tmp_path: Path) -> None:
     (tmp_path / "baselines.json").write_text("{}")
     with pytest.raises(DataError, match="tinsmith data baselines"):
         read_report(tmp_path)
+
+
+def test_answers_are_kept_paper_by_paper(corpus: Corpus, tmp_path: Path) -> None:
+    source = _slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT))
+    report = run_baselines(source)
+    papers = list(source.rows(Split.TEST))
+    for target in report.targets:
+        kept = read_answers(tmp_path, report, target.target)
+        # The prior guesses at random; all others say one thing of each paper.
+        assert list(kept) == [each for each in Baseline if each is not Baseline.PRIOR]
+        for score in target.scores:
+            if score.baseline is Baseline.PRIOR:
+                continue
+            confusion = {gold: dict.fromkeys(target.classes, 0.0) for gold in target.classes}
+            for row in papers:
+                gold = row.novelty_label if target.target == "novelty" else row.disruption_label
+                confusion[str(gold)][kept[score.baseline][row.openalex_id]] += 1
+            assert confusion == score.confusion
+
+
+def test_a_slice_that_kept_no_answers_still_opens(corpus: Corpus, tmp_path: Path) -> None:
+    report = run_baselines(_slice(corpus, tmp_path))
+    older = msgspec.json.decode((tmp_path / "baselines.json").read_bytes())
+    del older["answers_sha256"]
+    (tmp_path / "baselines.json").write_bytes(msgspec.json.encode(older))
+    found = read_report(tmp_path)
+    assert found is not None
+    assert found.targets == report.targets
+    # Answers that no report names are nobody's; those of a report may be absent.
+    assert read_answers(tmp_path, found, "disruption") == {}
+    (tmp_path / BASELINE_ANSWERS).unlink()
+    assert read_answers(tmp_path, report, "disruption") == {}
+
+
+def test_answers_of_another_report_are_refused(corpus: Corpus, tmp_path: Path) -> None:
+    report = run_baselines(_slice(corpus, tmp_path))
+    with (tmp_path / BASELINE_ANSWERS).open("ab") as file:
+        file.write(b"{}\n")
+    with pytest.raises(DataError, match="does not belong"):
+        read_answers(tmp_path, report, "disruption")

@@ -11,12 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from tinsmith.engine.certificate import Certificate, certify
-from tinsmith.engine.sequences import Policy
-from tinsmith.models.adapter import Adapter
+from tinsmith.engine.deviations import StockSilu, merged
+from tinsmith.engine.parts import Parts
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.merge import merged_config, merged_weights
 from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import PAGE, HeadShape, Kernels, Pages, Rows
@@ -39,14 +38,6 @@ class StockLinear(NativeKernels):
         return (
             super().gemm(a, b, into=into) if into is not None else torch.mm(a.detach(), b.detach())
         )
-
-
-class StockSilu(NativeKernels):
-    """The library's SiLU, whose vector tail is scalar code."""
-
-    def silu_gate(self, gate_up: Tensor) -> Tensor:
-        gate, up = gate_up.detach().chunk(2, dim=1)
-        return functional.silu(gate.contiguous()) * up
 
 
 class LeftPadding(NativeKernels):
@@ -85,11 +76,6 @@ class SplitSum(NativeKernels):
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         super().grad_gemm(a, b, segments[[0, -1]], into)
-
-
-def merged(adapter: Adapter) -> Policy:
-    whole = build_decoder(merged_config(adapter), merged_weights(adapter), adapter.decoder.kernels)
-    return Policy(whole, {})
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +125,7 @@ def test_a_broken_kernel_is_refused_with_op_and_shape(
 
 def test_a_merged_adapter_is_refused() -> None:
     with pytest.raises(DeterminismError, match="sampler and trainer, lora on 4 layers"):
-        certify(decoder_of(NativeKernels()), policy_of=merged)
+        certify(decoder_of(NativeKernels()), parts=Parts(policy_of=merged))
 
 
 def test_the_number_of_threads_is_put_back() -> None:

@@ -17,9 +17,9 @@ from tinsmith.cli import main
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments import conduct as conduct_module
 from tinsmith.experiments.conduct import Conducted, conduct
-from tinsmith.experiments.materials import nano_base, papers_of
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.experiments.worlds import nano_base, papers_of
 from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.run import Run

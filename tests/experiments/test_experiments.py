@@ -149,7 +149,7 @@ def test_a_key_that_the_kind_does_not_use_is_refused(name: str, key: str) -> Non
         ("contract", "three_key", "two_key"),
         ("task", "beauty", "disruption"),
         ("dry_run", "2", "true or false"),
-        ("behavior_if_log_dir_exists", "ask", "resume"),
+        ("behavior_if_log_dir_exists", "maybe", "resume"),
         ("group_size", "1", "2 or more"),
         ("reward.window", "wide", "a number"),
         ("reward", "gold", "strong"),
@@ -203,6 +203,7 @@ def test_overrides_are_recorded_and_change_the_identity() -> None:
         ("with_metadata", "false"),
         ("shuffle_labels", "true"),
         ("arithmetic", "fast"),
+        ("deviation", "stock_silu"),
         ("adapter", "dora"),
     ],
 )
@@ -219,6 +220,8 @@ def test_every_key_that_decides_results_changes_the_identity(key: str, value: st
         ("base_url", "http://127.0.0.1:1"),
         ("device", "cuda"),
         ("threads", "3"),
+        ("micro_batch", "1"),
+        ("stop_after", "2"),
         ("behavior_if_log_dir_exists", "resume"),
         ("dry_run", "true"),
         ("wandb_project", "p"),
@@ -232,6 +235,13 @@ def test_circumstances_never_change_the_identity(key: str, value: str) -> None:
     assert plan_fingerprint(changed) == plan_fingerprint(plan())
     assert not changed.overrides
     assert getattr(changed.circumstances, key) != getattr(plan().circumstances, key)
+
+
+def test_only_a_server_of_ones_own_is_given_a_fault() -> None:
+    error = refused("ladder/exp4", {"deviation": "shared_rng", "base_url": "http://127.0.0.1:1"})
+    assert (error.field, error.value) == ("deviation", "shared_rng")
+    assert plan(deviation="none", base_url="http://127.0.0.1:1").deviation.value == "none"
+    assert dict(plan(deviation="shared_rng").overrides) == {"deviation": "shared_rng"}
 
 
 def test_a_delta_wins_over_the_place_and_the_command_line_over_both() -> None:

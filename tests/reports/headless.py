@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
 import pytest
@@ -70,7 +71,8 @@ def opened(file: Path, scratch: Path, place: str = "") -> Opened:
         [
             BROWSER,
             *FLAGS,
-            f"--user-data-dir={scratch / 'profile'}",
+            # A new one each time: nothing that one page left may be there for the next.
+            f"--user-data-dir={mkdtemp(prefix='profile-', dir=scratch)}",
             f"--log-net-log={log}",
             "--dump-dom",
             f"{file.as_uri()}#{place}" if place else file.as_uri(),

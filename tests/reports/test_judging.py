@@ -4,11 +4,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_runs import LADDER, Story, seeds_of, write_run
+from kept_answers import keep_answers
 
 from tinsmith.analysis.claims import CheckName, Finding, Verdict
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import Arm, arms_of
-from tinsmith.reports.judging import Judged, judge_alone, judge_arms, unpaired
+from tinsmith.reports.baseline_rivals import rival, unpaired
+from tinsmith.reports.judging import Judged, judge_alone, judge_arms, pairing
 from tinsmith.reports.run_reader import read_run
 
 
@@ -121,3 +124,62 @@ def test_an_unpaired_baseline_has_the_confusion_of_the_report(
     assert np.abs(counts[:, :3] - told).max() < 1
     assert counts.sum() == 210
     assert (dealt.predicted == unpaired(score, answers).predicted).all()
+
+
+# Baselines whose answers were kept
+
+
+def kept_and_not(folder: Path) -> tuple[Arm, Arm]:
+    """One run twice: with the answers of its baselines, and with the report on them alone."""
+    stories = [replace(LADDER["exp6"], num_test=300)] * 2
+    for place, story in enumerate(stories):
+        keep_answers(write_run(folder / str(place), story))
+    (folder / "1" / BASELINE_ANSWERS).unlink()
+    (kept,) = arms_of([read_run(folder / "0")])
+    (alone,) = arms_of([read_run(folder / "1")])
+    return kept, alone
+
+
+def test_kept_answers_make_the_comparison_with_a_baseline_paired(tmp_path: Path) -> None:
+    kept, alone = kept_and_not(tmp_path)
+    assert "paper by paper" in pairing([kept])
+    assert "unpaired" in pairing([alone])
+    found = [claim(judge_alone(arm), arm.name, "Metadata only") for arm in (kept, alone)]
+    paired, loose = (each.interval for each in found)
+    assert paired is not None
+    assert loose is not None
+    assert found[0].value == pytest.approx(found[1].value)
+    # The baseline errs where the run does: what is common to both cancels in a paired difference.
+    assert paired.high - paired.low < 0.6 * (loose.high - loose.low)
+    assert paired.above(0.0)
+    assert not loose.above(0.0)
+
+
+def test_the_gate_of_a_comparison_uses_kept_answers(tmp_path: Path) -> None:
+    kept, alone = kept_and_not(tmp_path)
+    (sft,) = arms(tmp_path / "sft", replace(LADDER["sft"], num_test=300))
+    findings = []
+    for arm in (kept, alone):
+        (judged,) = judge_arms([arm, sft])
+        findings += [one.finding for one in judged.checks if one.name is CheckName.METADATA]
+    assert findings == [Finding.PASSED, Finding.FAILED]
+
+
+def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> None:
+    told = keep_answers(write_run(tmp_path / "run", LADDER["exp6"]))
+    (arm,) = arms_of([read_run(tmp_path / "run")])
+    answers, report = arm.answers(), arm.first.baselines
+    assert answers is not None
+    assert report is not None
+    scores = {score.baseline: score for score in report.scores}
+    own = rival(scores[Baseline.METADATA], arm.first, answers)
+    assert {i: own.labels[c] for i, c in zip(own.items, own.predicted[0], strict=True)} == told
+    # A paper that the baseline never answered makes all of it unpaired, and so do answers that are not there.
+    del told[answers.items[0]]
+    fewer = replace(arm.first, baseline_answers={Baseline.METADATA: told})
+    for score, run in (
+        (scores[Baseline.METADATA], fewer),
+        (scores[Baseline.TEXT], fewer),
+    ):
+        expected = unpaired(score, answers).predicted
+        assert (rival(score, run, answers).predicted == expected).all()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import LADDER, NASTY, seeds_of, write_run
+from kept_answers import keep_answers
 
 from tinsmith.reports.browser import embedded
 from tinsmith.reports.comparison_page import compare, comparison_html
@@ -211,3 +212,14 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
 def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
     with pytest.raises(ConfigError, match="compared with itself"):
         compare([exp5, exp5 / ".." / exp5.name])
+
+
+def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
+    first, second = (
+        write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6")
+    )
+    assert "compared unpaired" in run_html(second)
+    keep_answers(second, spoilt_every=5)
+    assert "Baselines are compared paper by paper." in run_html(second)
+    mixed = comparison_html(compare([first, second]))
+    assert "compared paper by paper where their answers were kept" in mixed

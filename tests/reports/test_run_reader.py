@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 from fake_runs import LADDER, write_run
+from kept_answers import keep_answers
 
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS
+from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.run_reader import read_rollouts, read_run
 from tinsmith.reports.run_records import Kind, Split
 from tinsmith.types.errors import DataError
@@ -125,3 +128,26 @@ def test_a_failed_rollout_has_its_cause_and_no_total(folder: Path) -> None:
     failed = [one for one in read_rollouts(folder, []) if one.failure is not None]
     assert len(failed) == 3
     assert all(one.total is None and one.split == Split.TRAIN for one in failed)
+
+
+def test_the_baselines_answers_are_read_where_they_were_kept(folder: Path) -> None:
+    assert read_run(folder).baseline_answers == {}
+    told = keep_answers(folder)
+    run = read_run(folder)
+    assert list(run.baseline_answers) == [Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT]
+    assert run.baseline_answers[Baseline.METADATA] == told
+    assert run.notes == ()
+    (folder / BASELINE_ANSWERS).unlink()
+    run = read_run(folder)
+    assert run.baseline_answers == {}
+    assert run.notes == ()
+
+
+def test_answers_of_other_baselines_are_left_out_and_told(folder: Path) -> None:
+    keep_answers(folder)
+    file = folder / BASELINE_ANSWERS
+    file.write_bytes(file.read_bytes().replace(b"neutral", b"disruptive", 1))
+    run = read_run(folder)
+    assert run.baselines is not None
+    assert run.baseline_answers == {}
+    assert run.notes == (f"{file} does not belong to the baselines beside it.",)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
 
-from tinsmith.tasks.answers import Answer, Confidence
+from tinsmith.tasks.answers import Answer
 from tinsmith.tasks.objectives import MacroF1Influence, View
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
 from tinsmith.tasks.reward_state import RewardState
 from tinsmith.tasks.rewards import Reward
 from tinsmith.tasks.set_rewards import per_label_at
 from tinsmith.tasks.share_table import ShareTable
-from tinsmith.tasks.task import TASKS, make_task
+from tinsmith.tasks.task import TASKS
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TASK = TASKS["disruption"]
@@ -306,20 +306,3 @@ def test_a_state_of_another_shape_is_refused() -> None:
 def test_a_confusion_that_is_none_is_refused(bad: np.ndarray) -> None:
     with pytest.raises(DataError, match="confusion"):
         per_label_at(make_reward("macro_f1", TASK), bad)
-
-
-def test_an_expected_update_with_certain_answers_is_the_counted_one() -> None:
-    task = make_task("disruption", contract="two_key")
-    golds = [task.labels[i % 3] for i in range(10)]
-    labels = [task.labels[(i * i) % 3] for i in range(10)]
-    answers = [
-        task.contract.parse(task.contract.answer_text(label, Confidence.LOW)) for label in labels
-    ]
-    pi = np.array([[float(label == each) for each in task.labels] for label in labels])
-    for name in ("macro_f1", "dual", "prior_matching"):
-        counted, expected = make_reward(name, task), make_reward(name, task)
-        counted.update(golds, answers)
-        expected.update_expected(golds, pi)
-        assert expected.state().batches == 1
-        assert np.allclose(expected.per_label(), counted.per_label(), rtol=0, atol=1e-12)
-        assert expected.state().confusion != make_reward(name, task).state().confusion

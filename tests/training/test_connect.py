@@ -70,26 +70,26 @@ def _client(server: EmbeddedServer) -> tinker.ServiceClient:
 
 
 def test_an_embedded_server_trains_and_samples(tmp_path: Path) -> None:
-    service = connect(state=tmp_path / "state")
-    assert type(service) is tinker.ServiceClient
-    trainer = service.create_lora_training_client(NANO, rank=4).result()
-    losses: list[float] = []
-    for _ in range(3):
-        result = trainer.forward_backward([_datum(list(range(20, 40)))], "cross_entropy").result()
-        losses.append(result.metrics["loss:sum"])
-        trainer.optim_step(tinker.AdamParams(learning_rate=1e-3)).result()
-    assert losses[0] > losses[1] > losses[2]
-    sampler = trainer.save_weights_and_get_sampling_client().result()
-    sampled = sampler.sample(
-        tinker.ModelInput.from_ints([20, 21, 22]), 2, tinker.SamplingParams(max_tokens=5)
-    ).result()
-    assert [len(sequence.tokens) for sequence in sampled.sequences] == [5, 5]
+    with connect(state=tmp_path / "state") as service:
+        assert type(service) is tinker.ServiceClient
+        trainer = service.create_lora_training_client(NANO, rank=4).result()
+        losses: list[float] = []
+        datum = _datum(list(range(20, 40)))
+        for _ in range(3):
+            result = trainer.forward_backward([datum], "cross_entropy").result()
+            losses.append(result.metrics["loss:sum"])
+            trainer.optim_step(tinker.AdamParams(learning_rate=1e-3)).result()
+        assert losses[0] > losses[1] > losses[2]
+        sampler = trainer.save_weights_and_get_sampling_client().result()
+        sampled = sampler.sample(
+            tinker.ModelInput.from_ints([20, 21, 22]), 2, tinker.SamplingParams(max_tokens=5)
+        ).result()
+        assert [len(sequence.tokens) for sequence in sampled.sequences] == [5, 5]
 
 
 def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_API_KEY", KEY)
-    with Running(tmp_path / "state") as server:
-        service = connect(server.url)
+    with Running(tmp_path / "state") as server, connect(server.url) as service:
         sampler = service.create_sampling_client(base_model=NANO).result()
         prompt = tinker.ModelInput.from_ints([1, 2])
         assert len(sampler.compute_logprobs(prompt).result()) == 2
@@ -150,6 +150,10 @@ def test_clients_of_a_killed_server_are_told(embedded: EmbeddedServer) -> None:
     message, seconds = _told(
         lambda: sampler.sample(tinker.ModelInput.from_ints([1]), 1, params).result(timeout=60)
     )
+    assert "the embedded server died" in message
+    assert seconds < 5
+    # To close it is told as well, and stops its heartbeat before the port is free for another server.
+    message, seconds = _told(lambda: service.close("errored").result(timeout=60))
     assert "the embedded server died" in message
     assert seconds < 5
 

@@ -16,6 +16,9 @@ import typer
 from tinsmith.cli.analyse import app as analyse_app
 from tinsmith.cli.base import app as base_app
 from tinsmith.cli.data import app as data_app
+from tinsmith.cli.diff import diff
+from tinsmith.cli.doctor import doctor
+from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
 from tinsmith.cli.run import run
 from tinsmith.types.errors import LostError, TinsmithError
@@ -33,6 +36,9 @@ app.add_typer(data_app)
 app.add_typer(base_app)
 app.command()(run)
 app.command()(report)
+app.command()(replay)
+app.command()(diff)
+app.command()(doctor)
 app.add_typer(analyse_app)
 
 
@@ -101,6 +107,14 @@ def serve(
             metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME."
         ),
     ] = None,
+    micro_batch: Annotated[
+        int,
+        typer.Option(min=0, help="Most datums computed at once; changes no bit. 0: by memory."),
+    ] = 0,
+    deviation: Annotated[
+        Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
+        typer.Option(help="A fault on purpose, to see that the checks find it."),
+    ] = "none",
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
     max_queue: Annotated[int, typer.Option(min=1, help="Most sampling requests that wait.")] = 4096,
     exit_with_stdin: Annotated[
@@ -111,6 +125,7 @@ def serve(
     from tinsmith.server.serve import ServeSettings
     from tinsmith.server.serve import serve as run
     from tinsmith.types.arithmetic import Arithmetic
+    from tinsmith.types.deviation import Deviation
     from tinsmith.types.home import state_folder
 
     run(
@@ -122,6 +137,8 @@ def serve(
             device=device,
             arithmetic=Arithmetic(arithmetic),
             seed=seed,
+            micro_batch=micro_batch,
+            deviation=Deviation(deviation),
             max_body=max_body,
             max_queue=max_queue,
             exit_with_stdin=exit_with_stdin,

@@ -41,14 +41,14 @@ def build(
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
     from tinsmith.experiments.base_model import BaseRecipe, build_base
-    from tinsmith.experiments.materials import (
+    from tinsmith.experiments.plan import NANO_ONLY
+    from tinsmith.experiments.worlds import (
         WorldRecipe,
         nano_base,
         open_slice,
         papers_of,
         world_slice,
     )
-    from tinsmith.experiments.plan import NANO_ONLY
     from tinsmith.tasks.task import make_task
 
     def told(message: str) -> None:

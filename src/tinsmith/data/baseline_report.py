@@ -68,6 +68,8 @@ class BaselineReport(msgspec.Struct, frozen=True, kw_only=True):
     resamples: int
     confidence: float
     targets: list[TargetReport]
+    answers_sha256: str | None = None
+    """Of the file with each baseline's answers by paper; None in older slices, which kept none."""
 
 
 def write_report(report: BaselineReport, path: Path) -> None:

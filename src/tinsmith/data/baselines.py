@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS, AnswersRow, write_answers
 from tinsmith.data.baseline_models import Metadata, Texts, boosted, linear
 from tinsmith.data.baseline_report import (
     Baseline,
@@ -37,6 +38,7 @@ from tinsmith.data.slice_rows import PaperRow
 from tinsmith.data.slice_settings import Task
 from tinsmith.data.splits import Split
 from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.seeds import derive
 
 TRAIN_ROWS = 50_000
@@ -51,6 +53,8 @@ def run_baselines(
     progress: Progress | None = None,
 ) -> BaselineReport:
     """Fit and score all baselines of `source`, and save them to its `baselines.json`.
+
+    What each answers to each test paper goes to `baseline_answers.jsonl` beside it.
 
     The first `train_rows` of the training split are used. One thread, fixed seeds: the same slice
     gives the same report.
@@ -78,20 +82,25 @@ def run_baselines(
     with threadpool_limits(1):
         texts = Texts.learn(train)
         progress.advance()
-        targets = [
-            _target(_Material(target, train, test, texts, causes, seed), progress)
-            for target in asked
+        fitted = [
+            _fit(_Material(target, train, test, texts, causes, seed), progress) for target in asked
         ]
-    report = BaselineReport(
-        slice_sha256=source.card.sha256,
-        seed=seed,
-        train_rows=len(train),
-        train_rows_available=source.card.splits[Split.TRAIN].rows,
-        resamples=RESAMPLES,
-        confidence=CONFIDENCE,
-        targets=targets,
-    )
-    with replacing(source.folder / BASELINES) as part:
+    # The report is renamed last: it names the answers by their hash, and may not do so before they are there.
+    with (
+        replacing(source.folder / BASELINES) as part,
+        replacing(source.folder / BASELINE_ANSWERS) as answers,
+    ):
+        write_answers((row for each in fitted for row in each.rows(test)), answers)
+        report = BaselineReport(
+            slice_sha256=source.card.sha256,
+            seed=seed,
+            train_rows=len(train),
+            train_rows_available=source.card.splits[Split.TRAIN].rows,
+            resamples=RESAMPLES,
+            confidence=CONFIDENCE,
+            targets=[each.report for each in fitted],
+            answers_sha256=file_sha256(answers),
+        )
         write_report(report, part)
     return report
 
@@ -129,7 +138,26 @@ class _Material:
         return np.array(codes, np.int64)
 
 
-def _target(material: _Material, progress: Progress) -> TargetReport:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fitted:
+    """What came of all baselines for one label."""
+
+    report: TargetReport
+    predicted: dict[Baseline, NDArray[np.int64]]
+    """Classes of the test rows, (n,), of those baselines that decide paper by paper."""
+
+    def rows(self, test: Sequence[PaperRow]) -> Iterator[AnswersRow]:
+        """Yield the answers to each test paper, in the order of the split."""
+        for place, paper in enumerate(test):
+            answers = {
+                baseline: self.report.classes[self.predicted[baseline][place]]
+                for baseline in Baseline
+                if baseline in self.predicted
+            }
+            yield AnswersRow(target=self.report.target, id=paper.openalex_id, answers=answers)
+
+
+def _fit(material: _Material, progress: Progress) -> _Fitted:
     classes = [label.value for label in material.target.classes]
     train, test = material.gold(material.train), material.gold(material.test)
     counts = np.bincount(train, minlength=len(classes))
@@ -148,7 +176,9 @@ def _target(material: _Material, progress: Progress) -> TargetReport:
     if material.causes is None:
         left_out[Baseline.ORACLE.value] = "the papers have no known cause: not a synthetic world"
     scores = [_prior(test, counts, classes, _seed(material, Baseline.PRIOR))]
+    answers: dict[Baseline, NDArray[np.int64]] = {}
     for baseline, predicted in _predictions(material, metadata, train, counts):
+        answers[baseline] = predicted
         confusion = np.zeros((len(classes), len(classes)))
         np.add.at(confusion, (test, predicted), 1)
         occurs = confusion.sum(1) > 0
@@ -158,13 +188,14 @@ def _target(material: _Material, progress: Progress) -> TargetReport:
         progress.advance()
     progress.advance(len(Baseline) - len(scores) + 1)  # the prior, and those left out
     order = list(Baseline)
-    return TargetReport(
+    report = TargetReport(
         target=material.target.value,
         classes=classes,
         train={name: int(count) for name, count in zip(classes, counts, strict=True)},
         scores=sorted(scores, key=lambda score: order.index(score.baseline)),
         left_out=left_out,
     )
+    return _Fitted(report, answers)
 
 
 def _seed(material: _Material, baseline: Baseline) -> int:

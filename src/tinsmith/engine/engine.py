@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from tinsmith.engine.certificate import Certificate, certify
+from tinsmith.engine.deviations import parts_of
+from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import DecodeText, Policy
 from tinsmith.engine.training import MicroBatches, TrainingSession
@@ -27,6 +29,7 @@ from tinsmith.ops.select import select
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
@@ -45,17 +48,29 @@ class Engine:
         device: str = "cpu",
         seed: int = 0,
         limits: SamplerLimits | None = None,
+        micro_batches: MicroBatches | None = None,
+        deviation: Deviation = Deviation.NONE,
     ) -> None:
         """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
 
-        torch is left one thread on CPU where the native kernels compute: they have threads of their own.
+        torch is left one thread on CPU where the native kernels compute: they have threads of their own. A `deviation`
+        makes a negative control of the engine: its certificate does not refuse, it warns.
 
         Raises:
-            ConfigError, CheckpointError: a model cannot be loaded.
+            ConfigError, CheckpointError: a model cannot be loaded, or there is nothing to deviate from.
             BackendError: the arithmetic or device is not to be had here.
             DeterminismError: the certificate of a model does not hold.
         """
+        if deviation is not Deviation.NONE and arithmetic is not Arithmetic.CANONICAL:
+            raise ConfigError(
+                "a deviation is one from canonical arithmetic",
+                field="deviation",
+                value=deviation.value,
+                allowed=f"none with arithmetic={arithmetic}",
+            )
         self.kernels: Kernels = select(arithmetic, device)
+        self.parts: Parts = parts_of(deviation)
+        self.micro_batches = micro_batches or MicroBatches()
         if arithmetic is Arithmetic.CANONICAL:
             torch.set_num_threads(1)
             torch.set_flush_denormal(
@@ -69,7 +84,9 @@ class Engine:
         self._samplers: dict[str, Sampler] = {}
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
-            self.certificates = {name: certify(self.decoder(name)) for name in self._opened}
+            self.certificates = {
+                name: certify(self.decoder(name), parts=self.parts) for name in self._opened
+            }
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,7 +133,11 @@ class Engine:
             ConfigError: for a model that is not served.
         """
         decoder = self.decoder(name, quantised=spec.kind.quantised)
-        return TrainingSession(create_adapter(decoder, spec), micro_batches or MicroBatches())
+        return TrainingSession(
+            create_adapter(decoder, spec),
+            micro_batches or self.micro_batches,
+            order=self.parts.order,
+        )
 
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
         """Sampling from the base alone."""
@@ -127,7 +148,10 @@ class Engine:
         if name not in self._samplers:
             base = self._base(name)
             self._samplers[name] = Sampler(
-                base.config, self.kernels, limits=self._limits, text=_text_of(base)
+                base.config,
+                self.parts.sampling(self.kernels),
+                limits=self._limits,
+                text=_text_of(base),
             )
         return self._samplers[name]
 
@@ -172,10 +196,9 @@ def parse_model_name(name: str) -> tuple[str, AdapterKind]:
     return name, AdapterKind.LORA
 
 
-def freeze(session: TrainingSession) -> Policy:
+def freeze(session: TrainingSession, policy_of: PolicyOf = unmerged) -> Policy:
     """A policy of the session's weights as they are now; later training does not change it."""
-    adapter = session.adapter.snapshot()
-    return Policy(adapter.decoder, adapter.low)
+    return policy_of(session.adapter.snapshot())
 
 
 def _text_of(base: OpenedBase) -> DecodeText | None:

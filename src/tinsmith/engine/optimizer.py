@@ -82,12 +82,16 @@ class Optimizer:
     def gradient_norm(self) -> float:
         """L2 norm of the summed gradient, over slots sorted by name."""
         kernels = self.adapter.decoder.kernels
+        gradient = self.gradient()
+        return math.sqrt(
+            math.fsum(kernels.sum_squares(gradient[name]) for name in sorted(gradient))
+        )
+
+    def gradient(self) -> dict[str, Tensor]:
+        """The summed gradient under published names."""
         sums = self.summed()
-        slots = sorted(self.adapter.slots, key=lambda slot: slot.name)
-        squares = [
-            kernels.sum_squares(slot.view(sums[id(slot.weight)]).contiguous()) for slot in slots
-        ]
-        return math.sqrt(math.fsum(squares))
+        slots = self.adapter.slots
+        return {slot.name: slot.view(sums[id(slot.weight)]).contiguous() for slot in slots}
 
     def summed(self) -> dict[int, Tensor]:
         """The gradient of each trained weight, all its uses added in a fixed order."""

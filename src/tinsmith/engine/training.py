@@ -16,8 +16,11 @@ import numpy as np
 import torch
 
 from tinsmith.engine.optimizer import Optimizer
+from tinsmith.engine.parts import DatumOrder
+from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
+from tinsmith.models.slots import values
 from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.kernels import Rows
 from tinsmith.ops.losses import LOSSES, LossConfig, LossValue
@@ -55,6 +58,10 @@ class TrainingSession:
 
     adapter: Adapter
     micro_batches: MicroBatches = field(default_factory=MicroBatches)
+    trace: Trace | None = None
+    """Where its steps are marked; None: nowhere."""
+    order: DatumOrder = range
+    """In which order a call's datums are computed, and so their gradients added."""
     optimizer: Optimizer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +103,14 @@ class TrainingSession:
         Raises:
             InputError: for settings out of range or a gradient that is not finite; nothing is changed.
         """
-        return {"grad_norm:mean": self.optimizer.step(params)}
+        trace = self.trace
+        gradient = {} if trace is None else trace.marks(self.optimizer.gradient())
+        norm = self.optimizer.step(params)
+        if trace is not None:
+            weights = trace.marks(values(self.adapter.slots))
+            step = self.optimizer.step_count
+            trace.add(StepTrace(step=step, gradient=gradient, weights=weights))
+        return {"grad_norm:mean": norm}
 
     def _run(
         self,
@@ -107,21 +121,26 @@ class TrainingSession:
         backward: bool,
     ) -> ForwardBackwardResult:
         config = check_datums(datums, loss, settings, self.adapter.decoder.config)
+        order = self.order(len(datums))
+        ordered = [datums[i] for i in order]
         values: list[LossValue] = []
         outputs: list[DatumOutput] = []
         runs = self.micro_batches.split(
-            [len(d) for d in datums], self.adapter.decoder.config.vocab_size
+            [len(d) for d in ordered], self.adapter.decoder.config.vocab_size
         )
         for run in runs:
             for output, value in self._micro_batch(
-                [datums[i] for i in run], loss, config, run.start, backward=backward
+                [ordered[i] for i in run], loss, config, run.start, backward=backward
             ):
                 outputs.append(output)
                 values.append(value)
         metrics = {"loss:sum": math.fsum(value.total for value in values)}
         for name in LOSSES[loss].metrics:
             metrics[f"{name}:sum"] = math.fsum(value.metrics[name] for value in values)
-        return ForwardBackwardResult(outputs=tuple(outputs), metrics=metrics)
+        by_index = dict(zip(order, outputs, strict=True))
+        return ForwardBackwardResult(
+            outputs=tuple(by_index[i] for i in range(len(datums))), metrics=metrics
+        )
 
     def _micro_batch(
         self, datums: list[Datum], loss: LossName, config: LossConfig, first: int, *, backward: bool
@@ -157,7 +176,9 @@ class TrainingSession:
                 )
             results.append((DatumOutput(logprobs=own), value))
         if backward:
-            grad = torch.from_numpy(np.concatenate([value.grad for _, value in results])).to(device)
+            grad = torch.from_numpy(
+                np.concatenate([value.grad for _, value in results.values()])
+            ).to(device)
             logprobs.backward(grad)
         return results
 

@@ -2,7 +2,8 @@
 
 It reads abstracts and, after them, answers in the contract whose labels are drawn uniformly at random. So it answers in
 the contract most of the time and knows nothing of the labels, as the seeds' model did at step 0. A tenth of the answers
-break the contract, so that there is something to learn about it too.
+break the contract, so that there is something to learn about it too. After every second abstract it is asked for words
+of it instead: a model that never had to look back at a text needs many more rollouts before it finds anything there.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ class BaseRecipe:
     num_layers: int = 2
     vocab_size: int = 2048
     max_positions: int = 1024
-    steps: int = 160
+    steps: int = 240
     batch_size: int = 32
     learning_rate: float = 4e-3
     warm_up: int = 20
     broken: float = 0.1
     """Share of demonstrations that break the contract."""
+    reading_every: int = 2
+    """Every so many-th demonstration asks for words of the abstract instead of a label; 0: none."""
     seed: int = 0
 
 
@@ -113,7 +116,7 @@ def build_base(
 def _demonstrations(
     recipe: BaseRecipe, tasks: Sequence[Task], items: Sequence[Item]
 ) -> list[tuple[Message, ...]]:
-    """One conversation a paper: its prompt for a task, and an answer that has nothing to do with it."""
+    """One conversation a paper: its prompt for a task, and an answer that has nothing to do with its label."""
     bits = random_bits(derive(recipe.seed, "answers"), 3 * len(items))
     unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
     conversations: list[tuple[Message, ...]] = []
@@ -124,9 +127,23 @@ def _demonstrations(
         answer = task.contract.answer_text(label, confidence)
         if unit[3 * i + 2] < recipe.broken:
             answer = _broken(answer, label, unit[3 * i + 2] / recipe.broken)
-        reply = Message(role=Role.ASSISTANT, content=answer)
-        conversations.append((*SingleTurn(task, item).first(), reply))
+        first = SingleTurn(task, item).first()
+        if recipe.reading_every and i % recipe.reading_every == 0:
+            first, answer = _reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
+        conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
+
+
+def _reading(
+    prompt: tuple[Message, ...], abstract: str, seed: int
+) -> tuple[tuple[Message, ...], str]:
+    """The same paper with another last line, which asks for words of its abstract; and three of them, at random."""
+    *before, last = prompt
+    paper, _, _ = last.content.rpartition("\n")
+    words = abstract.split() or ["none"]
+    named = [words[int(bit) % len(words)].strip(".,") for bit in random_bits(seed, 3)]
+    asked = Message(role=last.role, content=f"{paper}\nReturn words.")
+    return (*before, asked), json.dumps(named, ensure_ascii=False)
 
 
 def _broken(answer: str, label: str, unit: float) -> str:

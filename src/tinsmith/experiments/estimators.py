@@ -21,15 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tinsmith.analysis.confusion import Confusion
 from tinsmith.analysis.rates import Metric
-from tinsmith.experiments.conduct import (
-    Materials,
-    conduct_and_stay,
-    embedded_settings,
-    shuffle_seed,
-    with_model,
-)
+from tinsmith.experiments.conduct import conduct_and_stay, embedded_settings
 from tinsmith.experiments.experiment import Experiment
-from tinsmith.experiments.materials import papers_of, slice_identity
+from tinsmith.experiments.materials import Materials, shuffle_seed, with_model
 from tinsmith.experiments.paper_sets import (
     AnyPaper,
     LoadedSlice,
@@ -40,6 +34,7 @@ from tinsmith.experiments.paper_sets import (
 )
 from tinsmith.experiments.plan import REWARD_PREFIX, Plan, make_plan
 from tinsmith.experiments.policy import Policy
+from tinsmith.experiments.worlds import papers_of, slice_identity
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.task import Task
 from tinsmith.training.label_scores import label_probabilities
@@ -117,6 +112,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         self._release = weakref.finalize(self, _release, None, temporary)
         materials = self._materials(plan, papers, y)
         done = conduct_and_stay(plan, told=self._told, materials=materials)
+        assert done.finished is not None, "no parameter stops it before its end"
         self._policy = Policy(
             task=plan.task,
             sampler_path=done.finished.sampler_path,

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 
 from tinsmith.experiments.plan import At, Plan, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS
+from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import sha256_of
 
 
 def plan_fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
+    # An experiment is without fault by itself; only where one was asked for it is part of what was run.
+    deviation = {} if plan.deviation is Deviation.NONE else {"deviation": plan.deviation}
     return sha256_of(
         {
             "frame": plan.frame,
@@ -21,6 +24,7 @@ def plan_fingerprint(plan: Plan) -> str:
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic,
             "prompt_sha256": plan.task.prompt_sha256,
+            **deviation,
         }
     )
 

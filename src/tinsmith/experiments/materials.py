@@ -1,143 +1,104 @@
-"""What an experiment needs before it can run: a slice of papers and a base model, found or built once and cached.
-
-Built things lie below TINSMITH_HOME under the fingerprint of all that decides them, so that an experiment never meets
-one that was made from something else.
-"""
+"""What a plan runs on: its papers, which papers these are, and the model under its adapter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from tinsmith.data.baseline_report import read_report
-from tinsmith.data.baselines import run_baselines
-from tinsmith.data.corpus import Corpus
-from tinsmith.data.corpus_writer import CorpusWriter
-from tinsmith.data.labels import SEED_CUT, Thresholds
-from tinsmith.data.metrics import MetricSettings, compute_metrics
-from tinsmith.data.progress import Silent
 from tinsmith.data.slice_reader import Slice
-from tinsmith.data.slice_settings import Caps, SliceSettings, Task
-from tinsmith.data.slices import make_slice
-from tinsmith.data.sources.synthetic import SyntheticSource
-from tinsmith.data.sources.world_spec import Preset
-from tinsmith.data.splits import Split
-from tinsmith.experiments.base_model import BaseRecipe, build_base
-from tinsmith.models.staging import present, staged
-from tinsmith.tasks.paper import Item, items_of
-from tinsmith.tasks.task import Task as LabTask
+from tinsmith.experiments.base_model import BaseRecipe
+from tinsmith.experiments.plan import At, Plan
+from tinsmith.experiments.worlds import (
+    Told,
+    WorldRecipe,
+    nano_base,
+    open_slice,
+    papers_of,
+    slice_identity,
+    world_slice,
+)
 from tinsmith.training.study import Papers
-from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.home import home
-from tinsmith.types.seeds import derive, random_bits
-from tinsmith.types.version import VERSION
+from tinsmith.types.errors import ConfigError
 
-Told = Callable[[str], None]
-"""What is being made, for a person."""
-
-PER_CLASS = 2400
-CAPS = Caps(train=5000, validation=500, test=500)
+SERVED_NAME = "base"
+"""What an embedded server calls a model that was given as a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorldRecipe:
-    """The papers of experiments that are given none: a synthetic world, balanced, at the world's own cut."""
+class Materials:
+    """What a plan runs on."""
 
-    preset: Preset = Preset.SMALL
-    seed: int = 0
-    task: Task = Task.DISRUPTION
-    per_class: int = PER_CLASS
-    caps: Caps = CAPS
-
-
-def world_slice(recipe: WorldRecipe, told: Told) -> Slice:
-    """Return the slice of a synthetic world, with its baselines; built where it is not cached."""
-    place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
-    if not present(place).is_dir():
-        told(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
-        source = SyntheticSource(recipe.preset, recipe.seed)
-        with staged(place) as folder:
-            with CorpusWriter(folder / "corpus", source=source.description()) as writer:
-                source.feed(writer, Silent())
-            corpus = Corpus.open(folder / "corpus")
-            told("computing CD indices and atypicality on the full graph")
-            compute_metrics(corpus, MetricSettings())
-            told("cutting the slice, and scoring its baselines")
-            settings = SliceSettings(
-                task=recipe.task,
-                thresholds=Thresholds(cut=corpus.card.thresholds or SEED_CUT),
-                per_class=recipe.per_class,
-                caps=recipe.caps,
-            )
-            make_slice(corpus, settings, folder / "slice")
-            run_baselines(Slice.open(folder / "slice"))
-    return Slice.open(present(place) / "slice")
+    papers: Papers
+    data: Mapping[str, object]
+    """Which papers these are, wherever they lie; `sha256` is over all of them."""
+    source: Slice | None
+    """Where the papers are from, with its baselines; None: they were handed over."""
+    model_name: str
+    """As the server knows it, without the adapter's suffix."""
+    models: Mapping[str, str]
+    """What an embedded server serves; empty where another server is used."""
 
 
-def open_slice(folder: Path, told: Told) -> Slice:
-    """Return the slice in a folder; its baselines are computed where nobody did it yet.
+def gather(plan: Plan, told: Told) -> Materials:
+    """Find or build the papers and the model.
 
     Raises:
-        DataError: there is no slice, or it was changed.
+        ConfigError: a model is named that is not there, or none where one is needed.
+        DataError: the slice cannot be used.
     """
-    source = Slice.open(folder)
-    if read_report(folder) is None:
-        told("scoring the slice's baselines")
-        run_baselines(source)
-    return source
-
-
-def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Papers:
-    """Return the items of each split; `shuffle_seed` shuffles the training labels among their papers.
-
-    Raises:
-        DataError: the slice is not labelled for this task.
-    """
-    splits = {split: items_of(source.rows(split), task) for split in Split}
-    train = splits[Split.TRAIN]
-    if shuffle_seed is not None:
-        train = shuffled(train, shuffle_seed)
-    return Papers(train=train, validation=splits[Split.VALIDATION], test=splits[Split.TEST])
-
-
-def nano_base(recipe: BaseRecipe, task: LabTask, papers: Papers, told: Told) -> Path:
-    """Return the folder of the nano base for these training papers and this task; built where it is not cached."""
-    key = sha256_of(
-        {
-            "version": VERSION,
-            "recipe": recipe,
-            "prompt": task.prompt_sha256,
-            "contract": task.contract.name,
-            "papers": [item.paper for item in papers.train],
-        }
+    where = plan.circumstances
+    source = (
+        world_slice(WorldRecipe(), told) if where.data is None else open_slice(where.data, told)
     )
-    place = home() / "bases" / key[:16]
-    if not present(place).is_dir():
-        told("building the nano base from scratch")
-        place.parent.mkdir(parents=True, exist_ok=True)
-
-        def progress(step: int, steps: int, loss: float) -> None:
-            if step == 1 or step % 50 == 0 or step == steps:
-                told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
-
-        build_base(recipe, (task,), papers.train, place, told=progress)
-    return present(place)
+    return with_model(
+        plan,
+        papers_of(source, plan.task, shuffle_seed=shuffle_seed(plan)),
+        slice_identity(source),
+        told,
+        source=source,
+    )
 
 
-def slice_identity(source: Slice) -> dict[str, object]:
-    """Return what says which papers these are, wherever they lie."""
-    return {
-        "sha256": source.card.sha256,
-        "rows": {split.value: source.card.splits[split].rows for split in Split},
-    }
+def shuffle_seed(plan: Plan) -> int | None:
+    """Return the seed to shuffle a plan's training labels with; None: they stay where they are."""
+    return plan.settings.seed if plan.frame.shuffle_labels else None
 
 
-def shuffled(items: list[Item], seed: int) -> list[Item]:
-    """Return the same papers in the same order, with their labels shuffled among them."""
-    bits = random_bits(derive(seed, "shuffled labels"), len(items))
-    order = sorted(range(len(items)), key=lambda place: int(bits[place]))
-    return [
-        Item(paper=item.paper, gold=items[other].gold, hidden=item.hidden)
-        for item, other in zip(items, order, strict=True)
-    ]
+def with_model(
+    plan: Plan,
+    papers: Papers,
+    data: Mapping[str, object],
+    told: Told,
+    *,
+    source: Slice | None = None,
+) -> Materials:
+    """Find or build the model for these papers.
+
+    Raises:
+        ConfigError: a model is named that is not there, or none where one is needed.
+    """
+    where = plan.circumstances
+    models: dict[str, str] = {}
+    if where.base_url is not None:
+        if where.model_name is None:
+            raise ConfigError(
+                "a server is named, and no model that it serves",
+                field="model_name",
+                fix="model_name=NAME, as the server lists it",
+            )
+        name = where.model_name
+    elif where.model_name is not None:
+        named = where.model_name.startswith("tinsmith/")
+        name = where.model_name if named else SERVED_NAME
+        models[name] = where.model_name
+    elif plan.frame.at is At.SEED:
+        raise ConfigError(
+            "the seeds' settings are for a large model, and none is named",
+            field="model_name",
+            fix="model_name=FOLDER, or base_url=... and model_name=NAME; at=nano builds its own",
+        )
+    else:
+        # It reads papers and no labels: a control with shuffled ones has the same base as what it controls.
+        name = SERVED_NAME
+        models[name] = str(nano_base(BaseRecipe(), plan.task, papers, told))
+    return Materials(papers=papers, data=data, source=source, model_name=name, models=models)

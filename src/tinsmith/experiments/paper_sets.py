@@ -15,7 +15,7 @@ import msgspec
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_rows import PaperRow
 from tinsmith.data.splits import Split
-from tinsmith.experiments.materials import WorldRecipe, open_slice, shuffled, world_slice
+from tinsmith.experiments.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.tasks.paper import Item, Paper, items_of, paper_of
 from tinsmith.tasks.task import Task
 from tinsmith.training.study import Papers

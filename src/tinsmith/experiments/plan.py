@@ -23,6 +23,7 @@ from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.run_folder import IfExists
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 
 T = TypeVar("T")
@@ -73,7 +74,11 @@ class Circumstances:
     device: str = "cpu"
     threads: int = 0
     """0: as the server finds."""
+    micro_batch: int = 0
+    """Most datums that an embedded server computes at once; 0: as many as memory allows."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
+    stop_after: int = 0
+    """Stop after this many steps, as if interrupted there: resumed, it goes on as ever. 0: run to the end."""
     dry_run: bool = False
     wandb_project: str | None = None
     wandb_name: str | None = None
@@ -92,6 +97,8 @@ class Plan:
     settings: CommonSettings
     reward_settings: Mapping[str, float]
     arithmetic: Arithmetic
+    deviation: Deviation
+    """What the embedded server is to do wrong, to see that the checks find it."""
     circumstances: Circumstances
     task: Task = field(repr=False)
 
@@ -106,13 +113,13 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
     {
         Kind.RL: MappingProxyType(
             {
-                "steps": 60,
-                "learning_rate": 2e-3,
+                "steps": 100,
+                "learning_rate": 1.5e-3,
                 "lora_rank": 16,
                 "group_size": 8,
                 "groups_per_batch": 16,
-                "eval_every": 30,
-                "save_every": 30,
+                "eval_every": 25,
+                "save_every": 25,
                 "eval_items": 200,
             }
         ),
@@ -171,6 +178,11 @@ SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
 
 REWARD_PREFIX = "reward."
 
+_ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
+    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE}
+)
+"""Keys of the engine that decide results, and their defaults."""
+
 
 def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     """Resolve an experiment with `key=value` overrides as they stand on a command line.
@@ -183,6 +195,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     kind = cast(Kind, _convert("kind", overrides.get("kind", delta["kind"]), Kind))
     loop = RlSettings if kind is Kind.RL else SftSettings
     _require_known(overrides, kind, loop)
+    _require_own_server(overrides)
     at = _convert("at", overrides.get("at", At.NANO.value), At)
     place = (NANO if at is At.NANO else SEED)[kind]
     forced = NANO_ONLY if at is At.NANO else {}
@@ -215,9 +228,8 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         frame=frame,
         settings=settings,
         reward_settings=MappingProxyType(rewards),
-        arithmetic=cast(
-            Arithmetic, _convert("arithmetic", overrides.get("arithmetic", "canonical"), Arithmetic)
-        ),
+        arithmetic=cast(Arithmetic, _engine_value("arithmetic", overrides)),
+        deviation=cast(Deviation, _engine_value("deviation", overrides)),
         circumstances=_filled(Circumstances, dict(overrides)),
         task=task,
     )
@@ -240,11 +252,25 @@ def _names(cls: type) -> set[str]:
 
 def _kinds(loop: type) -> dict[str, object]:
     kinds = {**get_type_hints(Frame), **get_type_hints(loop), **get_type_hints(Circumstances)}
-    return {**kinds, "arithmetic": Arithmetic}
+    return {**kinds, **{key: type(default) for key, default in _ENGINE.items()}}
+
+
+def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
+    return _convert(key, overrides.get(key, _ENGINE[key].value), type(_ENGINE[key]))
+
+
+def _require_own_server(overrides: Mapping[str, str]) -> None:
+    if "base_url" in overrides and overrides.get("deviation", "none") != Deviation.NONE:
+        raise ConfigError(
+            "a server elsewhere is not told what to do wrong",
+            field="deviation",
+            value=overrides["deviation"],
+            fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
+        )
 
 
 def _require_known(overrides: Mapping[str, str], kind: Kind, loop: type) -> None:
-    known = {*_names(Frame), *_names(loop), *_names(Circumstances), "arithmetic"}
+    known = {*_names(Frame), *_names(loop), *_names(Circumstances), *_ENGINE}
     if kind is Kind.SFT:
         known.discard("reward")
     for key in overrides:

@@ -1,20 +1,25 @@
-"""A study: several experiments on the same papers and the same base, run one after the other and compared.
+"""A study: several experiments on the same papers and the same base, run and then compared.
 
-A run that is there already and is the same is not run again; one that was interrupted goes on.
+Each is one `tinsmith run` in a process and with a server of its own, as many at once as there are cores; what they find
+does not depend on that. A run that is there already and is the same is not run again; one that was interrupted goes on.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tinsmith.experiments.conduct import conduct
-from tinsmith.experiments.materials import Told
+from tinsmith.experiments.materials import gather
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.experiments.worlds import Told
+from tinsmith.ops.extension import physical_cores
 from tinsmith.training.run_folder import IfExists
+from tinsmith.types.errors import ConfigError, LostError
 
 QUICKSTART = (
     "sft/lora_offset",
@@ -27,6 +32,9 @@ QUICKSTART = (
 CONTROL = "control/shuffled_labels"
 """Without it the claim gate refuses every claim."""
 
+LOST = 3
+"""Exit code of a run that lost its server or its judge, and can be resumed."""
+
 
 def run_study(
     names: Sequence[str], out: Path, overrides: Mapping[str, str], told: Told
@@ -37,15 +45,48 @@ def run_study(
         ConfigError, DataError: one of them cannot begin.
         LostError: a server was lost; the same call goes on.
     """
-    folders: list[Path] = []
-    for name in names:
-        folder = out / name.replace("/", "-")
-        folders.append(folder)
-        plan = make_plan(find(name), overrides)
-        where = dataclasses.replace(
-            plan.circumstances, log_path=folder, behavior_if_log_dir_exists=IfExists.RESUME
-        )
+    plans = [make_plan(find(name), overrides) for name in names]
+    for plan in plans:
+        gather(plan, told)  # what they share is built once, before they all look for it
+    at_once = min(len(names), physical_cores())
+    threads = {"threads": str(max(1, physical_cores() // at_once)), **overrides}
+    folders = [out / name.replace("/", "-") for name in names]
+
+    def run(name: str, folder: Path) -> None:
         began = time.perf_counter()
-        conduct(dataclasses.replace(plan, circumstances=where), told=told)
+        _run(name, folder, threads)
         told(f"{name}: {time.perf_counter() - began:.0f} s")
+
+    with ThreadPoolExecutor(at_once) as pool:
+        running = [pool.submit(run, *one) for one in zip(names, folders, strict=True)]
+        try:
+            for one in running:
+                one.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return folders
+
+
+def _run(name: str, folder: Path, overrides: Mapping[str, str]) -> None:
+    changes = {
+        **overrides,
+        "log_path": str(folder),
+        "behavior_if_log_dir_exists": IfExists.RESUME.value,
+    }
+    command = [sys.executable, "-m", "tinsmith", "run", name]
+    command += [f"{key}={value}" for key, value in changes.items()]
+    code = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
+    if code == LOST:
+        raise LostError(
+            f"{name} lost its server",
+            field="log_path",
+            value=str(folder),
+            fix="the same command goes on from the last checkpoint",
+        )
+    if code != 0:
+        raise ConfigError(
+            f"{name} stopped with exit code {code}; why stands above",
+            field="log_path",
+            value=str(folder),
+        )

@@ -20,7 +20,7 @@ from tinsmith.reports.comparison_figures import (
 )
 from tinsmith.reports.comparison_story import comparison_story
 from tinsmith.reports.gathering import disagreements
-from tinsmith.reports.judging import Judged, judge_arms
+from tinsmith.reports.judging import Judged, judge_arms, pairing
 from tinsmith.reports.lost_classes import LostClass, lost_classes
 from tinsmith.reports.matrices import Matrix, MatrixLabel, matrix
 from tinsmith.reports.page import render, write
@@ -36,7 +36,7 @@ from tinsmith.reports.run_map import (
     steps_words,
 )
 from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
+from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.snapshot import System, snapshot_table
 from tinsmith.reports.tables import Table, TableRow, column, number, text, whole
 from tinsmith.reports.wording import counted, listed
@@ -77,6 +77,8 @@ class ComparisonPage:
     story: tuple[str, ...]
     notes: tuple[str, ...]
     claims: ClaimTable | None
+    pairing: str
+    """How the RL arms are compared with the baselines."""
     ranking: Markup | None
     map: tuple[MapRow, ...]
     snapshot: Table
@@ -187,6 +189,7 @@ def _page(compared: Compared) -> ComparisonPage:
         story=compared.story,
         notes=compared.notes,
         claims=claims_table(compared.judged) if compared.judged else None,
+        pairing=pairing([arm for arm in arms if arm.kind is Kind.RL]),
         ranking=ranking_svg(tested, compared.baselines),
         map=run_map(arms),
         snapshot=snapshot_table(

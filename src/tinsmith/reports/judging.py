@@ -16,12 +16,12 @@ from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.rates import Metric
 from tinsmith.analysis.runs import Runs
-from tinsmith.data.baseline_report import Baseline, BaselineScore, TargetReport
+from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import SHUFFLED, Arm
-from tinsmith.reports.run_records import Kind, Split
+from tinsmith.reports.baseline_rivals import RIVALS, pairing_words, rival
+from tinsmith.reports.run_records import Kind, Run, Split
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.types.errors import DataError
-from tinsmith.types.seeds import derive
 
 METRIC = Metric.MACRO_F1
 """What every claim on a page is about: named before any run, and the only one."""
@@ -86,9 +86,9 @@ def judge_alone(arm: Arm) -> tuple[Judged, ...]:
     if isinstance(mine, str) or report is None:
         return ()
     against = [
-        (BASELINE_WORDS[score.baseline][0].lower(), unpaired(score, mine))
+        (BASELINE_WORDS[score.baseline][0].lower(), rival(score, arm.first, mine))
         for score in report.scores
-        if score.baseline in (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT, Baseline.BOTH)
+        if score.baseline in RIVALS
     ]
     return _judged(
         [
@@ -98,37 +98,10 @@ def judge_alone(arm: Arm) -> tuple[Judged, ...]:
     )
 
 
-def unpaired(score: BaselineScore, other: Runs) -> Runs:
-    """Return a baseline's answers to the papers of `other`, from its confusion matrix alone.
-
-    Which papers it got right is not kept, so its answers are dealt out at random within each true label. A difference
-    is then as uncertain as between two systems that err independently: more than it truly is, as both find the same
-    papers hard.
-    """
-    codes = np.empty(other.num_items, np.int64)
-    for place, label in enumerate(other.labels):
-        papers = np.flatnonzero(other.golds == place)
-        row = score.confusion.get(label, {})
-        shares = np.array([row.get(answer, 0.0) for answer in other.labels])
-        dealt = np.repeat(np.arange(len(other.labels)), _apportioned(shares, len(papers)))
-        random = np.random.Generator(
-            np.random.PCG64(derive(0, "unpaired", score.baseline.value, label))
-        )
-        codes[papers] = random.permutation(dealt)
-    return Runs(
-        BASELINE_WORDS[score.baseline][0], other.labels, other.items, other.golds, codes[None]
-    )
-
-
-def _apportioned(shares: np.ndarray, total: int) -> np.ndarray:
-    """Return whole numbers that add up to `total`, as near as can be to `shares`; those themselves if they do."""
-    if shares.sum() == 0:
-        shares = np.ones_like(shares)
-    exact = shares / shares.sum() * total
-    whole = np.floor(exact + 1e-9).astype(np.int64)
-    order = np.argsort(-(exact - whole), kind="stable")
-    whole[order[: total - int(whole.sum())]] += 1
-    return whole
+def pairing(arms: Sequence[Arm]) -> str:
+    """Say whether claims made for these arms hold them against the baselines paper by paper."""
+    answered = [(arm.first, _answers(arm)) for arm in arms]
+    return pairing_words([(run, answers) for run, answers in answered if isinstance(answers, Runs)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,12 +192,11 @@ def _prepare(pair: _Pair) -> Comparison | str:
         return "the two have no test paper in common"
     if not np.array_equal(first.on(items).golds, second.on(items).golds):
         return "the two have different true labels for the same papers"
-    report = pair.arm.first.baselines
     return Comparison(
         first=first,
         second=second,
         metric=METRIC,
-        metadata=_metadata(report, first),
+        metadata=_metadata(pair.arm.first, first),
         control=_with_true_labels(pair.control.answers, first) if pair.control else None,
         parity=pair.arm.parity(),
     )
@@ -236,10 +208,10 @@ def _shared(first: Runs, second: Runs) -> list[str]:
     return [item for item in first.items if item in there]
 
 
-def _metadata(report: TargetReport | None, first: Runs) -> Runs | None:
-    scores = report.scores if report else []
+def _metadata(run: Run, first: Runs) -> Runs | None:
+    scores = run.baselines.scores if run.baselines else []
     found = next((score for score in scores if score.baseline is Baseline.METADATA), None)
-    return unpaired(found, first) if found else None
+    return rival(found, run, first) if found else None
 
 
 def _with_true_labels(control: Runs, first: Runs) -> Runs | None:

@@ -15,7 +15,7 @@ from tinsmith.reports.browser import Browser, browser
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
 from tinsmith.reports.confidence import calibration_svg, calibration_table
 from tinsmith.reports.gathering import Gathered, disagreements
-from tinsmith.reports.judging import judge_alone
+from tinsmith.reports.judging import judge_alone, pairing
 from tinsmith.reports.matrices import Matrix, matrix
 from tinsmith.reports.page import render, write
 from tinsmith.reports.run_figures import Plate, run_plates
@@ -53,6 +53,8 @@ class RunPage:
     snapshot: Table
     lenient: str
     claims: ClaimTable | None
+    pairing: str
+    """How it is compared with the baselines."""
     views: Markup | None
     trajectory: Table | None
     plates: Sequence[Plate]
@@ -106,6 +108,7 @@ def _page(arm: Arm) -> RunPage:
         ),
         lenient=lenient_words(run),
         claims=claims_table(judged) if judged else None,
+        pairing=pairing([arm]),
         views=run_views(run, gathered),
         trajectory=trajectory_table(run, gathered),
         plates=run_plates(run),

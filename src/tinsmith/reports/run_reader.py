@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tinsmith.data.baseline_report import TargetReport, read_report
+from tinsmith.data.baseline_answers import read_answers
+from tinsmith.data.baseline_report import Baseline, BaselineReport, TargetReport, read_report
 from tinsmith.reports.run_records import (
     CheckpointRecord,
     Config,
@@ -41,6 +42,7 @@ def read_run(folder: Path) -> Run:
     """
     notes: list[str] = []
     config = _config(folder)
+    baselines, answers = _baselines(folder, config, notes)
     return Run(
         folder=folder,
         config=config,
@@ -48,7 +50,8 @@ def read_run(folder: Path) -> Run:
         metrics=_metrics(folder, notes),
         timings=tuple(map(_numbers, _lines(folder / TIMINGS, dict[str, object], notes))),
         checkpoints=tuple(_lines(folder / CHECKPOINTS, CheckpointRecord, notes)),
-        baselines=_baselines(folder, config, notes),
+        baselines=baselines,
+        baseline_answers=answers,
         notes=tuple(notes),
     )
 
@@ -133,17 +136,33 @@ def _numbers(line: Mapping[str, object]) -> Row:
     }
 
 
-def _baselines(folder: Path, config: Config, notes: list[str]) -> TargetReport | None:
+_Answers = Mapping[Baseline, Mapping[str, str]]
+
+
+def _baselines(
+    folder: Path, config: Config, notes: list[str]
+) -> tuple[TargetReport | None, _Answers]:
+    """Read the baselines for the run's own task, with their answers where these were kept."""
     try:
         report = read_report(folder)
     except DataError as error:
         notes.append(f"{error.what}.")
-        return None
+        return None, {}
     if report is None:
         notes.append("baselines.json is missing: the slice's baselines were not computed.")
-        return None
+        return None, {}
     for target in report.targets:
         if set(target.classes) == set(config.task.labels):
-            return target
+            return target, _answers(folder, report, target, notes)
     notes.append(f"baselines.json has nothing on the task {json.dumps(config.task.name)}.")
-    return None
+    return None, {}
+
+
+def _answers(
+    folder: Path, report: BaselineReport, target: TargetReport, notes: list[str]
+) -> _Answers:
+    try:
+        return read_answers(folder, report, target.target)
+    except DataError as error:
+        notes.append(f"{error.what}.")
+        return {}

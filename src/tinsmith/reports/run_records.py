@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.data.baseline_report import TargetReport
+from tinsmith.data.baseline_report import Baseline, TargetReport
 
 
 class Kind(StrEnum):
@@ -185,6 +185,8 @@ class Run:
     checkpoints: tuple[CheckpointRecord, ...]
     baselines: TargetReport | None
     """Of the run's own task."""
+    baseline_answers: Mapping[Baseline, Mapping[str, str]]
+    """Class by test paper, of those baselines whose answers were kept; empty in older runs."""
     notes: tuple[str, ...]
     """What could not be read, in words."""
 

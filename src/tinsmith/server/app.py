@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
@@ -190,6 +191,12 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         body = await _body(OfModel, request)
         return {"request_id": service.unload(body.model_id), "model_id": body.model_id}
 
+    async def trace(model_id: str, after: int = 0) -> Response:
+        # Beyond the protocol: what makes two runs comparable, tensor by tensor.
+        steps = msgspec.json.encode({"steps": runs.trace(model_id, after)})
+        return Response(steps, media_type="application/json")
+
+    app.get("/api/v1/training_runs/{model_id}/trace")(trace)
     app.post("/api/v1/create_model")(create_model)
     app.post("/api/v1/get_info")(get_info)
     app.post("/api/v1/forward_backward")(forward_backward)

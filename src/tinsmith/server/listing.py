@@ -56,6 +56,7 @@ class Listing:
             "fingerprint": self.engine.base(name).fingerprint,
             "arithmetic": self.engine.kernels.arithmetic.value,
             "certificate": None if certificate is None else certificate.sha256,
+            "deviation": self.engine.parts.deviation.value,
             "version": VERSION,
         }
 

@@ -12,6 +12,7 @@ from tinsmith.engine.checkpoints import Checkpoint, load_session, read, restore,
 from tinsmith.engine.engine import Engine, freeze, parse_model_name
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.validation import loss_by_name
 from tinsmith.models.slots import values
@@ -102,7 +103,8 @@ class Runs:
             self.live[model_id] = run
 
             def compute() -> Finished:
-                run.session = self.engine.create_session(name, spec)
+                session = self.engine.create_session(name, spec)
+                self._start(run, session)
                 return json_result({"model_id": model_id, "type": "create_model"})
 
             self.worker.post(lambda: self.futures.run(request_id, compute))
@@ -140,12 +142,13 @@ class Runs:
             self.live[model_id] = run
 
             def compute() -> Finished:
-                run.session = load_session(
+                session = load_session(
                     self.engine.decoder(name, quantised=kind.quantised),
                     checkpoint,
                     base=self.engine.base(name),
                     with_optimizer=request.optimizer,
                 )
+                self._start(run, session)
                 return json_result(
                     {"path": request.path, "model_id": model_id, "type": "load_weights"}
                 )
@@ -204,6 +207,15 @@ class Runs:
             ),
         )
 
+    def trace(self, model_id: str, after: int) -> tuple[StepTrace, ...]:
+        """The optimizer steps after number `after` that are still remembered of a model in memory.
+
+        Raises:
+            InputError, ConfigError: the model is not in memory.
+        """
+        session = self._run(model_id).session
+        return () if session is None or session.trace is None else session.trace.after(after)
+
     def save(self, request: SaveWeights) -> str:
         """Save weights and the optimizer's state."""
         path = TinkerPath(
@@ -235,7 +247,7 @@ class Runs:
         assert seq is not None, "checked by the request"
 
         def held(run: LiveRun, session: TrainingSession) -> Finished:
-            policy = freeze(session)
+            policy = freeze(session, self.engine.parts.policy_of)
             tensors = {name: t.cpu().numpy() for name, t in values(session.adapter.slots).items()}
             owner = run.model_id.rpartition(":train:")[0]
             sampler = self.snapshot(owner, seq, run.name, policy, tensors_sha256(tensors))
@@ -294,6 +306,12 @@ class Runs:
             return
         self.store.mark_unloaded(model_id)
         self._add(run, seq_id, request_id, job)
+
+    def _start(self, run: LiveRun, session: TrainingSession) -> None:
+        """Train on a session that was just made."""
+        session.trace = Trace(self.engine.kernels)
+        session.micro_batches, session.order = self.engine.micro_batches, self.engine.parts.order
+        run.session = session
 
     def _write(
         self,

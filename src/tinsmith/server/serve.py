@@ -18,9 +18,11 @@ from pathlib import Path
 import uvicorn
 
 from tinsmith.engine.engine import Engine
+from tinsmith.engine.training import MicroBatches
 from tinsmith.server.app import build_app
 from tinsmith.server.service import Service
 from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -38,6 +40,10 @@ class ServeSettings:
     device: str = "cpu"
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     seed: int = 0
+    micro_batch: int = 0
+    """Most datums computed at once; 0: as many as memory allows. Changes no bit."""
+    deviation: Deviation = Deviation.NONE
+    """What it does wrong on purpose."""
     max_body: int = 512 << 20
     max_queue: int = 4096
     exit_with_stdin: bool = False
@@ -62,6 +68,8 @@ def serve(settings: ServeSettings) -> None:
         arithmetic=settings.arithmetic,
         device=settings.device,
         seed=settings.seed,
+        micro_batches=MicroBatches(datums=settings.micro_batch) if settings.micro_batch else None,
+        deviation=settings.deviation,
     )
     asyncio.run(_serve(settings, engine, listener, key))
 

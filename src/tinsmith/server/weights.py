@@ -33,4 +33,4 @@ def load_checkpoint(engine: Engine, name: str, checkpoint: Checkpoint) -> Loaded
     """
     decoder = engine.decoder(name, quantised=checkpoint.spec.kind.quantised)
     adapter = load_adapter(decoder, checkpoint, base=engine.base(name))
-    return Loaded(Policy(adapter.decoder, adapter.low), sha256_of(dict(checkpoint.files)))
+    return Loaded(engine.parts.policy_of(adapter), sha256_of(dict(checkpoint.files)))

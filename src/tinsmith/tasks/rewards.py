@@ -105,10 +105,6 @@ class Reward(Protocol):
         """Let a batch enter the state; once a step, after `score`. An empty batch changes nothing."""
         ...
 
-    def update_expected(self, golds: Sequence[str], pi_NK: NDArray[np.float64]) -> None:
-        """Let papers enter the state by what a policy would answer, (N, K) probabilities, all of them valid."""
-        ...
-
     def state(self) -> RewardState:
         """Return what `restore` needs to go on with the same bits."""
         ...
@@ -197,9 +193,6 @@ class TableReward:
         ]
 
     def update(self, golds: Sequence[str], answers: Sequence[Answer]) -> None:
-        """Remember nothing."""
-
-    def update_expected(self, golds: Sequence[str], pi_NK: NDArray[np.float64]) -> None:
         """Remember nothing."""
 
     def state(self) -> RewardState:

@@ -93,12 +93,6 @@ class SetReward:
         if batch is not None:
             self._enter(batch, len(pairs))
 
-    def update_expected(self, golds: Sequence[str], pi_NK: NDArray[np.float64]) -> None:
-        """See Reward."""
-        truths = [self.labels.index(gold) for gold in golds]
-        if truths:
-            self._enter(ShareTable.expected(truths, pi_NK.tolist()), len(truths))
-
     def _enter(self, batch: ShareTable, count: int) -> None:
         before = self._state
         weight = min(1.0, count / self.memory.window)

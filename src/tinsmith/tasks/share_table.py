@@ -31,17 +31,6 @@ class ShareTable:
         return cls(tuple(tuple(count / len(pairs) for count in row) for row in counts))
 
     @classmethod
-    def expected(cls, truths: Sequence[int], pi_NK: Sequence[Sequence[float]]) -> ShareTable:
-        """The mean table of papers of these labels, whose answers are drawn from these probabilities."""
-        num_labels = len(pi_NK[0])
-        rows: list[tuple[float, ...]] = []
-        for y in range(num_labels):
-            mine = [pi for truth, pi in zip(truths, pi_NK, strict=True) if truth == y]
-            shares = (math.fsum(pi[k] for pi in mine) / len(truths) for k in range(num_labels))
-            rows.append((*shares, 0.0))
-        return cls(tuple(rows))
-
-    @classmethod
     def independent(cls, truths: Sequence[float], predictions: Sequence[float]) -> ShareTable:
         """The table in which predictions do not depend on the truth; no invalid answers."""
         return cls(tuple((*(truth * p for p in predictions), 0.0) for truth in truths))

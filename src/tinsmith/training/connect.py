@@ -42,6 +42,10 @@ class EmbeddedSettings:
     """Where checkpoints live; None: the default under TINSMITH_HOME."""
     threads: int = 0
     """Of the kernels; 0: as the server finds."""
+    micro_batch: int = 0
+    """Most datums computed at once; 0: as many as memory allows. Changes no bit."""
+    deviation: str = "none"
+    """What the server does wrong on purpose (`types.deviation`)."""
 
 
 class EmbeddedServer:
@@ -64,6 +68,10 @@ class EmbeddedServer:
             settings.device,
             "--seed",
             str(settings.seed),
+            "--micro-batch",
+            str(settings.micro_batch),
+            "--deviation",
+            settings.deviation,
         ]
         if settings.state is not None:
             command += ["--state", str(settings.state)]

@@ -14,7 +14,7 @@ import tinker
 from tinsmith.analysis.evaluation import Answered, Evaluation
 from tinsmith.analysis.information import label_information
 from tinsmith.tasks.paper import Item
-from tinsmith.training.label_scores import label_logprobs, label_probabilities
+from tinsmith.training.label_scores import label_probabilities, trained_label_logprobs
 from tinsmith.training.policy import base_drift
 from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
 from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
@@ -82,14 +82,14 @@ def _answered(rollout: Rollout) -> Answered:
 
 
 def probe(
-    client: tinker.SamplingClient,
+    trainer: tinker.TrainingClient,
     reference: tinker.SamplingClient | None,
     study: Study,
     items: Sequence[Item],
     rollouts: Sequence[Rollout],
 ) -> dict[str, float]:
     """Return how much the paper decides about the label, and how far the policy is from its base, in nats a token."""
-    pi = label_probabilities(label_logprobs(client, study, items[:PROBED]))
+    pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED]))
     metrics = {"eval/label_mi": label_information(pi)}
     if reference is not None and rollouts:
         drift = [d for each in base_drift(reference, rollouts[:PROBED]) for d in each.tolist()]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
-from tinsmith.tasks.rewards import Reward, Terms
+from tinsmith.tasks.paper import Item
+from tinsmith.tasks.rewards import Reward, Terms, rounded_sum
 from tinsmith.training.rollouts import Failure, Rollout
 
 
@@ -36,9 +37,19 @@ class ScoredGroup:
     """Whether its rewards differ: otherwise its gradient is zero."""
 
     @property
+    def item(self) -> Item:
+        """The paper asked about."""
+        return self.scored[0].rollout.item if self.scored else self.failures[0].item
+
+    @property
+    def compared(self) -> list[Scored]:
+        """The rollouts that are trained on."""
+        return [one for one in self.scored if one.advantage is not None]
+
+    @property
     def learned(self) -> bool:
-        """Whether it is trained on."""
-        return any(one.advantage is not None for one in self.scored)
+        """Whether any of its rollouts is trained on."""
+        return bool(self.compared)
 
 
 def score_groups(
@@ -47,8 +58,12 @@ def score_groups(
     *,
     advantage: Advantage,
     zero_variance_filter: bool,
+    without_task: bool = False,
 ) -> list[ScoredGroup]:
-    """Reward every rollout by the state the reward had before this step, then let the step enter that state."""
+    """Reward every rollout by the state the reward had before this step, then let the step enter that state.
+
+    `without_task` leaves the task term out of the advantages and of nothing else: someone else carries its gradient.
+    """
     rollouts = [[one for one in group if isinstance(one, Rollout)] for group in groups]
     flat = [one for group in rollouts for one in group]
     golds, answers = [one.item.gold for one in flat], [one.answer for one in flat]
@@ -61,6 +76,7 @@ def score_groups(
             kept,
             advantage,
             zero_variance_filter,
+            without_task,
         )
         for group, kept in zip(groups, rollouts, strict=True)
     ]
@@ -75,12 +91,14 @@ def _score_group(
     kept: list[Rollout],
     advantage: Advantage,
     zero_variance_filter: bool,
+    without_task: bool,
 ) -> ScoredGroup:
     rewards = np.array([each.total for each in terms], dtype=np.float64)
     informative = len(set(rewards.tolist())) > 1
     advantages: list[float | None] = [None] * len(kept)
     if len(kept) > 1 and (informative or not zero_variance_filter):
-        advantages = [float(value) for value in ADVANTAGES[advantage](rewards)]
+        compared = np.array([_besides_task(each) for each in terms]) if without_task else rewards
+        advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
     scored = (
         Scored(rollout=one, terms=each, advantage=value)
         for one, each, value in zip(kept, terms, advantages, strict=True)
@@ -91,3 +109,7 @@ def _score_group(
         failures=tuple(failures),
         informative=informative,
     )
+
+
+def _besides_task(terms: Terms) -> float:
+    return rounded_sum(terms.parse, terms.contract, terms.think)

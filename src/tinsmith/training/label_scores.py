@@ -16,6 +16,7 @@ from tinker import types
 
 from tinsmith.ops.exact import exp
 from tinsmith.tasks.paper import Item
+from tinsmith.training.datums import answer_datum
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.study import Study
 
@@ -24,6 +25,8 @@ def label_logprobs(
     client: tinker.SamplingClient, study: Study, items: Sequence[Item]
 ) -> NDArray[np.float64]:
     """Return [N, K] log-probabilities of the openings of the K labels, at temperature 1; not normalised.
+
+    For a policy that is only served: one request a paper and label.
 
     Raises:
         TinkerError: the server failed.
@@ -34,12 +37,39 @@ def label_logprobs(
         for item in items
         for opening in openings
     ]
-    lengths = [len(opening) for _ in items for opening in openings]
-    sums = [
-        math.fsum(value or 0.0 for value in future.result(WAIT_SECONDS)[-length:])
-        for future, length in zip(pending, lengths, strict=True)
+    found = [future.result(WAIT_SECONDS) for future in pending]
+    return _sums([[value or 0.0 for value in each] for each in found], openings)
+
+
+def trained_label_logprobs(
+    trainer: tinker.TrainingClient, study: Study, items: Sequence[Item]
+) -> NDArray[np.float64]:
+    """Return what `label_logprobs` would for the trainer's weights, in one call for all papers and labels.
+
+    Where sampler and trainer are one model the bits are the same.
+
+    Raises:
+        TinkerError: the server failed.
+    """
+    openings = [study.label_tokens(label) for label in study.task.labels]
+    datums = [
+        answer_datum((*study.prompt(item), *opening), len(study.prompt(item)), 1.0)
+        for item in items
+        for opening in openings
     ]
-    return np.array(sums, dtype=np.float64).reshape(len(items), len(openings))
+    outputs = trainer.forward(datums, "cross_entropy").result(WAIT_SECONDS).loss_fn_outputs
+    return _sums([output["logprobs"].tolist() for output in outputs], openings)
+
+
+def _sums(
+    found: Sequence[Sequence[float]], openings: Sequence[tuple[int, ...]]
+) -> NDArray[np.float64]:
+    """Sum the log-probabilities of each opening, which ends its sequence; [N, K] from N * K sequences."""
+    sums = [
+        math.fsum(values[-len(openings[place % len(openings)]) :])
+        for place, values in enumerate(found)
+    ]
+    return np.array(sums, dtype=np.float64).reshape(-1, len(openings))
 
 
 def label_probabilities(logprobs: NDArray[np.float64]) -> NDArray[np.float64]:

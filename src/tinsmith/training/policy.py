@@ -1,11 +1,13 @@
 """One policy-gradient update through the Tinker API: advantages per token, losses, optimizer steps, and what was seen.
 
-All substeps are sent before any is waited for, so that the server is never idle; it carries them out in order.
+All substeps are sent before any is waited for, so that the server is never idle; it carries them out in order. An
+exact label gradient asks for probabilities in between, under the weights that the step before it left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +17,7 @@ from tinker import types
 
 from tinsmith.ops.exact import mean
 from tinsmith.training.datums import policy_datum
+from tinsmith.training.exact import LabelGradient
 from tinsmith.training.grouping import Scored, ScoredGroup
 from tinsmith.training.rollouts import WAIT_SECONDS, Rollout
 from tinsmith.training.settings import CommonSettings, RlSettings
@@ -49,38 +52,54 @@ def update_policy(
     groups: Sequence[ScoredGroup],
     settings: RlSettings,
     reference: tinker.SamplingClient | None,
+    labels: LabelGradient | None = None,
 ) -> dict[str, float]:
     """Train on what the groups teach; return metrics `optim/...`, and `kl/base` where there is a reference.
+
+    With `labels` every prompt's exact label gradient joins its rollouts in the same optimizer step, whether or not its
+    group was left out.
 
     Raises:
         TinkerError: the server failed.
     """
-    learned = [group for group in groups if group.learned]
-    if not learned:
+    taught = [group for group in groups if group.learned or labels is not None]
+    if not taught:
         return {"optim/skipped": 1.0}
-    scored = [[one for one in group.scored if one.advantage is not None] for group in learned]
     metrics: dict[str, float] = {}
-    penalty = _penalties([one for group in scored for one in group], settings, reference, metrics)
-    pending: list[tuple[list[Scored], _Sent]] = []
-    for part in _split(scored, settings.num_substeps):
-        flat = [one for group in part for one in group]
+    compared = [one for group in taught for one in group.compared]
+    penalty = _penalties(compared, settings, reference, metrics)
+    sent: list[_Sent] = []
+    for part in _split(taught, settings.num_substeps):
+        flat = [one for group in part for one in group.compared]
         datums = [
             policy_datum(one.rollout, (_advantage(one) + penalty[id(one)]).tolist()) for one in flat
         ]
-        forward_backward = trainer.forward_backward(datums, settings.loss_fn.value)
-        pending.append((flat, (forward_backward, trainer.optim_step(adam(settings)))))
-    outcomes = [
-        (flat, sent[0].result(WAIT_SECONDS), sent[1].result(WAIT_SECONDS)) for flat, sent in pending
-    ]
-    first, result, _ = outcomes[0]
-    metrics |= _agreement([one.rollout for one in first], result)
-    loss = sum(result.metrics["loss:sum"] for _, result, _ in outcomes)
-    return metrics | step_metrics(settings, loss, outcomes[-1][2])
+        losses: list[_Future] = []
+        if datums:
+            losses.append(trainer.forward_backward(datums, settings.loss_fn.value))
+        if labels is not None:
+            of_labels = labels.datums(trainer, [group.item for group in part])
+            losses.append(trainer.forward_backward(of_labels, "cross_entropy"))
+        sent.append(_Sent(flat, losses, trainer.optim_step(adam(settings))))
+    results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
+    if sent[0].scored:  # later substeps have left the policy that the rollouts are from
+        metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
+    loss = sum(result.metrics["loss:sum"] for each in results for result in each)
+    steps = [each.step.result(WAIT_SECONDS) for each in sent]
+    return metrics | step_metrics(settings, loss, steps[-1])
 
 
-_Sent = tuple[
-    tinker.APIFuture[types.ForwardBackwardOutput], tinker.APIFuture[types.OptimStepResponse]
-]
+_Future = tinker.APIFuture[types.ForwardBackwardOutput]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """One optimizer step: gradients of all losses add up before it."""
+
+    scored: list[Scored]
+    losses: list[_Future]
+    """The rollouts' first, where there are any."""
+    step: tinker.APIFuture[types.OptimStepResponse]
 
 
 def _advantage(one: Scored) -> NDArray[np.float64]:
@@ -88,7 +107,7 @@ def _advantage(one: Scored) -> NDArray[np.float64]:
     return np.full(len(one.rollout.tokens), one.advantage)
 
 
-def _split(groups: list[list[Scored]], parts: int) -> list[list[list[Scored]]]:
+def _split(groups: list[ScoredGroup], parts: int) -> list[list[ScoredGroup]]:
     """Cut groups into at most `parts` runs, as even as can be, none of them empty."""
     parts = min(parts, len(groups))
     bounds = [len(groups) * i // parts for i in range(parts + 1)]
@@ -106,7 +125,7 @@ def _penalties(
     Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
     as a loss (arXiv:2506.09477), the right one for the reverse KL.
     """
-    if settings.kl_penalty_coef == 0.0 or reference is None:
+    if settings.kl_penalty_coef == 0.0 or reference is None or not scored:
         return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
     drift = base_drift(reference, [one.rollout for one in scored])
     average = mean(np.concatenate(drift))

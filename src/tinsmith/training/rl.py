@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.rewards import Reward
-from tinsmith.training.exact import update_exactly
+from tinsmith.training.exact import LabelGradient
 from tinsmith.training.grouping import score_groups
 from tinsmith.training.policy import update_policy
 from tinsmith.training.rollout_metrics import rollout_metrics
@@ -28,13 +28,7 @@ def train_rl(run: Run, settings: RlSettings, reward: Reward) -> Finished:
     for step in range(run.step, settings.steps):
         metrics = run.evaluate(step) if due(step, settings.eval_every) else {}
         items = batch(run.train_items, settings.groups_per_batch, step, settings.seed)
-        if settings.gradient is Gradient.EXACT:
-            with run.timed("train_s"):
-                metrics |= update_exactly(
-                    run.trainer, run.sampler(), run.study, items, reward, settings
-                )
-        else:
-            metrics |= _step(run, settings, reward, step, items)
+        metrics |= _step(run, settings, reward, step, items)
         run.record(step, {**metrics, **reward.trace()})
         if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
@@ -53,15 +47,19 @@ def _step(
         )
         rollouts = sample_groups(run.sampler(), run.study, items, sampling)
     with run.timed("score_s"):
+        exact = None
+        if settings.gradient is Gradient.EXACT:  # paid by the state before the step enters it
+            paid, size = reward.per_label(), settings.group_size
+            exact = LabelGradient(study=run.study, paid=paid, group_size=size)
         groups = score_groups(
             rollouts,
             reward,
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
+            without_task=exact is not None,
         )
         run.saw(step, groups)
     with run.timed("train_s"):
-        trained = update_policy(
-            run.trainer, groups, settings, run.base() if settings.kl_penalty_coef else None
-        )
+        base = run.base() if settings.kl_penalty_coef else None
+        trained = update_policy(run.trainer, groups, settings, base, exact)
     return {**rollout_metrics(groups, run.study.task.labels), **trained}

@@ -65,6 +65,7 @@ def answer_line(step: int, split: str, rollout: Rollout) -> Line:
         "prompt_id": rollout.item.paper.id,
         "sample": rollout.sample,
         "tokens": list(rollout.tokens),
+        "logprobs": list(rollout.logprobs),
         "text": rollout.text,
         "outcome": rollout.answer.outcome.value,
         "gold": rollout.item.gold,

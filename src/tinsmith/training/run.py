@@ -12,13 +12,15 @@ import tinker
 from tinsmith.analysis.alarms import Alarm
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.rewards import Reward, RewardState
+from tinsmith.training.connect import Connection
 from tinsmith.training.evaluating import evaluate, probe
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.offset import tested_with_offset
 from tinsmith.training.rollout_metrics import Line, rollout_lines
 from tinsmith.training.rollouts import WAIT_SECONDS
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TIMINGS, Mark, RunFolder
+from tinsmith.training.run_folder import METRICS, ROLLOUTS, TIMINGS, TRACE, Mark, RunFolder
 from tinsmith.training.schedule import subset
+from tinsmith.training.server_facts import TraceReader
 from tinsmith.training.settings import CommonSettings
 from tinsmith.training.study import Study
 from tinsmith.training.teller import Teller
@@ -48,18 +50,23 @@ class Run:
     folder: RunFolder
     teller: Teller
     reward: Reward | None = None
+    connection: Connection | None = None
+    """Where the trace of the optimizer steps is read from; None: there is none."""
     step: int = 0
     """Where it stands: optimizer steps its weights have seen."""
     watch: Watch = field(init=False)
     _sampler: tinker.SamplingClient | None = None
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
+    _tracer: TraceReader | None = None
     _lines: list[Line] = field(default_factory=list[Line])
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.study.task.labels, self.settings.select_by)
+        if self.connection is not None:
+            self._tracer = TraceReader(self.connection, self.trainer.model_id)
 
     @property
     def train_items(self) -> Sequence[Item]:
@@ -120,7 +127,7 @@ class Run:
                 metrics |= found.evaluation.metrics(split)
                 self._lines += found.lines
             assert sampled is not None
-            metrics |= probe(client, self.base(), self.study, items, sampled.rollouts)
+            metrics |= probe(self.trainer, self.base(), self.study, items, sampled.rollouts)
         self._alarms += self.watch.saw_evaluation(
             step, sampled.evaluation, metrics["eval/label_mi"]
         )
@@ -128,11 +135,17 @@ class Run:
         return metrics
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write a step's metrics, rollouts and timings; the policy has changed."""
+        """Write a step's metrics, rollouts, trace and timings; the policy has changed.
+
+        Raises:
+            BackendError: the server told of its optimizer steps before, and does no longer.
+        """
         alarms = {alarm.key: alarm.value for alarm in self._alarms}
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}
         self.folder.append(ROLLOUTS, self._lines)
         self.folder.append(METRICS, [line])
+        with self.timed("trace_s"):
+            self.folder.append(TRACE, self._trace_lines(step))
         now = time.perf_counter()
         timings = {**self._timings, "step_s": now - self._began}
         self.folder.append(TIMINGS, [{"step": step, **timings}])
@@ -140,6 +153,19 @@ class Run:
         self._lines, self._alarms, self._timings, self._began = [], [], {}, now
         self._sampler = None
         self.step = step + 1
+
+    def _trace_lines(self, step: int) -> list[Line]:
+        """One line for each of the step's optimizer steps."""
+        made = [] if self._tracer is None else self._tracer.new()
+        return [
+            {
+                "step": step,
+                "substep": substep,
+                "gradient": one["gradient"],
+                "weights": one["weights"],
+            }
+            for substep, one in enumerate(made)
+        ]
 
     def checkpoint(self, step: int) -> None:
         """Save weights and everything else a resumed run needs."""

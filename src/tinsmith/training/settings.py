@@ -28,7 +28,12 @@ class Gradient(StrEnum):
     SAMPLED = "sampled"
     """From rollouts, as in GRPO."""
     EXACT = "exact"
-    """From all labels, each weighted with its probability: the limit of ever larger groups."""
+    """The task term from all labels, each weighted with its probability: the limit of ever larger groups. What keeps
+    the contract is learned from rollouts all the same."""
+
+
+LINEAR = (Advantage.CENTER, Advantage.DRGRPO, Advantage.RLOO)
+"""Advantages that are a sum over a reward's terms, so that one term may be exact and the others sampled."""
 
 
 class Selection(StrEnum):
@@ -119,8 +124,15 @@ class RlSettings(CommonSettings):
                 value=self.num_substeps,
                 allowed=f"1 to groups_per_batch = {self.groups_per_batch}",
             )
-        needed = {Advantage.STD_DDOF1: 2, Advantage.RLOO: 2}.get(self.advantage, 1)
-        if self.gradient is Gradient.SAMPLED and self.group_size < max(2, needed):
+        if self.gradient is Gradient.EXACT and self.advantage not in LINEAR:
+            raise ConfigError(
+                "it divides by the deviation of all terms together, and the exact gradient is of one of them",
+                field="advantage",
+                value=self.advantage.value,
+                allowed=", ".join(LINEAR),
+                fix="advantage=center, or gradient=sampled",
+            )
+        if self.group_size < 2:
             raise ConfigError(
                 "a rollout is compared with the others of its group, and has none",
                 field="group_size",

@@ -1,0 +1,43 @@
+"""The verb `tinsmith replay`: a run from its manifest once more, compared with what it was."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tinsmith.cli.diff import AsJson, tell
+
+
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first N steps.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep the replay here. Default: beside, and kept if it differs."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
+    from tinsmith.experiments.replay import replay as run
+
+    def told(message: str) -> None:
+        print(message, file=sys.stderr)
+
+    done = run(folder, steps=steps, out=out, told=told)
+    kept = None if done.folder is None else str(done.folder)
+    seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
+    tell(done.comparison, as_json=as_json, replay=kept, **seconds)
+    if not as_json:
+        ratio = f" ({done.replay_s / done.original_s:.2f}x)" if done.original_s else ""
+        print(f"time: {done.original_s:.1f} s then, {done.replay_s:.1f} s now{ratio}")
+        if kept is not None:
+            print(f"the replay is in {kept}")
+    if not done.comparison.equal:
+        raise typer.Exit(code=1)

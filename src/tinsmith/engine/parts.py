@@ -1,0 +1,46 @@
+"""The parts of an engine that can be exchanged: how a policy is made, what samples, in which order gradients add up.
+
+The defaults are the engine. Others are put in their place only to show that the checks find what they break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tinsmith.engine.sequences import Policy
+from tinsmith.models.adapter import Adapter
+from tinsmith.ops.kernels import Kernels
+from tinsmith.types.deviation import Deviation
+
+PolicyOf = Callable[[Adapter], Policy]
+"""How sampling uses an adapter's weights."""
+
+DatumOrder = Callable[[int], Sequence[int]]
+"""From a count of datums, their indices in the order in which their gradients are added."""
+
+
+def unmerged(adapter: Adapter) -> Policy:
+    """Sampling through the trainer's own weights."""
+    return Policy(adapter.decoder, adapter.low)
+
+
+def the_trainers(kernels: Kernels) -> Kernels:
+    """Sampling with the trainer's own kernels."""
+    return kernels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an engine is put together from."""
+
+    deviation: Deviation = Deviation.NONE
+    """What the other parts amount to."""
+    policy_of: PolicyOf = unmerged
+    sampling: Callable[[Kernels], Kernels] = the_trainers
+    """The sampler's kernels, from the trainer's."""
+    order: DatumOrder = range
+
+
+SOUND = Parts()
+"""The engine as promised."""

@@ -1,0 +1,100 @@
+"""Where and on what a run ran: machine, threads, library versions, paths. Nothing here may decide a result.
+
+It is told so that, where two runs differ all the same, one can see what was different around them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from tinsmith.experiments.materials import Materials
+from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.source import PACKAGE
+from tinsmith.ops.extension import native, physical_cores
+from tinsmith.types.fingerprints import file_sha256
+
+LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
+
+_FLAGS: Final = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "fp", "sve", "bf16")
+"""How the names of CPU flags begin that may decide which instructions a library takes."""
+
+
+def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
+    """Return what `manifest.json` tells of them; threads and instructions of a server elsewhere are not known."""
+    where, here = plan.circumstances, plan.circumstances.base_url is None
+    source = materials.source
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpu": cpu_model(),
+        "cpu_flags": list(cpu_flags()),
+        "device": where.device,
+        "threads": _threads(where.threads) if here else None,
+        "micro_batch": where.micro_batch if here else None,
+        "isa": _isa() if here else None,
+        "extension_sha256": _extension_sha256(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in LIBRARIES},
+        "base_url": where.base_url,
+        "model_name": where.model_name,
+        "model_folder": _absolute(materials.models.get(materials.model_name)),
+        "data": _absolute(where.data),
+        "data_folder": None if source is None else _absolute(source.folder),
+        "package": str(PACKAGE),
+        "log_path": _absolute(where.log_path),
+    }
+
+
+def _absolute(path: Path | str | None) -> str | None:
+    """Return a whole path, so that it can be found from another folder; a built-in model's name as it is."""
+    if path is None or (isinstance(path, str) and not Path(path).is_dir()):
+        return path
+    return str(Path(path).absolute())
+
+
+def cpu_model() -> str:
+    """Return the CPU's name as the system tells it; empty where it tells none."""
+    return _cpu_line("model name") or platform.processor()
+
+
+def cpu_flags() -> tuple[str, ...]:
+    """Return the CPU's flags about arithmetic, sorted."""
+    flags = (_cpu_line("flags") or _cpu_line("Features")).split()
+    return tuple(sorted({flag for flag in flags if flag.startswith(_FLAGS)}))
+
+
+def _cpu_line(name: str) -> str:
+    """Return what the first processor's line of this name says."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    found = (line.partition(":") for line in lines if line.startswith(name))
+    return next((text.strip() for _, _, text in found), "")
+
+
+def _threads(asked: int) -> int:
+    told = os.environ.get("TINSMITH_THREADS", "")
+    return asked or (int(told) if told.isdecimal() else physical_cores())
+
+
+def _isa() -> str | None:
+    return os.environ.get("TINSMITH_ISA") or (
+        None if native is None else native.supported_isas()[-1]
+    )
+
+
+def _extension_sha256() -> str | None:
+    file = None if native is None else native.__file__
+    return None if file is None else file_sha256(Path(file))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

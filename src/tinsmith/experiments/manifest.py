@@ -1,0 +1,153 @@
+"""What a run says of itself: what decides its results (identity), and apart from it where and how it ran.
+
+The same identity gives the same results. All of it but the model's fingerprint is known before a server is asked; its
+SHA-256 names the run. The model's part is what the server tells, and a run goes on only on the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from tinsmith.experiments.circumstances import circumstances
+from tinsmith.experiments.materials import Materials
+from tinsmith.experiments.plan import Kind, Plan
+from tinsmith.experiments.source import source_sha256
+from tinsmith.reports.difference_fields import FieldDifference, unequal_fields
+from tinsmith.training.rollouts import SEED_BITS
+from tinsmith.training.run_folder import Status
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
+from tinsmith.types.version import VERSION
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it runs on: everything that is known before a server is asked."""
+
+    plan: Plan
+    materials: Materials
+
+    def identity(self) -> dict[str, object]:
+        """Return everything that decides the results but the model's own fingerprint, which only the server knows."""
+        plan = self.plan
+        return {
+            "tinsmith": VERSION,
+            "source_sha256": source_sha256(),
+            "experiment": plan.experiment.full_name,
+            "frame": asdict(plan.frame),
+            "settings": asdict(plan.settings),
+            "reward_settings": dict(plan.reward_settings),
+            "prompt_sha256": plan.task.prompt_sha256,
+            "arithmetic": plan.arithmetic.value,
+            "deviation": plan.deviation.value,
+            "seeds": {"run": plan.settings.seed, **seeds(plan)},
+            "data": dict(self.materials.data),
+        }
+
+    def config(self) -> dict[str, object]:
+        """Return what `config.json` holds."""
+        plan, frame = self.plan, self.plan.frame
+        return {
+            "schema": 1,
+            "name": plan.experiment.name,
+            "version": plan.experiment.version,
+            "title": plan.title,
+            "question": plan.experiment.question,
+            "parent": plan.experiment.parent,
+            "delta": dict(plan.experiment.delta),
+            "overrides": dict(plan.overrides),
+            "identity_sha256": sha256_of(self.identity()),
+            "kind": frame.kind.value,
+            "at": frame.at.value,
+            "settings": asdict(plan.settings),
+            "task": {
+                "name": plan.task.name,
+                "labels": list(plan.task.labels),
+                "prompt": plan.task.prompt,
+                "contract": plan.task.contract.name,
+                "with_metadata": plan.task.with_metadata,
+                "shuffle_labels": frame.shuffle_labels,
+            },
+            "reward": None
+            if frame.kind is Kind.SFT
+            else {"name": frame.reward, **plan.reward_settings},
+            "model_name": self.materials.model_name,
+            "data": {
+                "fingerprint": self.materials.data["sha256"],
+                "train": len(self.materials.papers.train),
+                "validation": len(self.materials.papers.validation),
+                "test": len(self.materials.papers.test),
+            },
+        }
+
+    def manifest(self, model: Json | None) -> dict[str, object]:
+        """Return what `manifest.json` holds while the run runs; `model` is what the server tells of it."""
+        identity = self.identity()
+        return {
+            "schema": 2,
+            "status": Status.RUNNING.value,
+            "identity_sha256": sha256_of(identity),
+            "identity": {**identity, "model": None if model is None else dict(model)},
+            "circumstances": circumstances(self.plan, self.materials),
+        }
+
+
+def seeds(plan: Plan) -> dict[str, int]:
+    """Return the seeds that a server gets, which follow from the run's own."""
+    root = plan.settings.seed
+    return {name: derive(root, name) % 2**SEED_BITS for name in ("adapter", "server")}
+
+
+def changed_identity(before: Json, prepared: Prepared) -> tuple[FieldDifference, ...]:
+    """Return what of an earlier manifest's identity is another now, but for the model."""
+    # Through JSON, as the manifest went: enums as their values, tuples as lists.
+    now: Json = json.loads(json.dumps(prepared.identity()))
+    then = cast(Json, before.get("identity") or {})
+    return unequal_fields({name: then[name] for name in then if name != "model"}, now)
+
+
+def require_same_run(before: Json, prepared: Prepared) -> None:
+    """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing.
+
+    Raises:
+        ConfigError: naming what of the identity is another.
+    """
+    changed = changed_identity(before, prepared) if before else ()
+    if changed:
+        raise ConfigError(
+            f"the run in this folder is another one: its {changed[0].name} is another",
+            field=changed[0].name,
+            value=changed[0].second,
+            allowed=str(changed[0].first),
+            fix="name another folder, or behavior_if_log_dir_exists=delete",
+        )
+
+
+def require_same_model(before: Json, now: Json) -> None:
+    """Refuse to go on from an earlier manifest with another model than it names; where either names none, go on.
+
+    Raises:
+        ConfigError: naming what of the model is another.
+    """
+    first, second = (_model(manifest) for manifest in (before, now))
+    if first is None or second is None:
+        return
+    for name in sorted({*first, *second}):
+        if first.get(name) != second.get(name):
+            raise ConfigError(
+                f"the model is not the one that the run began with: its {name} is another",
+                field="model_name",
+                value=second.get(name),
+                allowed=str(first.get(name)),
+                fix="give the model that it began with, or begin a new run in another folder",
+            )
+
+
+def _model(manifest: Json) -> Json | None:
+    return cast(Json | None, cast(Json, manifest.get("identity") or {}).get("model"))

@@ -1,0 +1,118 @@
+"""Opens a run on a server, fresh or from a checkpoint, and trains it to its end, or to where it is told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tinsmith.experiments.manifest import seeds
+from tinsmith.experiments.materials import Materials
+from tinsmith.experiments.plan import Kind, Plan
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.tasks.reward_registry import make_reward
+from tinsmith.tasks.rewards import Reward
+from tinsmith.training.connect import Connection
+from tinsmith.training.rl import train_rl
+from tinsmith.training.rollouts import WAIT_SECONDS
+from tinsmith.training.run import Finished, Run
+from tinsmith.training.run_folder import Mark, RunFolder
+from tinsmith.training.settings import RlSettings, SftSettings
+from tinsmith.training.sft import train_sft
+from tinsmith.training.sinks import sinks_for
+from tinsmith.training.study import Study
+from tinsmith.training.teller import Teller
+from tinsmith.types.adapters import AdapterKind
+
+
+class _Stopped(Exception):
+    """A run came to the step that it was to stop after."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StoppableRun(Run):
+    """A run that may stop early. Its settings, and all that follows from their steps, stay those of the whole run."""
+
+    stop_after: int
+    """0: it goes on to its end."""
+
+    @property
+    def stops_here(self) -> bool:
+        """Whether it has come to where it is to stop."""
+        return 0 < self.stop_after <= self.step < self.settings.steps
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write a step as ever; the one to stop after leaves a checkpoint, and ends the loop."""
+        Run.record(self, step, metrics)
+        if self.stops_here:
+            self.checkpoint(self.step)
+            raise _Stopped
+
+
+def open_run(
+    plan: Plan,
+    materials: Materials,
+    folder: RunFolder,
+    mark: Mark | None,
+    connection: Connection,
+) -> StoppableRun:
+    """Return the run where it stands: at its beginning, or at a checkpoint."""
+    settings, service, where = plan.settings, connection.client, plan.circumstances
+    if mark is None:
+        suffix = "" if settings.adapter is AdapterKind.LORA else f":{settings.adapter}"
+        trainer = service.create_lora_training_client(
+            base_model=materials.model_name + suffix,
+            rank=settings.lora_rank,
+            seed=seeds(plan)["adapter"],
+        ).result(WAIT_SECONDS)
+    else:
+        made = service.create_training_client_from_state_with_optimizer(mark.state_path)
+        trainer = made.result(WAIT_SECONDS)
+    tokenizer = trainer.get_tokenizer()
+    reward: Reward | None = None
+    if plan.frame.kind is Kind.RL:
+        reward = make_reward(plan.frame.reward, plan.task, **plan.reward_settings)
+    run = StoppableRun(
+        service=service,
+        trainer=trainer,
+        model_name=materials.model_name,
+        study=Study(
+            task=plan.task,
+            papers=materials.papers,
+            renderer=renderer_for(tokenizer),
+            tokenizer=tokenizer,
+        ),
+        settings=settings,
+        folder=folder,
+        teller=Teller(
+            name=plan.experiment.name,
+            steps=settings.steps,
+            sinks=sinks_for(
+                name=where.wandb_name or plan.experiment.name,
+                wandb_project=where.wandb_project,
+                trackio_project=where.trackio_project,
+                folder=folder.path,
+            ),
+            quiet=where.quiet,
+        ),
+        reward=reward,
+        connection=connection,
+        stop_after=where.stop_after,
+    )
+    if mark is not None:
+        run.resume(mark)
+    return run
+
+
+def train(run: StoppableRun) -> Finished | None:
+    """Train to the end; None: it stopped where it was told to, and can be resumed from there."""
+    settings = run.settings
+    if run.stops_here:
+        return None
+    try:
+        if isinstance(settings, RlSettings):
+            assert run.reward is not None
+            return train_rl(run, settings, run.reward)
+        assert isinstance(settings, SftSettings)
+        return train_sft(run, settings)
+    except _Stopped:
+        return None

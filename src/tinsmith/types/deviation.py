@@ -1,0 +1,20 @@
+"""Faults that an engine can be given on purpose, so that the checks can be seen to find them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Deviation(StrEnum):
+    """What an engine does otherwise than it promises; each is a fault that stacks in use have."""
+
+    NONE = "none"
+    """Nothing."""
+    MERGED_ADAPTER = "merged_adapter"
+    """The sampler computes with base and adapter folded into one matrix, the trainer with both."""
+    STOCK_SILU = "stock_silu"
+    """The sampler's SiLU is torch's own, the trainer's is not."""
+    SHARED_RNG = "shared_rng"
+    """Samples draw from one generator in the order they are computed, not from (seed, sample, position, token)."""
+    REORDERED_GRADIENT = "reordered_gradient"
+    """The datums' gradients are added last to first."""

@@ -1,0 +1,101 @@
+"""Two short runs on a tiny world and a base of its own: those that golden hashes, kill trials and comparisons are of.
+
+Every number that the place or the recipe would decide otherwise stands here, so that tuning those changes no hash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.data.slice_reader import Slice
+from tinsmith.data.slice_settings import Caps
+from tinsmith.data.sources.world_spec import Preset
+from tinsmith.experiments.base_model import BaseRecipe
+from tinsmith.experiments.conduct import conduct
+from tinsmith.experiments.plan import make_plan
+from tinsmith.experiments.registry import find
+from tinsmith.experiments.worlds import WorldRecipe, nano_base, papers_of, world_slice
+from tinsmith.tasks.task import make_task
+
+WORLD = WorldRecipe(
+    preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12)
+)
+BASE = BaseRecipe(
+    num_layers=2,
+    vocab_size=512,
+    max_positions=512,
+    steps=100,
+    batch_size=16,
+    learning_rate=4e-3,
+    warm_up=10,
+    broken=0.1,
+    seed=0,
+)
+HASHES = ("weights_sha256", "rollouts_sha256", "metrics_sha256", "trace_sha256")
+
+_BOTH = {
+    "steps": "20",
+    "learning_rate": "2e-3",
+    "lora_rank": "4",
+    "max_tokens": "24",
+    "temperature": "1.0",
+    "eval_every": "5",
+    "eval_items": "6",
+    "save_every": "3",
+    "seed": "0",
+    "quiet": "true",
+}
+RUNS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
+    {
+        "rl": ("remedy/exp6", {**_BOTH, "groups_per_batch": "4", "group_size": "4"}),
+        "sft": ("sft/lora", {**_BOTH, "batch_size": "8"}),
+    }
+)
+"""Experiment and keys by the name of the golden file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the runs stand on."""
+
+    data: Path
+    base: Path
+
+    def keys(self, run: str, log_path: Path) -> dict[str, str]:
+        """Return a run's keys, as on the command line."""
+        where = {"data": self.data, "model_name": self.base, "log_path": log_path}
+        return {**RUNS[run][1], **{key: str(path) for key, path in where.items()}}
+
+
+def build() -> Ground:
+    """Return the slice and the base, built below TINSMITH_HOME where they are not there."""
+    source = world_slice(WORLD, _silent)
+    task = make_task("disruption", prompt="brief", contract="two_key")
+    papers = papers_of(source, task, shuffle_seed=None)
+    return Ground(source.folder, nano_base(BASE, task, papers, _silent))
+
+
+def conducted(ground: Ground, run: str, folder: Path) -> dict[str, str | None]:
+    """Run it here; return its hashes, after those of the papers and the base, where a difference would begin."""
+    conduct(make_plan(find(RUNS[run][0]), ground.keys(run, folder)), told=_silent)
+    model = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["identity"]["model"]
+    return {
+        "data_sha256": Slice.open(ground.data).card.sha256,
+        "base_fingerprint": model["fingerprint"],
+        **hashes_of(folder),
+    }
+
+
+def hashes_of(folder: Path) -> dict[str, str | None]:
+    """Return what a finished run must repeat; a trace's hash only where there is one."""
+    told = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return {name: told["hashes"][name] for name in HASHES if name in told["hashes"]}
+
+
+def _silent(message: str) -> None:
+    del message
