@@ -57,8 +57,8 @@ COMMON = {
     "contract": "two_key",
     "with_metadata": "false",
     "max_tokens": "32",
-    "group_size": "8",
-    "groups_per_batch": "32",
+    "group_size": "4",
+    "groups_per_batch": "64",
     "learning_rate": "1e-3",
     "eval_every": "0",
     "save_every": "0",
@@ -79,19 +79,14 @@ class Arm:
 
 
 ARMS = (
-    Arm(title="Exp4", experiment="ladder/exp4", settings={"steps": "80"}),
-    Arm(title="Exp5", experiment="ladder/exp5", settings={"steps": "40"}),
-    Arm(title="Exp6", experiment="remedy/exp6", settings={"steps": "80", "reward.window": "1024"}),
+    Arm(title="Exp4", experiment="ladder/exp4", settings={"steps": "60"}),
+    Arm(title="Exp5", experiment="ladder/exp5", settings={"steps": "30"}),
+    Arm(title="Exp6", experiment="remedy/exp6", settings={"steps": "60", "reward.window": "1024"}),
 )
 LONG = Arm(
     title="Exp6, trained on",
     experiment="remedy/exp6",
-    settings={
-        "steps": "240",
-        "groups_per_batch": "64",
-        "learning_rate": "5e-4",
-        "reward.window": "4096",
-    },
+    settings={"steps": "300", "learning_rate": "4e-4", "reward.window": "4096"},
 )
 
 

@@ -12,6 +12,8 @@ BENCHMARKS = (
     "decode.py",
     "train.py",
     "grpo.py",
+    "lab_step.py",
+    "incentives.py",
     "service.py",
     "ingest.py",
     "cd.py",

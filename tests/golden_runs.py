@@ -29,11 +29,12 @@ BASE = BaseRecipe(
     num_layers=2,
     vocab_size=512,
     max_positions=512,
-    steps=100,
+    steps=120,
     batch_size=16,
     learning_rate=4e-3,
     warm_up=10,
     broken=0.1,
+    reading_every=0,
     seed=0,
 )
 HASHES = ("weights_sha256", "rollouts_sha256", "metrics_sha256", "trace_sha256")

@@ -83,6 +83,7 @@ def test_every_key_of_the_command_line_is_a_parameter(
         "kind",
         "data",
         "dry_run",
+        "stop_after",
         "quiet",
         "wandb_project",
         "wandb_name",

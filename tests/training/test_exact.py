@@ -107,7 +107,7 @@ def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(
         assert (one.view(np.int64) == other.view(np.int64)).all()
         datums = rewarded.datums(run.trainer, PAPERS.train[:4])
         run.trainer.forward_backward(datums, "cross_entropy")
-        run.trainer.optim_step(adam(EXACT)).result(WAIT_SECONDS)
+        run.trainer.optim_step(adam(EXACT, 0)).result(WAIT_SECONDS)
     run.folder.close()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Disruption, LabelMode, Novelty, legacy_rounded
 from tinsmith.data.metrics_card import MetricsCard
@@ -62,7 +63,7 @@ def make_slice(
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
     out.mkdir(parents=True, exist_ok=True)
-    for name in (SLICE, BASELINES, PAGE):  # they speak of the slice that was here
+    for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they speak of the slice that was here
         (out / name).unlink(missing_ok=True)
     splits: dict[Split, SplitCard] = {}
     progress.begin("writing rows", table.height)

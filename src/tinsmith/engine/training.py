@@ -20,7 +20,7 @@ from tinsmith.engine.parts import DatumOrder
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
-from tinsmith.models.slots import values
+from tinsmith.models.slots import values as published
 from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.kernels import Rows
 from tinsmith.ops.losses import LOSSES, LossConfig, LossValue
@@ -107,7 +107,7 @@ class TrainingSession:
         gradient = {} if trace is None else trace.marks(self.optimizer.gradient())
         norm = self.optimizer.step(params)
         if trace is not None:
-            weights = trace.marks(values(self.adapter.slots))
+            weights = trace.marks(published(self.adapter.slots))
             step = self.optimizer.step_count
             trace.add(StepTrace(step=step, gradient=gradient, weights=weights))
         return {"grad_norm:mean": norm}
@@ -176,9 +176,7 @@ class TrainingSession:
                 )
             results.append((DatumOutput(logprobs=own), value))
         if backward:
-            grad = torch.from_numpy(
-                np.concatenate([value.grad for _, value in results.values()])
-            ).to(device)
+            grad = torch.from_numpy(np.concatenate([value.grad for _, value in results])).to(device)
             logprobs.backward(grad)
         return results
 

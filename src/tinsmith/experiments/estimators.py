@@ -85,6 +85,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     base_url: str | None = None
     device: str | None = None
     threads: int | None = None
+    micro_batch: int | None = None
     verbose: bool = False
 
     _experiment: ClassVar[Experiment]

@@ -24,7 +24,7 @@ from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world_spec import Preset
 from tinsmith.data.splits import Split
 from tinsmith.experiments.base_model import BaseRecipe, build_base
-from tinsmith.models.staging import present, staged
+from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.tasks.paper import Item, items_of
 from tinsmith.tasks.task import Task as LabTask
 from tinsmith.training.study import Papers
@@ -54,25 +54,30 @@ class WorldRecipe:
 def world_slice(recipe: WorldRecipe, told: Told) -> Slice:
     """Return the slice of a synthetic world, with its baselines; built where it is not cached."""
     place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
-    if not present(place).is_dir():
-        told(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
-        source = SyntheticSource(recipe.preset, recipe.seed)
-        with staged(place) as folder:
-            with CorpusWriter(folder / "corpus", source=source.description()) as writer:
-                source.feed(writer, Silent())
-            corpus = Corpus.open(folder / "corpus")
-            told("computing CD indices and atypicality on the full graph")
-            compute_metrics(corpus, MetricSettings())
-            told("cutting the slice, and scoring its baselines")
-            settings = SliceSettings(
-                task=recipe.task,
-                thresholds=Thresholds(cut=corpus.card.thresholds or SEED_CUT),
-                per_class=recipe.per_class,
-                caps=recipe.caps,
-            )
-            make_slice(corpus, settings, folder / "slice")
-            run_baselines(Slice.open(folder / "slice"))
+    with one_writer(place):
+        if not present(place).is_dir():
+            told(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
+            with staged(place) as folder:
+                _build_world(recipe, folder, told)
     return Slice.open(present(place) / "slice")
+
+
+def _build_world(recipe: WorldRecipe, folder: Path, told: Told) -> None:
+    source = SyntheticSource(recipe.preset, recipe.seed)
+    with CorpusWriter(folder / "corpus", source=source.description()) as writer:
+        source.feed(writer, Silent())
+    corpus = Corpus.open(folder / "corpus")
+    told("computing CD indices and atypicality on the full graph")
+    compute_metrics(corpus, MetricSettings())
+    told("cutting the slice, and scoring its baselines")
+    settings = SliceSettings(
+        task=recipe.task,
+        thresholds=Thresholds(cut=corpus.card.thresholds or SEED_CUT),
+        per_class=recipe.per_class,
+        caps=recipe.caps,
+    )
+    make_slice(corpus, settings, folder / "slice")
+    run_baselines(Slice.open(folder / "slice"))
 
 
 def open_slice(folder: Path, told: Told) -> Slice:
@@ -113,15 +118,15 @@ def nano_base(recipe: BaseRecipe, task: LabTask, papers: Papers, told: Told) -> 
         }
     )
     place = home() / "bases" / key[:16]
-    if not present(place).is_dir():
-        told("building the nano base from scratch")
-        place.parent.mkdir(parents=True, exist_ok=True)
 
-        def progress(step: int, steps: int, loss: float) -> None:
-            if step == 1 or step % 50 == 0 or step == steps:
-                told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
+    def progress(step: int, steps: int, loss: float) -> None:
+        if step == 1 or step % 50 == 0 or step == steps:
+            told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
 
-        build_base(recipe, (task,), papers.train, place, told=progress)
+    with one_writer(place):
+        if not present(place).is_dir():
+            told("building the nano base from scratch")
+            build_base(recipe, (task,), papers.train, place, told=progress)
     return present(place)
 
 

@@ -7,6 +7,7 @@ found by `present`. One writer at a time per folder.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -42,6 +43,15 @@ def staged(path: Path, *, overwrite: bool = False) -> Generator[Path, None, None
             _flush(file)
         _flush(whole)
         _put(whole, path)
+
+
+@contextmanager
+def one_writer(path: Path) -> Generator[None, None, None]:
+    """Wait until no other process is in here for the same `path`; for folders that several may want to build."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def is_taken(path: Path) -> bool:

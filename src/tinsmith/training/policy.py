@@ -20,16 +20,23 @@ from tinsmith.training.datums import policy_datum
 from tinsmith.training.exact import LabelGradient
 from tinsmith.training.grouping import Scored, ScoredGroup
 from tinsmith.training.rollouts import WAIT_SECONDS, Rollout
-from tinsmith.training.settings import CommonSettings, RlSettings
+from tinsmith.training.settings import CommonSettings, RlSettings, Schedule
 
 ADAM_EPS = 1e-8
 """The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""
 
 
-def adam(settings: CommonSettings) -> types.AdamParams:
-    """Return the optimizer's parameters: beta 0.9 and 0.95, as the Tinker cookbook has them."""
+def rate(settings: CommonSettings, step: int) -> float:
+    """Return the learning rate of step `step` (0 is the first), by exact operations only."""
+    if settings.lr_schedule is Schedule.LINEAR:
+        return settings.learning_rate * (settings.steps - step) / settings.steps
+    return settings.learning_rate
+
+
+def adam(settings: CommonSettings, step: int) -> types.AdamParams:
+    """Return the optimizer's parameters at a step: beta 0.9 and 0.95, as the Tinker cookbook has them."""
     return types.AdamParams(
-        learning_rate=settings.learning_rate,
+        learning_rate=rate(settings, step),
         beta1=0.9,
         beta2=0.95,
         eps=ADAM_EPS,
@@ -39,11 +46,11 @@ def adam(settings: CommonSettings) -> types.AdamParams:
 
 
 def step_metrics(
-    settings: CommonSettings, loss: float, step: types.OptimStepResponse
+    settings: CommonSettings, step: int, loss: float, outcome: types.OptimStepResponse
 ) -> dict[str, float]:
     """Return what is told of an optimizer step; the gradient's norm where the server tells it."""
-    metrics = {"optim/loss": loss, "optim/lr": settings.learning_rate}
-    norm = (step.metrics or {}).get("grad_norm:mean")
+    metrics = {"optim/loss": loss, "optim/lr": rate(settings, step)}
+    norm = (outcome.metrics or {}).get("grad_norm:mean")
     return metrics if norm is None else {**metrics, "optim/grad_norm": norm}
 
 
@@ -51,6 +58,7 @@ def update_policy(
     trainer: tinker.TrainingClient,
     groups: Sequence[ScoredGroup],
     settings: RlSettings,
+    step: int,
     reference: tinker.SamplingClient | None,
     labels: LabelGradient | None = None,
 ) -> dict[str, float]:
@@ -80,13 +88,13 @@ def update_policy(
         if labels is not None:
             of_labels = labels.datums(trainer, [group.item for group in part])
             losses.append(trainer.forward_backward(of_labels, "cross_entropy"))
-        sent.append(_Sent(flat, losses, trainer.optim_step(adam(settings))))
+        sent.append(_Sent(flat, losses, trainer.optim_step(adam(settings, step))))
     results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
     if sent[0].scored:  # later substeps have left the policy that the rollouts are from
         metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
     loss = sum(result.metrics["loss:sum"] for each in results for result in each)
-    steps = [each.step.result(WAIT_SECONDS) for each in sent]
-    return metrics | step_metrics(settings, loss, steps[-1])
+    outcomes = [each.step.result(WAIT_SECONDS) for each in sent]
+    return metrics | step_metrics(settings, step, loss, outcomes[-1])
 
 
 _Future = tinker.APIFuture[types.ForwardBackwardOutput]

@@ -61,5 +61,5 @@ def _step(
         run.saw(step, groups)
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None
-        trained = update_policy(run.trainer, groups, settings, base, exact)
+        trained = update_policy(run.trainer, groups, settings, step, base, exact)
     return {**rollout_metrics(groups, run.study.task.labels), **trained}

@@ -36,6 +36,14 @@ LINEAR = (Advantage.CENTER, Advantage.DRGRPO, Advantage.RLOO)
 """Advantages that are a sum over a reward's terms, so that one term may be exact and the others sampled."""
 
 
+class Schedule(StrEnum):
+    """How the learning rate goes over a run's steps."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    """Down to zero: step s of S is taken with learning_rate * (1 - s / S)."""
+
+
 class Selection(StrEnum):
     """By what the best checkpoint is chosen, on the validation split; the tie-break is the smallest recall."""
 
@@ -57,6 +65,7 @@ class CommonSettings:
 
     steps: int
     learning_rate: float
+    lr_schedule: Schedule = Schedule.CONSTANT
     lora_rank: int = 32
     adapter: AdapterKind = AdapterKind.LORA
     max_tokens: int = 32

@@ -27,14 +27,14 @@ def train_sft(run: Run, settings: SftSettings) -> Finished:
         metrics = run.evaluate(step) if due(step, settings.eval_every) else {}
         with run.timed("train_s"):
             items = batch(run.train_items, settings.batch_size, step, settings.seed)
-            metrics |= _update(run, items, settings)
+            metrics |= _update(run, items, settings, step)
         run.record(step, metrics)
         if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
     return run.finish(offset=settings.logit_offset)
 
 
-def _update(run: Run, items: list[Item], settings: SftSettings) -> dict[str, float]:
+def _update(run: Run, items: list[Item], settings: SftSettings, step: int) -> dict[str, float]:
     study = run.study
     examples = [study.example(item, study.answer(item.gold)) for item in items]
     weight = 1.0 / len(items)
@@ -42,8 +42,8 @@ def _update(run: Run, items: list[Item], settings: SftSettings) -> dict[str, flo
         answer_datum(tokens, prompt_length, weight) for tokens, prompt_length in examples
     ]
     forward_backward = run.trainer.forward_backward(datums, "cross_entropy")
-    step = run.trainer.optim_step(adam(settings))
+    stepped = run.trainer.optim_step(adam(settings, step))
     loss = forward_backward.result(WAIT_SECONDS).metrics["loss:sum"]
     answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
-    told = step_metrics(settings, loss, step.result(WAIT_SECONDS))
+    told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
     return {"train/nll": loss * len(items) / answered, **told}
