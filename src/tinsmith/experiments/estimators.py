@@ -64,6 +64,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     at: str | None = None
     steps: int | None = None
     learning_rate: float | None = None
+    lr_schedule: str | None = None
     lora_rank: int | None = None
     adapter: str | None = None
     max_tokens: int | None = None

@@ -1,7 +1,8 @@
 """What a run says of itself: what decides its results (identity), and apart from it where and how it ran.
 
-The same identity gives the same results. All of it but the model's fingerprint is known before a server is asked; its
-SHA-256 names the run. The model's part is what the server tells, and a run goes on only on the same one.
+The same identity gives the same results. What is known of it before a server is asked names the run, by its SHA-256.
+The model's part is what the server tells, and a run goes on only on the same one. The hash of the package's source
+stands there as well, but does not name the run: who mends a word between two sittings can go on, and `diff` says so.
 """
 
 from __future__ import annotations
@@ -34,11 +35,10 @@ class Prepared:
     materials: Materials
 
     def identity(self) -> dict[str, object]:
-        """Return everything that decides the results but the model's own fingerprint, which only the server knows."""
+        """Return what names the run: all that decides its results but the model, which only the server knows."""
         plan = self.plan
         return {
             "tinsmith": VERSION,
-            "source_sha256": source_sha256(),
             "experiment": plan.experiment.full_name,
             "frame": asdict(plan.frame),
             "settings": asdict(plan.settings),
@@ -93,7 +93,11 @@ class Prepared:
             "schema": 2,
             "status": Status.RUNNING.value,
             "identity_sha256": sha256_of(identity),
-            "identity": {**identity, "model": None if model is None else dict(model)},
+            "identity": {
+                **identity,
+                "source_sha256": source_sha256(),
+                "model": None if model is None else dict(model),
+            },
             "circumstances": circumstances(self.plan, self.materials),
         }
 
@@ -107,7 +111,7 @@ def seeds(plan: Plan) -> dict[str, int]:
 def changed_identity(before: Json, prepared: Prepared) -> tuple[FieldDifference, ...]:
     """Return what of an earlier manifest's identity is another now, but for the model."""
     # Through JSON, as the manifest went: enums as their values, tuples as lists.
-    now: Json = json.loads(json.dumps(prepared.identity()))
+    now: Json = json.loads(json.dumps({**prepared.identity(), "source_sha256": source_sha256()}))
     then = cast(Json, before.get("identity") or {})
     return unequal_fields({name: then[name] for name in then if name != "model"}, now)
 
@@ -118,7 +122,11 @@ def require_same_run(before: Json, prepared: Prepared) -> None:
     Raises:
         ConfigError: naming what of the identity is another.
     """
-    changed = changed_identity(before, prepared) if before else ()
+    changed = [
+        field
+        for field in (changed_identity(before, prepared) if before else ())
+        if field.name != "source_sha256"
+    ]
     if changed:
         raise ConfigError(
             f"the run in this folder is another one: its {changed[0].name} is another",
