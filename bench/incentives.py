@@ -135,7 +135,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(Path(temporary), world(), given.threads, given.out)
-        for arm in ARMS:
+        for arm in ARMS if given.seeds else ():
             bench.directions(arm, given.seeds)
         if given.long_steps != 0:
             bench.long_run(given.long_steps, best)

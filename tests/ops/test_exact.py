@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinsmith.ops.exact import exp, exp_remainder, fsum, mean
+from tinsmith.ops.exact import exp, exp_remainder, fsum, log, mean
 
 GOLDEN_BITS = [
     "0x1.5bf0a8b14576ap+1",
@@ -141,3 +141,18 @@ def test_fsum_survives_partial_sums_that_leave_the_range() -> None:
 
 def test_mean_divides_the_exact_sum() -> None:
     assert mean(np.array([1.0, 0.0, 0.0, 0.0])) == 0.25
+
+
+def test_log_is_the_logarithm_and_its_bits_are_fixed() -> None:
+    x = np.concatenate([np.geomspace(1e-300, 1e300, 4001), np.linspace(0.5, 2.0, 4001)])
+    with np.errstate(all="raise"):
+        found = log(x)
+    true = np.array([math.log(value) for value in x.tolist()])
+    assert np.all(np.abs(found - true) <= 2 * np.spacing(np.abs(true)) + 1e-17)
+    assert log(np.array([1.0, 0.0, np.inf])).tolist() == [0.0, -math.inf, math.inf]
+    assert np.isnan(log(np.array([-1.0, np.nan]))).all()
+    assert [value.hex() for value in log(np.array([0.2, 0.5, 3.0])).tolist()] == [
+        "-0x1.9c041f7ed8d33p+0",
+        "-0x1.62e42fefa39efp-1",
+        "0x1.193ea7aad030bp+0",
+    ]

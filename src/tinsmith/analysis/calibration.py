@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
+
+from tinsmith.ops.exact import log
 from tinsmith.types.errors import DataError
 
 STATED: Mapping[str, float] = MappingProxyType({"low": 0.2, "medium": 0.5, "high": 0.8})
@@ -89,8 +92,8 @@ class Calibration:
         """Mean (p - c)^2. Source: Brier, Monthly Weather Review 78 (1950), on being right."""
         return self._mean(
             lambda level: (
-                level.right * (1.0 - level.stated) ** 2
-                + (level.items - level.right) * level.stated**2
+                level.right * (1.0 - level.stated) * (1.0 - level.stated)
+                + (level.items - level.right) * level.stated * level.stated
             )
         )
 
@@ -99,11 +102,15 @@ class Calibration:
         """Mean -c log p - (1 - c) log(1 - p), in nats."""
         return self._mean(
             lambda level: (
-                -level.right * math.log(level.stated)
-                - (level.items - level.right) * math.log(1.0 - level.stated)
+                -level.right * _log(level.stated)
+                - (level.items - level.right) * _log(1.0 - level.stated)
             )
         )
 
     def _mean(self, total: Callable[[Level], float]) -> float:
         n = self.num_items
         return math.fsum(total(level) for level in self.levels) / n if n else math.nan
+
+
+def _log(p: float) -> float:
+    return float(log(np.array(p)))

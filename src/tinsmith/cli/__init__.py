@@ -21,6 +21,7 @@ from tinsmith.cli.doctor import doctor
 from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
 from tinsmith.cli.run import run
+from tinsmith.cli.sweep import sweep
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
 
@@ -38,6 +39,7 @@ app.command()(run)
 app.command()(report)
 app.command()(replay)
 app.command()(diff)
+app.command()(sweep)
 app.command()(doctor)
 app.add_typer(analyse_app)
 

@@ -129,9 +129,7 @@ def conduct_and_stay(
             return done
         require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
     # The folder comes first: a run that may not begin there starts no server.
-    folder, mark = RunFolder.begin(
-        where.log_path, prepared.config(), if_exists=if_exists, told=told
-    )
+    folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
     embedded = embedded_settings(plan, materials.models, where.log_path)
     connection = open_connection(where.base_url, embedded)
     with ExitStack() as stack:

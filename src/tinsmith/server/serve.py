@@ -50,6 +50,10 @@ class ServeSettings:
     """Stop when standard input closes, as it does when the parent is gone."""
 
 
+ORPHAN_SECONDS = 12.0
+"""How long an embedded server waits for its predecessor, which may still be putting its state away after a kill."""
+
+
 def serve(settings: ServeSettings) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -122,7 +126,13 @@ class _Server(uvicorn.Server):
 async def _serve(
     settings: ServeSettings, engine: Engine, listener: socket.socket, key: str
 ) -> None:
-    service = Service(engine, settings.state, seed=settings.seed, max_queue=settings.max_queue)
+    service = Service(
+        engine,
+        settings.state,
+        seed=settings.seed,
+        max_queue=settings.max_queue,
+        patience=ORPHAN_SECONDS if settings.exit_with_stdin else 0.0,
+    )
     app = build_app(service, key=key, max_body=settings.max_body)
     config = uvicorn.Config(
         app,

@@ -36,8 +36,12 @@ EXPIRY_SECONDS = 60.0
 class Service:
     """One server's state and computation. Made and used on one event loop."""
 
-    def __init__(self, engine: Engine, state: Path, *, seed: int, max_queue: int) -> None:
+    def __init__(
+        self, engine: Engine, state: Path, *, seed: int, max_queue: int, patience: float = 0.0
+    ) -> None:
         """Open the state; what an earlier server left unfinished fails with that reason.
+
+        `patience`: seconds to wait for another server that is about to leave the folder.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.
@@ -46,7 +50,7 @@ class Service:
         self.state = state
         self.max_queue = max_queue
         self._making_tokenizer = threading.Lock()
-        self._lock = _locked(state)
+        self._lock = _locked(state, patience)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
         self.futures = Futures(self.store, loop)
@@ -155,7 +159,7 @@ class Service:
             await asyncio.sleep(EXPIRY_SECONDS)
 
 
-def _locked(state: Path) -> TextIOWrapper:
+def _locked(state: Path, patience: float) -> TextIOWrapper:
     """Take the state folder for this process, before anything in it is read or put right.
 
     Raises:
@@ -171,14 +175,25 @@ def _locked(state: Path) -> TextIOWrapper:
             value=str(state),
             fix="name another with --state",
         ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not _taken(lock, patience):
         lock.close()
         raise ConfigError(
             "another server uses this state folder",
             field="state",
             value=str(state),
             fix="name another with --state",
-        ) from None
+        )
     return lock
+
+
+def _taken(lock: TextIOWrapper, patience: float) -> bool:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        else:
+            return True

@@ -20,7 +20,7 @@ from pathlib import Path
 import tinker
 
 from tinsmith.training.tombstone import Tombstone
-from tinsmith.types.errors import BackendError
+from tinsmith.types.errors import BackendError, LostError
 
 READY = "tinsmith serve: "
 """How the line begins that a server prints once it answers."""
@@ -135,6 +135,11 @@ class EmbeddedServer:
             if pipe is not None:
                 pipe.close()
         said = "\n".join(self._errors[-5:]) or f"exit code {self._process.returncode}"
+        if self._process.returncode < 0:
+            raise LostError(
+                f"the embedded server was killed before it answered: {said}",
+                fix="the same command with behavior_if_log_dir_exists=resume",
+            )
         raise BackendError(f"the embedded server did not start: {said}")
 
     def _drain(self) -> None:

@@ -201,6 +201,8 @@ class Run:
                 )
                 metrics |= found
                 self._lines += lines
+        # A server that died in the last evaluation is found out here, and not by failures in a finished run.
+        self.trainer.get_info()
         self.record(last, metrics)
         path = final if best.step == last else best.sampler_path
         return Finished(selected=best, sampler_path=path, final_path=final)

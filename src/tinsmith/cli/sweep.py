@@ -1,0 +1,119 @@
+"""The verb `tinsmith sweep`: one factor at a time from a reference cell, and what each changes of the bits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tinsmith.experiments.sweep_cells import Factor
+    from tinsmith.reports.sweep_results import CellResult, Sweep
+
+
+def sweep(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where sweep.json and sweep.html are written.")
+    ],
+    factors: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[factor=v1,v2 ...]", help="What to vary. Default: everything."),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FACTOR,FACTOR", help="Vary these together as well. Repeatable."),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FACTOR=VALUE", help="Of the reference cell. Repeatable."),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(metavar="NAME=PATH", help="The base: a folder, or a built-in name.")
+    ] = "tinsmith/nano",
+    completions: Annotated[
+        int, typer.Option(min=2, help="Of the one prompt, at each temperature.")
+    ] = 32,
+    as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json.")] = False,
+) -> None:
+    """Vary what may change bits, and tell what does: exit 1 where a promise is broken or a fault is not seen."""
+    import json
+
+    from tinsmith.experiments.sweep import SweepSettings, sweep_json
+    from tinsmith.experiments.sweep import sweep as run
+    from tinsmith.experiments.sweep_cells import Wish, plan
+    from tinsmith.experiments.sweep_outcome import Size
+
+    name, _, path = model.partition("=")
+    wish = Wish(
+        factors={factor: values.split(",") for factor, values in map(_setting, factors or ())},
+        together=[[_factor(each) for each in text.split(",")] for text in pair or ()],
+        reference=[_setting(text) for text in reference or ()],
+    )
+    settings = SweepSettings(
+        plan=plan(wish), out=out, name=name, model=path or name, size=Size(completions=completions)
+    )
+    done = run(settings, _progress(len(settings.plan.variations)))
+    if as_json:
+        print(json.dumps(sweep_json(done), indent=1, ensure_ascii=False))
+    else:
+        _print(done, out)
+    if done.wrong:
+        raise typer.Exit(code=1)
+
+
+class _progress:
+    """Says of each cell that it is done, on standard error."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._done = count, 0
+
+    def __call__(self, cell: CellResult) -> None:
+        self._done += 1
+        told = f"{self._done}/{self._count} {cell.title}: {cell.verdict.value}"
+        print(f"{told} ({cell.seconds:.1f} s)", file=sys.stderr, flush=True)
+
+
+def _print(done: Sweep, out: Path) -> None:
+    from rich.console import Console
+
+    from tinsmith.reports.sweep_page import LEGEND, sweep_table
+    from tinsmith.reports.sweep_results import SWEEP_JSON, SWEEP_PAGE, story
+
+    console = Console()
+    console.print(sweep_table(done))
+    for line in (LEGEND, "", *story(done)):
+        console.print(line, markup=False, highlight=False)
+    for cell in done.cells:
+        if cell.unavailable is not None:
+            print(f"not available here: {cell.title}: {cell.unavailable}")
+    print(f"wrote {out / SWEEP_JSON} and {out / SWEEP_PAGE}")
+
+
+def _setting(text: str) -> tuple[Factor, str]:
+    """Split FACTOR=VALUE.
+
+    Raises:
+        ConfigError: there is no value, or no such factor.
+    """
+    from tinsmith.types.errors import ConfigError
+
+    name, equals, value = text.partition("=")
+    if not equals or not value:
+        raise ConfigError(
+            "a factor of the sweep has values", field=name, value=text, allowed="factor=v1,v2"
+        )
+    return _factor(name), value
+
+
+def _factor(name: str) -> Factor:
+    from tinsmith.experiments.sweep_cells import Factor
+    from tinsmith.types.errors import ConfigError
+
+    try:
+        return Factor(name)
+    except ValueError:
+        raise ConfigError(
+            "a sweep has no such factor", field="factor", value=name, allowed=", ".join(Factor)
+        ) from None
