@@ -44,5 +44,6 @@ def test_the_laboratorys_examples_run(
     assert "| GRPO |" in told
     assert "| always " in told
     assert len(names["datums"]) == 32  # type: ignore[arg-type]
+    names["service"].close("success").result()  # type: ignore[attr-defined]
     for model in names["models"].values():  # type: ignore[attr-defined]
         model.close()

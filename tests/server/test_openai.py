@@ -88,15 +88,15 @@ def client(running: Running) -> Iterator[OpenAI]:
 
 @pytest.fixture(scope="module")
 def checkpoint(running: Running) -> str:
-    service = tinker.ServiceClient(base_url=running.url, api_key=KEY)
-    trainer = service.create_lora_training_client(MODEL, rank=4, seed=1).result()
     datum = tinker.Datum(
         model_input=tinker.ModelInput.from_ints([70, 71, 72]),
         loss_fn_inputs={"target_tokens": [71, 72, 73], "weights": [1.0, 1.0, 1.0]},
     )
-    trainer.forward_backward([datum], "cross_entropy").result()
-    trainer.optim_step(tinker.AdamParams(learning_rate=1.0)).result()
-    return trainer.save_weights_for_sampler("trained").result().path
+    with tinker.ServiceClient(base_url=running.url, api_key=KEY) as service:
+        trainer = service.create_lora_training_client(MODEL, rank=4, seed=1).result()
+        trainer.forward_backward([datum], "cross_entropy").result()
+        trainer.optim_step(tinker.AdamParams(learning_rate=1.0)).result()
+        return trainer.save_weights_for_sampler("trained").result().path
 
 
 def _complete(client: OpenAI, **given: Any) -> Any:
@@ -111,12 +111,12 @@ def _chat(client: OpenAI, **given: Any) -> Any:
 def _raw(client: OpenAI, prompt: Sequence[int], **params: Any) -> tinker.SampledSequence:
     """The same request by the Tinker SDK."""
     url = str(client.base_url).removesuffix("/v1/")
-    service = tinker.ServiceClient(base_url=url, api_key=KEY)
-    sampler = service.create_sampling_client(base_model=MODEL).result()
-    asked = sampler.sample(
-        tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params)
-    )
-    return asked.result().sequences[0]
+    with tinker.ServiceClient(base_url=url, api_key=KEY) as service:
+        sampler = service.create_sampling_client(base_model=MODEL).result()
+        asked = sampler.sample(
+            tinker.ModelInput.from_ints(list(prompt)), 1, tinker.SamplingParams(**params)
+        )
+        return asked.result().sequences[0]
 
 
 def test_models_are_the_served_names_with_every_suffix(client: OpenAI) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,9 @@ NANO: Final = "tinsmith/nano"
 
 _CHILD: Final = "tinsmith.experiments.sweep_worker"
 
+_SLEEPING: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Idle threads of torch sleep: where cores are shared, those that spin take minutes from the others."""
+
 Told = Callable[[CellResult], None]
 """Hears of every cell as it is done."""
 
@@ -52,7 +56,7 @@ class SweepSettings:
     """What the model is called."""
     model: str = NANO
     """A folder or a built-in model."""
-    size: Size = Size()
+    size: Size = field(default_factory=Size)
 
 
 def sweep(settings: SweepSettings, told: Told) -> Sweep:
@@ -154,6 +158,7 @@ def _child(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
+            env={**_SLEEPING, **os.environ},
         ) as child,
     ):
         assert child.stdin is not None

@@ -93,8 +93,8 @@ class Cell:
     """Most other requests beside them: random prompts that come and go."""
     order: Order = Order.GIVEN
     padding: Padding = Padding.NONE
-    cache: int = 0
-    """Pages of the key-value cache; 0: the engine's default."""
+    cache: str = "default"
+    """Pages of the key-value cache; default: the engine's, least: one whole context."""
     prefill: int = 2048
     """Prompt tokens computed in one step."""
     micro_batch: int = 0
@@ -157,6 +157,8 @@ class Wish:
 NO_PADDING: Final = "the engine does not pad: rows of all sequences lie one after another"
 ONLY_FAST: Final = "bf16 products are computed by arithmetic=fast alone; canonical computes in fp32"
 
+ONLY_CANONICAL: Final = "a deviation is one from canonical arithmetic"
+
 
 def plan(wish: Wish) -> Plan:
     """Choose the cells.
@@ -183,7 +185,8 @@ def plan(wish: Wish) -> Plan:
         values = [wish.factors.get(factor) or default_values()[factor] for factor in factors]
         rows += [tuple(zip(factors, each, strict=True)) for each in itertools.product(*values)]
     if whole:
-        rows += UNDER_LOAD
+        rows = [(_FAST, *row) if row[0] in _NEEDS_FAST else row for row in rows]
+        rows += TOGETHER
     variations = [Variation(cell=reference)]
     for row in dict.fromkeys(rows):
         cell = reference
@@ -194,15 +197,25 @@ def plan(wish: Wish) -> Plan:
     return Plan(variations=tuple(variations))
 
 
-UNDER_LOAD: Final[Sequence[tuple[tuple[Factor, str], ...]]] = tuple(
-    (*first, (Factor.BATCH, "32"), (Factor.NEIGHBOURS, "24"))
-    for first in (
-        (),
-        ((Factor.ARITHMETIC, "fast"),),
-        ((Factor.ARITHMETIC, "fast"), (Factor.DTYPE, "bf16")),
-    )
-)
+_FAST: Final = (Factor.ARITHMETIC, "fast")
+_THREADS: Final = (Factor.THREADS, "2")
+_LOAD: Final = ((Factor.BATCH, "32"), (Factor.NEIGHBOURS, "24"))
 """The published experiment: one prompt, many requests at once, random neighbours."""
+
+TOGETHER: Final[Sequence[tuple[tuple[Factor, str], ...]]] = (
+    (_THREADS, (Factor.BATCH, "1")),
+    (_THREADS, (Factor.MICRO_BATCH, "1")),
+    _LOAD,
+    ((Factor.CACHE, "least"), *_LOAD),
+    (_FAST, *_LOAD),
+    (_FAST, _THREADS, *_LOAD),
+    (_FAST, (Factor.DTYPE, "bf16"), *_LOAD),
+    (_FAST, (Factor.DEVICE, "cuda"), (Factor.DTYPE, "bf16"), *_LOAD),
+)
+"""What the default sweep varies together."""
+
+_NEEDS_FAST: Final = ((Factor.DTYPE, "bf16"), (Factor.DEVICE, "cuda"))
+"""Of the default values, those that `canonical` does not have; the default sweep tries them on `fast`."""
 
 
 def default_values() -> dict[Factor, tuple[str, ...]]:
@@ -214,7 +227,7 @@ def default_values() -> dict[Factor, tuple[str, ...]]:
         Factor.NEIGHBOURS: ("0", "24"),
         Factor.ORDER: ("reversed", "shuffled"),
         Factor.PADDING: ("left",),
-        Factor.CACHE: ("40",),
+        Factor.CACHE: ("least",),
         Factor.PREFILL: ("16", "5"),
         Factor.MICRO_BATCH: ("1", "2", "8"),
         Factor.THREADS: tuple(map(str, counts)),
@@ -272,6 +285,8 @@ def cannot(cell: Cell) -> str | None:
         return NO_PADDING
     if cell.dtype is Dtype.BF16 and cell.arithmetic is not Arithmetic.FAST:
         return ONLY_FAST
+    if cell.deviation is not Deviation.NONE and cell.arithmetic is not Arithmetic.CANONICAL:
+        return ONLY_CANONICAL
     return None
 
 
@@ -301,6 +316,10 @@ def _one_of(kind: type[StrEnum]) -> tuple[Callable[[str], object], str]:
     return kind, ", ".join(kind)
 
 
+def _pages(text: str) -> str:
+    return text if text in ("default", "least") else str(int(text))
+
+
 def _isa(text: str) -> str:
     return text if text == "best" else Isa(text).value
 
@@ -311,7 +330,7 @@ _READ: Final[Mapping[Factor, tuple[Callable[[str], object], str]]] = MappingProx
         Factor.NEIGHBOURS: _count(0),
         Factor.ORDER: _one_of(Order),
         Factor.PADDING: _one_of(Padding),
-        Factor.CACHE: _count(0),
+        Factor.CACHE: (_pages, "a number of pages, default, least"),
         Factor.PREFILL: _count(1),
         Factor.MICRO_BATCH: _count(0),
         Factor.THREADS: _count(1),

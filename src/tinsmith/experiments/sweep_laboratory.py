@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tinsmith.engine.cache import pages_for
 from tinsmith.engine.checkpoints import load_session, read, save
 from tinsmith.engine.deviations import merged, parts_of
 from tinsmith.engine.parts import Parts
@@ -31,7 +32,7 @@ from tinsmith.models.base import OpenedBase
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.slots import load, values
-from tinsmith.ops.kernels import PAGE, Kernels
+from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import StockKernels
 from tinsmith.types.adapters import AdapterSpec
@@ -100,8 +101,12 @@ class _Bench:
         return self.parts.policy_of(adapter)
 
     def sampler(self) -> Sampler:
+        least = pages_for(self.base.config.max_positions) + 1
+        pages = {"default": None, "least": least}
+        word = self.cell.cache
         limits = SamplerLimits(
-            cache_pages=self.cell.cache or None, prefill_tokens=self.cell.prefill
+            cache_pages=pages[word] if word in pages else int(word),
+            prefill_tokens=self.cell.prefill,
         )
         return Sampler(self.base.config, self.parts.sampling(self.kernels), limits=limits)
 
@@ -115,15 +120,12 @@ def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path)
 
     Raises:
         BackendError: its arithmetic or device is not here.
-        ConfigError: its cache holds no completion.
+        ConfigError: its cache holds no whole context, or it is resumed after a step that there is not.
         InputError: the model's context is too short for a completion.
     """
     began = time.perf_counter()
-    need = -(-(size.prompt + size.tokens) // PAGE) + 1
-    if 0 < cell.cache < need:
-        raise ConfigError(
-            "the cache holds no completion", field="cache", value=cell.cache, allowed=f">= {need}"
-        )
+    if cell.resume > size.steps:
+        raise ConfigError("there is no such step", field="resume", value=cell.resume)
     kernels: Kernels = select(cell.arithmetic, cell.device)
     if cell.dtype is Dtype.BF16:
         kernels = Bf16Products(kernels.device)
@@ -145,7 +147,7 @@ def compute(number: int, cell: Cell, base: OpenedBase, size: Size, folder: Path)
         weights_sha256=tensors_sha256(weights),
         weights_file=str(file),
         seconds=time.perf_counter() - began,
-        machine={"torch": torch.__version__, "device": _device(kernels)},
+        machine={"torch": str(torch.__version__), "device": _device(kernels)},
     )
 
 

@@ -18,7 +18,7 @@ from tinsmith.types.datum import IntArray
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 from tinsmith.types.seeds import derive, random_bits
 
-_TURN = 0.25
+_TURN = 1 / 16
 """How likely it is at a step that other limits are drawn."""
 
 _NEIGHBOUR = 24
@@ -51,10 +51,10 @@ def serve(
     waiting = _ordered(len(wanted), load.order, rng)
     groups: dict[int, Group] = {}
     others: list[Group] = []
-    drawn, most = 0, (load.batch, load.neighbours)
+    drawn, most = 0, (0, 0)
     while waiting or any(not group.ended for group in groups.values()):
         others = [group for group in others if not group.ended]
-        if rng.random() < _TURN:
+        if most == (0, 0) or rng.random() < _TURN:
             most = (_few_or_many(rng, load.batch), _few_or_many(rng, load.neighbours + 1) - 1)
         places = most[0] - sum(not group.ended for group in groups.values())
         coming = [True] * min(int(rng.binomial(max(places, 0), 0.5)), len(waiting))

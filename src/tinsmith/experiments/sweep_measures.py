@@ -131,7 +131,10 @@ def _avg_std(spread: Completions) -> float | None:
     tokens = np.array([one.tokens for one in spread])
     first = _first_difference(tokens == tokens[0])
     top = np.array([one.top_logprobs for one in spread], np.float64)[:, :first]
-    return mean(exp(top).std(axis=0)) if top.size else None
+    if not top.size:
+        return None
+    probs = exp(top)
+    return mean((probs - probs[0]).std(axis=0))  # less the first: equal ones give exactly 0
 
 
 def _first_difference(equal: NDArray[np.bool_]) -> int | None:

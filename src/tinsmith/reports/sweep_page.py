@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
 from markupsafe import Markup
@@ -24,6 +25,10 @@ from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, absent, colu
 
 _LEAST: Final = 1e-10
 """Where differences of zero stand on an axis of powers of ten."""
+
+
+_NAME: Final = 30
+"""Characters in a line of a row's name on a figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ def sweep_html(sweep: Sweep) -> str:
 def sweep_table(sweep: Sweep) -> ConsoleTable:
     """Return the sweep for a terminal, a line for each cell."""
     table = ConsoleTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("cell", overflow="fold")
+    table.add_column("cell", min_width=23)
     for name in ("unique", "patterns", "unequal", "max |d|", "trainer"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("weights")
@@ -84,7 +89,9 @@ def sweep_table(sweep: Sweep) -> ConsoleTable:
 
 LEGEND: Final = (
     "unique: different completions of N at temperature 0 / 1; patterns: with the bits of their log-probabilities; "
-    "unequal, max |d|: tokens with other bits than in the reference cell, and nats; trainer: the same against the trainer"
+    "unequal, max |d|: share of tokens with other bits than in the reference cell, and nats; trainer: share with other "
+    "bits than the trainer's; kept: equal as promised, seen: a fault on purpose that shows, equal and different: "
+    "nothing is promised"
 )
 """What the columns of `sweep_table` are."""
 
@@ -110,8 +117,21 @@ def _page(sweep: Sweep) -> SweepPage:
     )
 
 
-def _bits(cells: Sequence[CellResult]) -> Markup | None:
-    """Shares of tokens with other bits, and unique completions as a share of all."""
+def _drawn(cells: Sequence[CellResult]) -> tuple[list[str], list[CellResult]]:
+    """Names and cells of a figure's rows: those that are kept are alike, and have one row."""
+    kept = [cell for cell in cells if cell.verdict is Verdict.KEPT]
+    rows: list[tuple[str, CellResult]] = []
+    for cell in cells:
+        if cell.verdict is not Verdict.KEPT:
+            rows.append(("\n".join(wrap(cell.title, _NAME)), cell))
+        elif cell is kept[0]:
+            rows.append((cell.title if len(kept) == 1 else f"{len(kept)} cells, all kept", cell))
+    return [name for name, _ in rows], [cell for _, cell in rows]
+
+
+def _bits(measured: Sequence[CellResult]) -> Markup | None:
+    """Shares of tokens with other bits, and how many completions are unique."""
+    names, cells = _drawn(measured)
 
     def dots(words: str, place: int, of: Callable[[Sampled], float | None]) -> Dots:
         return Dots(words, series_mark(place), [_measure(_worst(cell, of)) for cell in cells])
@@ -126,10 +146,10 @@ def _bits(cells: Sequence[CellResult]) -> Markup | None:
     )
     most = max((each.unique for cell in cells for each in cell.sampled), default=1)
     unique = Panel(
-        title="Unique completions",
+        title="Unique completions, by temperature",
         dots=[
             Dots(
-                f"temperature {place}",
+                f"at {place}",
                 series_mark(3 + place),
                 [_measure(float(cell.sampled[place].unique)) for cell in cells],
             )
@@ -138,14 +158,15 @@ def _bits(cells: Sequence[CellResult]) -> Markup | None:
         high=float(most),
     )
     told = "; ".join(f"{cell.title}: {cell.verdict}" for cell in cells)
-    return dots_svg("bits", f"Bits. {told}.", [cell.title for cell in cells], [bits, unique])
+    return dots_svg("bits", f"Bits. {told}.", names, [bits, unique])
 
 
-def _sizes(cells: Sequence[CellResult]) -> Markup | None:
+def _sizes(measured: Sequence[CellResult]) -> Markup | None:
     """The largest differences, on an axis of powers of ten; zero at its left end."""
+    names, cells = _drawn(measured)
     quantities: tuple[tuple[str, Callable[[CellResult], float | None]], ...] = (
-        ("max |d logprob| from the reference", lambda cell: _worst(cell, _against)),
-        ("max |d logprob|, sampler from trainer", lambda cell: _worst(cell, _trainer)),
+        ("from the reference", lambda cell: _worst(cell, _against)),
+        ("sampler from trainer", lambda cell: _worst(cell, _trainer)),
         ("final weights, relative", lambda cell: cell.trained and cell.trained.weight_difference),
     )
     if not cells:
@@ -174,7 +195,7 @@ def _sizes(cells: Sequence[CellResult]) -> Markup | None:
         axes.grid(visible=True, axis="x")
         axes.grid(visible=False, axis="y")
         axes.set_ylim(len(cells) - 0.5, -0.5)
-        axes.set_yticks(range(len(cells)), [cell.title for cell in cells])
+        axes.set_yticks(range(len(cells)), names)
         axes.tick_params(axis="y", labelcolor=INK, length=0)
         for label, cell in zip(axes.get_yticklabels(), cells, strict=True):
             if cell.verdict.wrong:
@@ -182,7 +203,7 @@ def _sizes(cells: Sequence[CellResult]) -> Markup | None:
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, borderpad=0)
 
     told = "; ".join(f"{cell.title}: {_size(_worst(cell, _against))} nats" for cell in cells)
-    height = 1.0 + 0.36 * len(cells)
+    height = 1.0 + 0.4 * len(cells)
     return draw("sizes", f"Largest differences. {told}.", paint, width=9.6, height=height)
 
 
@@ -300,7 +321,11 @@ def _cells(cells: Sequence[CellResult]) -> Table:
         for cell in cells
     ]
     heads = (text("Cell"), text("Verdict"), text("Everything it was computed with"))
-    return Table(caption="", heads=heads, rows=tuple(rows))
+    caption = (
+        "Kept: promised to be equal, and equal in every bit. Seen: a fault on purpose that shows. Equal, different: "
+        "nothing is promised. Not here: cannot be had on this machine or with this engine."
+    )
+    return Table(caption=caption, heads=heads, rows=tuple(rows))
 
 
 def _worst(cell: CellResult, of: Callable[[Sampled], float | None]) -> float | None:

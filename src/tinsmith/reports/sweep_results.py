@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tinsmith.reports.difference import Phase
+from tinsmith.reports.wording import listed
 
 SWEEP_JSON = "sweep.json"
 SWEEP_PAGE = "sweep.html"
@@ -16,13 +17,20 @@ class Verdict(StrEnum):
     """What a cell shows, beside what is promised of it."""
 
     REFERENCE = "reference"
-    KEPT = "equal, as promised"
-    BROKEN = "PROMISE BROKEN"
-    SEEN = "fault seen"
-    UNSEEN = "FAULT NOT SEEN"
-    EQUAL = "equal, not promised"
-    DIFFERENT = "different, not promised"
-    UNAVAILABLE = "not available here"
+    KEPT = "kept"
+    """Promised to be equal, and equal in every bit."""
+    BROKEN = "BROKEN"
+    """Promised to be equal, and not."""
+    SEEN = "seen"
+    """A fault on purpose that shows."""
+    UNSEEN = "NOT SEEN"
+    """A fault on purpose that nothing shows."""
+    EQUAL = "equal"
+    """Though nothing is promised."""
+    DIFFERENT = "different"
+    """And nothing is promised."""
+    UNAVAILABLE = "not here"
+    """Cannot be had on this machine, or with this engine."""
 
     @property
     def wrong(self) -> bool:
@@ -157,9 +165,13 @@ def story(sweep: Sweep) -> tuple[str, ...]:
             Verdict.UNAVAILABLE,
         )
     )
-    sentences = [
-        f"Of {len(kept) + len(broken)} cells that are promised to be equal, {len(kept)} are, bit for bit."
-    ]
+    promised = len(kept) + len(broken)
+    sentences: list[str] = []
+    if promised:
+        equal = f"{len(kept)} of {promised} cells that are promised to be equal are"
+        sentences.append(
+            f"{equal}, bit for bit: completions, log-probabilities, gradients, weights."
+        )
     sentences += [f"Broken: {cell.title}: {found(cell)}." for cell in broken]
     sentences += [
         f"{cell.title}, {_load(cell)}: {_uniques(cell)}; {_spread(cell)}."
@@ -169,19 +181,19 @@ def story(sweep: Sweep) -> tuple[str, ...]:
     sentences += [f"{cell.title} is seen: {found(cell)}." for cell in seen]
     sentences += [f"{cell.title} is not seen by anything." for cell in unseen]
     if absent:
-        sentences.append(f"{len(absent)} cells are not available here, with the reason for each.")
+        sentences.append(f"Not available here: {listed([cell.title for cell in absent])}.")
     return tuple(sentences)
 
 
 def found(cell: CellResult) -> str:
     """Say where a cell differs from the reference cell."""
-    parts: list[str] = []
-    for one in cell.sampled:
-        at = f"temperature {one.temperature:g}"
-        if one.unique > 1:
-            parts.append(f"{one.unique} unique of {one.completions} completions at {at}")
-        elif not one.against.same:
-            parts.append(f"sampled bits at {at} are not the reference's")
+    parts = [
+        f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}"
+        for one in cell.sampled
+        if one.unique > 1
+    ]
+    if not parts and any(not one.against.same for one in cell.sampled):
+        parts.append("sampled bits are not the reference's")
     if any(not one.trainer.same for one in cell.sampled):
         worst = max(one.trainer.max_difference or 0.0 for one in cell.sampled)
         parts.append(f"sampler and trainer differ by up to {worst:.2g} nats")
