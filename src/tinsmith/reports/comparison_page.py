@@ -20,7 +20,7 @@ from tinsmith.reports.comparison_figures import (
 )
 from tinsmith.reports.comparison_story import comparison_story
 from tinsmith.reports.gathering import disagreements
-from tinsmith.reports.judging import Judged, judge_arms, pairing
+from tinsmith.reports.judging import BOOTSTRAP, Judged, judge_arms, pairing
 from tinsmith.reports.lost_classes import LostClass, lost_classes
 from tinsmith.reports.matrices import Matrix, MatrixLabel, matrix
 from tinsmith.reports.page import render, write
@@ -38,6 +38,7 @@ from tinsmith.reports.run_map import (
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.snapshot import System, snapshot_table
+from tinsmith.reports.standings import Standing, standings
 from tinsmith.reports.tables import Table, TableRow, column, number, text, whole
 from tinsmith.reports.wording import counted, listed
 from tinsmith.types.errors import ConfigError, DataError
@@ -58,12 +59,16 @@ class Compared:
     baselines: TargetReport | None
     lost: tuple[LostClass, ...]
     judged: tuple[Judged, ...]
+    stood: tuple[Standing, ...]
+    """Each arm against the baselines."""
     notes: tuple[str, ...]
 
     @property
     def story(self) -> tuple[str, ...]:
         """The sentences at the top."""
-        return comparison_story(self.arms, self.tested, self.baselines, self.lost, self.judged)
+        return comparison_story(
+            self.arms, self.tested, self.baselines, self.lost, self.judged, self.stood
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +136,7 @@ def compare(folders: Sequence[Path]) -> Compared:
         baselines=next((run.baselines for run in runs if run.baselines), None),
         lost=lost_classes(arms),
         judged=judge_arms(arms),
+        stood=standings(arms, BOOTSTRAP),
         notes=tuple(dict.fromkeys(notes)),
     )
 

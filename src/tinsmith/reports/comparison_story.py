@@ -13,6 +13,7 @@ from tinsmith.reports.lost_classes import LostClass
 from tinsmith.reports.pooled import Pooled
 from tinsmith.reports.run_records import Kind
 from tinsmith.reports.snapshot import BASELINE_WORDS
+from tinsmith.reports.standings import Standing, standing_words
 from tinsmith.reports.wording import counted, listed, percent, told
 
 _LIMITS = Limits()
@@ -24,11 +25,13 @@ def comparison_story(
     baselines: TargetReport | None,
     lost: Sequence[LostClass],
     judged: Sequence[Judged],
+    stood: Sequence[Standing],
 ) -> tuple[str, ...]:
     """Return the sentences; arms are told in falling order of macro-F1, which is no claim."""
     sentences = (
         _what(arms, tested),
         _scores(tested, baselines),
+        standing_words(stood),
         _collapse(arms, tested, lost),
         _control(arms, tested),
         _claims(judged),

@@ -59,18 +59,16 @@ def judge_prompt(request: JudgeRequest) -> JudgePrompt:
     """Return the prompt for all criteria of a response; the same request, the same bytes."""
     task, response = _characters(request.task), _characters(request.response)
     criteria = [_characters(criterion).strip() for criterion in request.criteria]
-    mark = fence_mark((response, task, *criteria))
     listed = "\n".join(_numbered(i, criterion) for i, criterion in enumerate(criteria, 1))
     ratings = f"{len(criteria)} rating{'s' if len(criteria) > 1 else ''}"
+    # Two marks: the response's depends on the response, and would part the prompts of a group too early.
     user = f"""\
-The lines that mark data here hold {mark}.
-
-{_fenced("TASK", mark, task)}
+{_fenced("TASK", fence_mark((task, *criteria)), task)}
 
 Criteria:
 {listed}
 
-{_fenced("RESPONSE", mark, response)}
+{_fenced("RESPONSE", fence_mark((response, task, *criteria)), response)}
 
 Rate the response by the criteria above: exactly {ratings}, as one JSON object."""
     return JudgePrompt(_SYSTEM, user)
@@ -88,7 +86,10 @@ def fence_mark(texts: Sequence[str]) -> str:
 
 
 def _fenced(what: str, mark: str, text: str) -> str:
-    return f"<<<{what} {mark} BEGIN>>>\n{text}\n<<<{what} {mark} END>>>"
+    return (
+        f"What stands between the two lines with {mark} is the {what.lower()}, to be checked:\n"
+        f"<<<{what} {mark} BEGIN>>>\n{text}\n<<<{what} {mark} END>>>"
+    )
 
 
 def _numbered(number: int, criterion: str) -> str:

@@ -10,7 +10,7 @@ _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _BULLET = re.compile(r"[ \t]{0,8}[-*+\u2022][ \t]+\S.*")
 _NUMBERED = re.compile(r"[ \t]{0,8}([0-9]{1,4})[.)][ \t]+\S.*")
 _HEADING = re.compile(r"#{1,6}[ \t]+\S.*")
-_STOP = re.compile(r"[.!?]+(?=[\s\"')\]]|$)")
+_STOP = re.compile(r"(?<![.!?])[.!?]++(?=[\s\"')\]]|$)")
 
 
 class Script(enum.StrEnum):
