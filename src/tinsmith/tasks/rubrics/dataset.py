@@ -98,7 +98,10 @@ def _gathered(
         lines[task.task_id] = record.line
         tasks.append(task)
     if not tasks:
-        raise DataError(f"{name}: no task with a rubric", fix="see the formats in the docs")
+        raise DataError(
+            f"{name}: no task with a rubric",
+            fix="give each record prompt and rubrics, or 'rubric - 1. criterion'",
+        )
     return RubricDataset(
         tasks=tuple(tasks), control_characters=control_characters, without_rubrics=without
     )

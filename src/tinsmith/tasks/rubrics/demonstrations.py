@@ -31,8 +31,8 @@ class Demonstration:
 def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[Demonstration, ...]:
     """Make `count` demonstrations; demonstration i is the same whatever the count.
 
-    A share `obeying` does what is asked. Of the others, a third answers the same instruction with
-    other words, a third another instruction, and a third rambles.
+    A share `obeying` does what is asked. Of the others, a half answers some instruction or other
+    with other words, and a half rambles.
 
     Raises:
         ConfigError: `obeying` is no share, or `count` is below 0.
@@ -59,15 +59,12 @@ def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> Demonstr
     unit = (bits[3] >> 11) * 2.0**-53
     if unit < obeying:
         return Demonstration(prompt=sheet.prompt, answer=sheet.answer, obeys=True)
-    match bits[3] % 3:
-        case 0:
-            answer = template(_three(bits[4]), bits[2] % len(LEXICON)).answer
-        case 1:
-            _, other = FAMILIES[bits[4] % len(FAMILIES)]
-            answer = other(_three(bits[4] // len(FAMILIES)), 0).answer
-        case _:
-            order = _shuffled(bits[4])
-            answer = " and the ".join(order[: _RAMBLES[bits[2] % len(_RAMBLES)]])
+    if bits[3] % 2:
+        _, other = FAMILIES[bits[4] % len(FAMILIES)]
+        answer = other(_three(bits[4] // len(FAMILIES)), 0).answer
+    else:
+        order = _shuffled(bits[4])
+        answer = " and the ".join(order[: _RAMBLES[bits[2] % len(_RAMBLES)]])
     obeys = all(rule.holds(answer) for rule in sheet.rules)
     return Demonstration(prompt=sheet.prompt, answer=answer, obeys=obeys)
 
