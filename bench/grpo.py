@@ -32,7 +32,7 @@ from transformers import AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from gemm import best_rate
-from peers import Clock, Times, idle_threads_sleep, report, threads, tiny_decoder
+from peers import QUIET_TRAINER, Clock, Times, idle_threads_sleep, report, threads, tiny_decoder
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
@@ -189,12 +189,7 @@ def trl_trainer(
 
     settings = {
         "output_dir": str(folder / "out"),
-        "use_cpu": True,
-        "bf16": False,
-        "report_to": "none",
-        "logging_strategy": "no",
-        "save_strategy": "no",
-        "disable_tqdm": True,
+        **QUIET_TRAINER,
         "max_steps": steps,
         "per_device_train_batch_size": PROMPTS * SAMPLES,
         "num_generations": SAMPLES,

@@ -28,7 +28,7 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from peers import Clock, Times, idle_threads_sleep, report
+from peers import QUIET_TRAINER, Clock, Times, idle_threads_sleep, report
 from tinsmith.experiments.conduct import embedded_settings
 from tinsmith.experiments.materials import Materials, gather
 from tinsmith.experiments.opening import open_run
@@ -221,12 +221,7 @@ def trl_trainer(
     rollouts = settings.groups_per_batch * settings.group_size
     values = {
         "output_dir": str(out),
-        "use_cpu": True,
-        "bf16": False,
-        "report_to": "none",
-        "logging_strategy": "no",
-        "save_strategy": "no",
-        "disable_tqdm": True,
+        **QUIET_TRAINER,
         "max_steps": steps,
         "shuffle_dataset": False,
         "per_device_train_batch_size": rollouts,

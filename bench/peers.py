@@ -20,6 +20,16 @@ from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
 
+QUIET_TRAINER = {
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": "none",
+    "logging_strategy": "no",
+    "save_strategy": "no",
+    "disable_tqdm": True,
+}
+"""A trainer of transformers or TRL on the CPU in fp32 that reports to nobody and saves nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Times:

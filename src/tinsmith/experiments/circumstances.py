@@ -5,9 +5,9 @@ It is told so that, where two runs differ all the same, one can see what was dif
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +38,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "isa": _isa() if here else None,
         "extension_sha256": _extension_sha256(),
         "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
+        **{name: library_version(name) for name in LIBRARIES},
         "base_url": where.base_url,
         "model_name": where.model_name,
         "model_folder": _absolute(materials.models.get(materials.model_name)),
@@ -93,8 +93,9 @@ def _extension_sha256() -> str | None:
     return None if file is None else file_sha256(Path(file))
 
 
-def _version(name: str) -> str | None:
+def library_version(name: str) -> str | None:
+    """Return the installed version of a distribution; None where it is not installed."""
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
         return None

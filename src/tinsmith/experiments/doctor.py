@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tinsmith.engine.engine import Engine
-from tinsmith.experiments.circumstances import LIBRARIES, cpu_flags, cpu_model
+from tinsmith.experiments.circumstances import LIBRARIES, cpu_flags, cpu_model, library_version
 from tinsmith.models.base import BUILT_IN
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import module, physical_cores
@@ -104,13 +104,13 @@ def versions() -> list[Finding]:
         required = Requirement(line)
         if required.marker is not None and not required.marker.evaluate({"extra": ""}):
             continue
-        there = _version(required.name)
+        there = library_version(required.name)
         facts[required.name] = there
         if there is None or not required.specifier.contains(there, prereleases=True):
             text = f"{required.name} {there or 'is missing'}, and {required.specifier or 'any'} is asked for"
             todo = f"pip install '{required.name}{required.specifier}'"
             wrong.append(Finding(topic="library", text=text, todo=todo))
-    shown = ", ".join(f"{name} {_version(name)}" for name in LIBRARIES)
+    shown = ", ".join(f"{name} {library_version(name)}" for name in LIBRARIES)
     text = f"tinsmith {VERSION}, Python {platform.python_version()}, {shown}"
     return [Finding(topic="versions", text=text, facts=facts), *wrong]
 
@@ -173,10 +173,3 @@ def disk() -> list[Finding]:
         facts: dict[str, object] = {"folder": str(folder), "free_bytes": free}
         found.append(Finding(topic=topic, text=text, todo=low, facts=facts))
     return found
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
