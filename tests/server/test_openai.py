@@ -50,6 +50,7 @@ class Running:
 def _start(state: Path) -> Running:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # who connects before the server accepts waits, instead of being refused
     ready: Future[tuple[Service, uvicorn.Server]] = Future()
 
     async def main() -> None:
