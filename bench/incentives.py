@@ -31,9 +31,10 @@ from tinsmith.analysis.confusion import Confusion
 from tinsmith.analysis.incentives import Optimum
 from tinsmith.analysis.posteriors import Policy
 from tinsmith.analysis.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
-from tinsmith.experiments.base_model import BaseRecipe, build_base
 from tinsmith.experiments.conduct import conduct_and_stay, embedded_settings
 from tinsmith.experiments.materials import with_model
+from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
+from tinsmith.experiments.paper_matter import PaperMatter
 from tinsmith.experiments.paper_sets import items_identity
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.policy import Policy as Asked
@@ -51,7 +52,7 @@ MACRO_F1_GOAL, MIN_RECALL_GOAL = 0.95, 0.8
 """Of the best that can be reached."""
 SAMPLED = 3000
 """Test papers that Exp6 answers once each, after it was trained on."""
-RECIPE = BaseRecipe(num_layers=1, vocab_size=512, steps=160)
+RECIPE = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=160)
 COMMON = {
     "prompt": "brief",
     "contract": "two_key",
@@ -151,7 +152,7 @@ class Bench:
         self.threads = threads
         self.out = out
         self.base = folder / "base"
-        build_base(RECIPE, (_plan(ARMS[0], {}).task,), world.papers.train, self.base)
+        build_paper_base(RECIPE, (_plan(ARMS[0], {}).task,), world.papers.train, self.base)
 
     def directions(self, arm: Arm, seeds: int) -> None:
         """Train an arm with every seed, and compare where it went with where the analyser says."""
@@ -202,7 +203,9 @@ class Bench:
         }
         plan = _plan(arm, {**changes, **where})
         papers = self.world.papers
-        materials = with_model(plan, papers, items_identity(papers), _silent)
+        data = items_identity(papers)
+        matter = PaperMatter(plan=plan, papers=papers, data=data, source=None)
+        materials = with_model(plan, matter, _silent)
         done = conduct_and_stay(plan, told=_silent, materials=materials)
         assert done.finished is not None
         asked = Asked(
@@ -242,7 +245,7 @@ class Bench:
 
 def predicted(plan: Plan) -> Optimum:
     """Return what the analyser says of an arm's reward in the planted world."""
-    reward, settings = plan.frame.reward, plan.reward_settings
+    reward, settings = plan.on_papers.reward, plan.reward_settings
     return reward_optimum(posteriors(), lambda: make_reward(reward, plan.task, **settings))
 
 

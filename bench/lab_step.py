@@ -84,12 +84,13 @@ class Ours:
         """Of every group so far: groups of equal rewards have no gradient, and are left out."""
 
     def items(self, step: int) -> list[Item]:
-        return batch(self.run.train_items, self.settings.groups_per_batch, step, self.settings.seed)
+        return batch(
+            self.run.course.train_items, self.settings.groups_per_batch, step, self.settings.seed
+        )
 
     def step(self) -> dict[str, Times]:
         """Take the run's next step, as `training/rl.py` does; return its phases' times."""
-        run, settings, reward, step = self.run, self.settings, self.run.reward, self.run.step
-        assert reward is not None
+        run, settings, step = self.run, self.settings, self.run.step
         times: dict[str, Times] = {}
         self._read()
         sampling = Sampling(
@@ -98,11 +99,11 @@ class Ours:
             temperature=settings.temperature,
             seed=derive(settings.seed, "rollout", step),
         )
-        rollouts = sample_groups(run.sampler(), run.study, self.items(step), sampling)
+        rollouts = sample_groups(run.sampler(), run.course.ground, self.items(step), sampling)
         times["sample"] = self._read()
         groups = score_groups(
             rollouts,
-            reward,
+            run.course.score,
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
         )
@@ -114,7 +115,13 @@ class Ours:
         self._read()
         trained = update_policy(run.trainer, groups, settings, step, None)
         times["train"] = self._read()
-        told = {**rollout_metrics(groups, run.study.task.labels), **trained, **reward.trace()}
+        course = run.course
+        told = {
+            **rollout_metrics(groups),
+            **course.train_metrics(groups),
+            **trained,
+            **course.trace(),
+        }
         run.record(step, told)
         times["record"] = self._read()
         assert trained["optim/unequal_logprob_bits"] == 0, "sampler and trainer are not one model"
@@ -188,9 +195,9 @@ def trl_trainer(
 ) -> Timed:
     """TRL's trainer on the base in `base`, on the prompts of our next `steps` steps."""
     settings, ours = callback.ours.settings, callback.ours
-    study, first = ours.run.study, ours.run.step
+    study, first = ours.run.course.ground, ours.run.step
     items = [item for step in range(first, first + steps) for item in ours.items(step)]
-    reward = make_reward(plan.frame.reward, plan.task, **plan.reward_settings)
+    reward = make_reward(plan.on_papers.reward, plan.task, **plan.reward_settings)
     tokenizer = AutoTokenizer.from_pretrained(base)
     rows = [
         {

@@ -15,8 +15,8 @@ from typing import Final
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_settings import Caps
 from tinsmith.data.sources.world_spec import Preset
-from tinsmith.experiments.base_model import BaseRecipe
 from tinsmith.experiments.conduct import conduct
+from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, nano_base, papers_of, world_slice
@@ -25,7 +25,7 @@ from tinsmith.tasks.task import make_task
 WORLD = WorldRecipe(
     preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12)
 )
-BASE = BaseRecipe(
+BASE = PaperBaseRecipe(
     num_layers=2,
     vocab_size=512,
     max_positions=512,

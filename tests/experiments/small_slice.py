@@ -8,12 +8,12 @@ from pathlib import Path
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_settings import Caps
 from tinsmith.data.sources.world_spec import Preset
-from tinsmith.experiments.base_model import BaseRecipe
+from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.worlds import WorldRecipe, nano_base, papers_of, world_slice
 from tinsmith.tasks.task import make_task
 
 WORLD = WorldRecipe(preset=Preset.TINY, per_class=60, caps=Caps(train=120, validation=12, test=12))
-BASE = BaseRecipe(vocab_size=512, steps=30, batch_size=8, warm_up=5)
+BASE = PaperBaseRecipe(vocab_size=512, steps=30, batch_size=8, warm_up=5)
 
 
 @dataclass(frozen=True)

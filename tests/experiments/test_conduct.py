@@ -78,7 +78,7 @@ def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch = pytest.MonkeyPatch()
     record = Run.record
 
-    def interrupted(self: Run, step: int, metrics: dict[str, float]) -> None:
+    def interrupted(self: Run[Any, Any], step: int, metrics: dict[str, float]) -> None:
         record(self, step, metrics)
         raise KeyboardInterrupt
 
@@ -205,7 +205,7 @@ def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
         opened.append(open_connection(base_url, settings))
         return opened[-1]
 
-    def dying(self: Run, step: int, metrics: dict[str, float]) -> None:
+    def dying(self: Run[Any, Any], step: int, metrics: dict[str, float]) -> None:
         record(self, step, metrics)
         if step == 2:
             server = opened[0].server

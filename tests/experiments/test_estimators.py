@@ -18,8 +18,8 @@ from small_slice import Made
 import tinsmith
 from tinsmith.data.slice_rows import PaperRow
 from tinsmith.experiments.estimators import GRPO, SFT, PaperClassifier
+from tinsmith.experiments.keys import Circumstances, Frame
 from tinsmith.experiments.paper_sets import LoadedSlice, labelled, split_items, unlabelled
-from tinsmith.experiments.plan import Circumstances, Frame
 from tinsmith.tasks.paper import Paper, paper_of
 from tinsmith.tasks.task import make_task
 from tinsmith.training.settings import RlSettings, SftSettings

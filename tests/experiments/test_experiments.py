@@ -11,7 +11,8 @@ import pytest
 
 from tinsmith.experiments.experiment import Experiment
 from tinsmith.experiments.fingerprints import all_fingerprints, plan_fingerprint
-from tinsmith.experiments.plan import At, Kind, Plan, make_plan, with_default_log_path
+from tinsmith.experiments.keys import At, Kind
+from tinsmith.experiments.plan import Plan, make_plan, with_default_log_path
 from tinsmith.experiments.registry import EXPERIMENTS, find, lineage
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training.settings import RlSettings, SftSettings
@@ -40,10 +41,10 @@ def refused(name: str, overrides: Mapping[str, str]) -> ConfigError:
 def test_every_experiment_resolves(name: str, at: At) -> None:
     resolved = plan(name, at=at.value)
     assert resolved.frame.at is at
-    kinds = {Kind.RL: RlSettings, Kind.SFT: SftSettings}
+    kinds = {Kind.RL: RlSettings, Kind.SFT: SftSettings, Kind.RLVR: RlSettings}
     assert type(resolved.settings) is kinds[resolved.frame.kind]
     if resolved.frame.kind is Kind.RL:
-        make_reward(resolved.frame.reward, resolved.task, **resolved.reward_settings)
+        make_reward(resolved.on_papers.reward, resolved.task, **resolved.reward_settings)
     assert resolved.experiment.question.endswith("?")
 
 

@@ -22,6 +22,7 @@ from tinsmith.experiments import conduct as conduct_module
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training import evaluating
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
@@ -123,7 +124,7 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
 
     def dying(
         client: Any, study: Any, items: Sequence[Item], sampling: Sampling
-    ) -> list[list[Rollout | Failure]]:
+    ) -> list[list[Rollout[Item, Answer] | Failure[Item]]]:
         groups = sample(client, study, items, sampling)
         if items is not study.papers.test or sampling.temperature > 0.0:
             return groups

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_slice import BASE, WORLD, Made
 
-from tinsmith.experiments import materials, paper_sets
+from tinsmith.experiments import paper_matter, paper_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""
@@ -30,7 +30,7 @@ def test_the_laboratorys_examples_run(
 ) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(made.home))
     monkeypatch.setattr(paper_sets, "WorldRecipe", lambda: WORLD)
-    monkeypatch.setattr(materials, "BaseRecipe", lambda: BASE)
+    monkeypatch.setattr(paper_matter, "PaperBaseRecipe", lambda: BASE)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
     first, second = [each for each in blocks if "Engine(" not in each]
     text = first + second

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tinsmith.experiments.base_model import BaseRecipe, build_base
+from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item, Paper
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.label_course import LabelCourse
+from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS
-from tinsmith.training.run import Run
+from tinsmith.training.run import Finished, Run
 from tinsmith.training.run_folder import IfExists, RunFolder
-from tinsmith.training.settings import CommonSettings
+from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
+from tinsmith.training.sft import train_sft
 from tinsmith.training.study import Papers, Study
 from tinsmith.training.teller import Teller
 from tinsmith.types.seeds import random_bits
+
+PaperRun = Run[Item, Answer]
 
 TASK: Task = make_task("disruption", prompt="brief", contract="two_key")
 WORDS = {
@@ -26,7 +32,7 @@ WORDS = {
     "neutral": ("report", "case", "survey"),
 }
 COMMON = ("the", "results", "of", "method", "data", "and", "model", "with")
-RECIPE = BaseRecipe(vocab_size=512, max_positions=256, steps=40, batch_size=16, warm_up=5)
+RECIPE = PaperBaseRecipe(vocab_size=512, max_positions=256, steps=40, batch_size=16, warm_up=5)
 
 
 def item(number: int) -> Item:
@@ -57,7 +63,7 @@ PAPERS = Papers(
 
 def build(folder: Path) -> Path:
     """Build the base these tests run on."""
-    build_base(RECIPE, (TASK,), PAPERS.train, folder)
+    build_paper_base(RECIPE, (TASK,), PAPERS.train, folder)
     return folder
 
 
@@ -73,8 +79,8 @@ def open_run(
     *,
     reward: str | None = "strong",
     if_exists: IfExists = IfExists.RAISE,
-    changed: Callable[[Run], None] | None = None,
-) -> Run:
+    changed: Callable[[PaperRun], None] | None = None,
+) -> PaperRun:
     """Open a run on the small study, or go on with it."""
     opened, mark = RunFolder.begin(folder, {"identity_sha256": repr(settings)}, if_exists=if_exists)
     service = connection.client
@@ -84,20 +90,36 @@ def open_run(
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)
     trainer = made.result(WAIT_SECONDS)
     tokenizer = trainer.get_tokenizer()
+    study = Study(task=TASK, papers=PAPERS, renderer=renderer_for(tokenizer), tokenizer=tokenizer)
     run = Run(
         service=service,
         trainer=trainer,
         model_name="base",
-        study=Study(
-            task=TASK, papers=PAPERS, renderer=renderer_for(tokenizer), tokenizer=tokenizer
+        course=LabelCourse(
+            ground=study,
+            settings=settings,
+            reward=None if reward is None else make_reward(reward, TASK),
         ),
         settings=settings,
         folder=opened,
         teller=Teller(name="test", steps=settings.steps, quiet=True),
-        reward=None if reward is None else make_reward(reward, TASK),
     )
     if mark is not None:
         run.resume(mark)
     if changed is not None:
         changed(run)
     return run
+
+
+def label_course(run: PaperRun) -> LabelCourse:
+    """Return what the run teaches, as what it is."""
+    assert isinstance(run.course, LabelCourse)
+    return run.course
+
+
+def train(run: PaperRun) -> Finished:
+    """Train by the loop that its settings are for."""
+    if isinstance(run.settings, RlSettings):
+        return train_rl(run, run.settings)
+    assert isinstance(run.settings, SftSettings)
+    return train_sft(run, label_course(run), run.settings)

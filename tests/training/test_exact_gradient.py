@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_study import PAPERS, TASK, open_run
+from small_study import PAPERS, TASK, label_course, open_run
 
 from tinsmith.ops.advantages import Advantage, center_within_group
+from tinsmith.tasks.contracts import Answer
+from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training.connect import Connection
 from tinsmith.training.exact import LabelGradient, label_weights
@@ -51,8 +53,7 @@ def trained(
     connection: Connection, folder: Path, settings: RlSettings, reward: str = "strong"
 ) -> list[dict[str, Any]]:
     run = open_run(connection, folder, settings, reward=reward)
-    assert run.reward is not None
-    train_rl(run, settings, run.reward)
+    train_rl(run, settings)
     run.folder.close()
     return lines(folder, METRICS)
 
@@ -97,12 +98,12 @@ def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(
 ) -> None:
     run = open_run(connection, tmp_path / "run", EXACT)
     rewarded = LabelGradient(
-        study=run.study, paid=make_reward("exp5", TASK).per_label(), group_size=4
+        study=label_course(run).ground, paid=make_reward("exp5", TASK).per_label(), group_size=4
     )
     for _ in range(2):  # the adapter begins at zero: the second time it says something
         sampler = run.trainer.save_weights_and_get_sampling_client().result(WAIT_SECONDS)
-        one = label_logprobs(sampler, run.study, PAPERS.validation[:4])
-        other = trained_label_logprobs(run.trainer, run.study, PAPERS.validation[:4])
+        one = label_logprobs(sampler, label_course(run).ground, PAPERS.validation[:4])
+        other = trained_label_logprobs(run.trainer, label_course(run).ground, PAPERS.validation[:4])
         assert one.shape == (4, 3)
         assert (one.view(np.int64) == other.view(np.int64)).all()
         datums = rewarded.datums(run.trainer, PAPERS.train[:4])
@@ -114,10 +115,10 @@ def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(
 def test_what_all_labels_begin_with_has_no_weight(connection: Connection, tmp_path: Path) -> None:
     run = open_run(connection, tmp_path / "run", EXACT)
     paid = make_reward("strong", TASK).per_label()
-    gradient = LabelGradient(study=run.study, paid=paid, group_size=4)
+    gradient = LabelGradient(study=label_course(run).ground, paid=paid, group_size=4)
     datums = gradient.datums(run.trainer, PAPERS.train[:1])
-    openings = [run.study.label_tokens(label) for label in TASK.labels]
-    prompt = len(run.study.prompt(PAPERS.train[0]))
+    openings = [label_course(run).ground.label_tokens(label) for label in TASK.labels]
+    prompt = len(label_course(run).ground.prompt(PAPERS.train[0]))
     assert len(datums) == 3
     assert len({opening[0] for opening in openings}) == 1
     firsts: list[float] = []
@@ -186,10 +187,11 @@ def test_a_reward_that_reacts_pays_by_its_state_before_the_step_and_remembers_th
     connection: Connection, tmp_path: Path
 ) -> None:
     run = open_run(connection, tmp_path / "run", EXACT, reward="macro_f1")
-    assert run.reward is not None
-    train_rl(run, EXACT, run.reward)
+    train_rl(run, EXACT)
     run.folder.close()
-    state = run.reward.state()
+    reward = label_course(run).reward
+    assert reward is not None
+    state = reward.state()
     assert state.batches == EXACT.steps
     again = make_reward("macro_f1", TASK)
     trained_on = [one for one in lines(tmp_path / "run", ROLLOUTS) if one["split"] == "train"]
@@ -217,16 +219,15 @@ def test_settings_without_a_meaning_are_refused(changes: dict[str, Any], named: 
 
 def test_a_group_that_failed_whole_still_knows_its_paper() -> None:
     paper = PAPERS.train[0]
-    failed: list[Rollout | Failure] = [
+    failed: list[Rollout[Item, Answer] | Failure[Item]] = [
         Failure(item=paper, sample=each, where="sample", what="lost") for each in range(2)
     ]
     reward = make_reward("strong", TASK)
     (group,) = score_groups(
         [failed],
-        reward,
+        lambda ones: reward.score([one.item.gold for one in ones], [one.answer for one in ones]),
         advantage=Advantage.CENTER,
         zero_variance_filter=True,
-        without_task=True,
     )
     assert group.item == paper
     assert not group.learned

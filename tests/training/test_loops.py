@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from small_study import PAPERS, TASK, open_run
+from small_study import PAPERS, TASK, PaperRun, label_course, open_run, train
 
 from tinsmith.ops.advantages import Advantage
+from tinsmith.tasks.contracts import Answer
+from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training import rollouts as rollouts_module
 from tinsmith.training.connect import Connection
 from tinsmith.training.grouping import score_groups
-from tinsmith.training.rl import train_rl
-from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
+from tinsmith.training.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.training.run import Finished, Run
 from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.training.settings import CommonSettings, Gradient, RlLoss, RlSettings, SftSettings
-from tinsmith.training.sft import train_sft
 from tinsmith.types.errors import BackendError
 
 RL = RlSettings(
@@ -52,14 +52,6 @@ SFT = SftSettings(
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
-
-
-def train(run: Run) -> Finished:
-    if isinstance(run.settings, RlSettings):
-        assert run.reward is not None
-        return train_rl(run, run.settings, run.reward)
-    assert isinstance(run.settings, SftSettings)
-    return train_sft(run, run.settings)
 
 
 def run_once(
@@ -130,7 +122,7 @@ def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
     assert [mark["step"] for mark in lines(out, CHECKPOINTS)] == [2, 4]
 
 
-def _train_until(run: Run, step: int) -> None:
+def _train_until(run: PaperRun, step: int) -> None:
     """Train, but stop in the middle: what a kill leaves."""
 
     class Stop(Exception):
@@ -138,7 +130,7 @@ def _train_until(run: Run, step: int) -> None:
 
     original = Run.record
 
-    def record(self: Run, at: int, metrics: dict[str, float]) -> None:
+    def record(self: PaperRun, at: int, metrics: dict[str, float]) -> None:
         if at == step:
             raise Stop
         original(self, at, metrics)
@@ -194,8 +186,9 @@ def test_a_reward_that_reacts_is_resumed_with_its_memory(
     _train_until(run, 3)
     run.folder.close()
     resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
-    assert resumed.reward is not None
-    assert resumed.reward.state().batches == 2
+    reward = label_course(resumed).reward
+    assert reward is not None
+    assert reward.state().batches == 2
     train(resumed)
     resumed.folder.close()
     run_once(connection, tmp_path / "whole", RL, "macro_f1")
@@ -226,11 +219,11 @@ def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(
     run = open_run(connection, tmp_path / "failing", RL)
     client: Any = _Broken(run.sampler(), 3)
     sampling = Sampling(samples=4, max_tokens=24, temperature=1.0, seed=0)
-    groups = sample_groups(client, run.study, PAPERS.train[:4], sampling)
+    groups = sample_groups(client, run.course.ground, PAPERS.train[:4], sampling)
     assert [isinstance(group[0], Failure) for group in groups] == [False, False, True, False]
     scored = score_groups(
         groups,
-        make_reward("strong", TASK),
+        run.course.score,
         advantage=Advantage.CENTER,
         zero_variance_filter=True,
     )
@@ -253,20 +246,17 @@ def test_a_server_that_answers_nothing_stops_the_step(
     client: Any = _Broken(run.sampler(), 1)
     sampling = Sampling(samples=2, max_tokens=4, temperature=1.0, seed=0)
     with pytest.raises(BackendError, match="every rollout failed"):
-        sample_groups(client, run.study, PAPERS.train[:2], sampling)
+        sample_groups(client, run.course.ground, PAPERS.train[:2], sampling)
     run.folder.close()
 
 
 def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> None:
-    def rollout(sample: int, label: str) -> Rollout:
+    def rollout(sample: int, label: str) -> Rollout[Item, Answer]:
         text = f'{{"disruption_label": "{label}", "confidence": "low"}}'
         return Rollout(
             item=PAPERS.train[0],
             sample=sample,
-            prompt=(1, 2),
-            tokens=(3,),
-            logprobs=(-0.1,),
-            text=text,
+            turns=(Turn(observation=(1, 2), tokens=(3,), logprobs=(-0.1,), text=text),),
             answer=TASK.contract.parse(text),
         )
 
@@ -278,7 +268,7 @@ def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> N
             [rollout(0, gold), rollout(1, other), rollout(2, other), rollout(3, other)],
             [rollout(0, other), rollout(1, other)],
         ],
-        reward,
+        lambda ones: reward.score([one.item.gold for one in ones], [one.answer for one in ones]),
         advantage=Advantage.CENTER,
         zero_variance_filter=True,
     )

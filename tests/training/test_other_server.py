@@ -16,6 +16,7 @@ from small_study import PAPERS
 from running import KEY, Running
 from tinsmith.experiments.conduct import conduct, embedded_settings
 from tinsmith.experiments.materials import with_model
+from tinsmith.experiments.paper_matter import PaperMatter
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.training.run_folder import MANIFEST, METRICS
@@ -47,7 +48,8 @@ def hashes(folder: Path) -> dict[str, Any]:
 
 
 def run(chosen: Plan) -> None:
-    materials = with_model(chosen, PAPERS, {"sha256": "5e" * 32}, _silent)
+    matter = PaperMatter(plan=chosen, papers=PAPERS, data={"sha256": "5e" * 32}, source=None)
+    materials = with_model(chosen, matter, _silent)
     conduct(chosen, told=_silent, materials=materials)
 
 

@@ -79,7 +79,7 @@ def folder(tmp_path: Path) -> Path:
         write_steps(run, range(end - 3, end))
         if end == 6:
             best = saved(path, "sampler_weights", "best-000005")
-        kept = {"watch": {"best": {"step": 5, "sampler_path": best}}, "reward": None}
+        kept = {"best": {"step": 5, "sampler_path": best}, "course": None}
         run.mark(step=end, state_path=saved(path, "weights", f"step-{end:06d}"), kept=kept)
     write_steps(run, range(6, 8))
     run.close()
@@ -188,7 +188,7 @@ def spoil_line(folder: Path, step: int, old: bytes, new: bytes) -> None:
 DAMAGE = {
     "line cut": lambda folder, step: spoil_line(folder, step, b'"lengths"', b'"len'),
     "line changed": lambda folder, step: spoil_line(
-        folder, step, b'"reward": null', b'"reward": true'
+        folder, step, b'"course": null', b'"course": true'
     ),
     "line no json": lambda folder, step: spoil_line(folder, step, b"{", b"\xff"),
     "weights missing": lambda folder, step: (state_of(folder, step) / ADAPTER).unlink(),
@@ -241,7 +241,7 @@ def test_what_is_passed_over_is_told_to_a_person(
 def test_weights_on_another_server_are_taken_on_trust(tmp_path: Path) -> None:
     run, _ = begin(tmp_path)
     write_steps(run, range(3))
-    kept: Mapping[str, object] = {"watch": {"best": None}, "reward": None}
+    kept: Mapping[str, object] = {"best": None, "course": None}
     run.mark(step=3, state_path="tinker://elsewhere/weights/step-3", kept=kept)
     run.close()
     _, mark = begin(tmp_path)

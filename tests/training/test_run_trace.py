@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_study import open_run
+from small_study import PaperRun, open_run
 
 from tinsmith.training import server_facts
 from tinsmith.training.connect import Connection
@@ -38,17 +38,16 @@ RL = RlSettings(
 )
 
 
-def opened(connection: Connection, folder: Path, if_exists: IfExists = IfExists.RAISE) -> Run:
-    def traced(run: Run) -> None:
+def opened(connection: Connection, folder: Path, if_exists: IfExists = IfExists.RAISE) -> PaperRun:
+    def traced(run: PaperRun) -> None:
         run.connection = connection
         run.__post_init__()
 
     return open_run(connection, folder, RL, if_exists=if_exists, changed=traced)
 
 
-def train(run: Run) -> None:
-    assert run.reward is not None
-    train_rl(run, RL, run.reward)
+def train(run: PaperRun) -> None:
+    train_rl(run, RL)
     run.folder.close()
 
 
@@ -106,11 +105,11 @@ def test_a_resumed_run_leaves_the_same_trace(
     assert (out / TRACE).read_bytes() == (folder / TRACE).read_bytes()
 
 
-def interrupted_at(step: int) -> Callable[[Run, int], None]:
+def interrupted_at(step: int) -> Callable[[PaperRun, int], None]:
     """`Run.checkpoint`, but ended by the user instead of a checkpoint at `step`."""
     original = Run.checkpoint
 
-    def checkpoint(run: Run, at: int) -> None:
+    def checkpoint(run: PaperRun, at: int) -> None:
         if at == step:
             raise KeyboardInterrupt
         original(run, at)

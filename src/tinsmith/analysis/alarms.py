@@ -23,6 +23,10 @@ class AlarmKind(StrEnum):
     """The recalls are no better than guessing."""
     GOODHART = "goodhart"
     """The training reward rises while the classifier gets worse."""
+    SAME_TEXT = "same_text"
+    """Many prompts get the same response."""
+    JUDGE_FAILED = "judge_failed"
+    """Responses have no reward, because their judge failed."""
 
 
 @dataclass(frozen=True, slots=True)

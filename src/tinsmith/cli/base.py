@@ -40,8 +40,8 @@ def build(
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and random labels.")] = 0,
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
-    from tinsmith.experiments.base_model import BaseRecipe, build_base
-    from tinsmith.experiments.plan import NANO_ONLY
+    from tinsmith.experiments.keys import NANO_ONLY
+    from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
     from tinsmith.experiments.worlds import (
         WorldRecipe,
         nano_base,
@@ -57,10 +57,10 @@ def build(
     source = world_slice(WorldRecipe(), told) if data is None else open_slice(data, told)
     asked = make_task(task, prompt=str(NANO_ONLY["prompt"]), contract=contract)
     papers = papers_of(source, asked, shuffle_seed=None)
-    recipe = BaseRecipe(seed=seed)
+    recipe = PaperBaseRecipe(seed=seed)
     if out is None:
         folder = nano_base(recipe, asked, papers, told)
     else:
         folder = out
-        build_base(recipe, (asked,), papers.train, out)
+        build_paper_base(recipe, (asked,), papers.train, out)
     print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")

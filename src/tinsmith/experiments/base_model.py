@@ -1,9 +1,7 @@
-"""The nano base: a small decoder and its tokenizer, built from scratch, the same bits on every machine.
+"""How a nano base is built from conversations: its decoder and its tokenizer, from scratch, the same bits everywhere.
 
-It reads abstracts and, after them, answers in the contract whose labels are drawn uniformly at random. So it answers in
-the contract most of the time and knows nothing of the labels, as the seeds' model did at step 0. A tenth of the answers
-break the contract, so that there is something to learn about it too. After every second abstract it is asked for words
-of it instead: a model that never had to look back at a text needs many more rollouts before it finds anything there.
+What a base reads is someone else's to say (`paper_base.py`, `rubric_base.py`): it learns to continue conversations,
+prompts and replies alike, and nothing of what will be rewarded later.
 """
 
 from __future__ import annotations
@@ -23,24 +21,26 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.folder import write_folder
 from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.models.slots import values
-from tinsmith.models.staging import staged
+from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.renderer import Message, Role
+from tinsmith.renderers.renderer import Message
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
-from tinsmith.tasks.contracts import Confidence
-from tinsmith.tasks.environment import SingleTurn
-from tinsmith.tasks.paper import Item
-from tinsmith.tasks.task import Task
 from tinsmith.training.schedule import batch
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import DataError
-from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.home import home
+from tinsmith.types.seeds import derive
+from tinsmith.types.version import VERSION
 
 CARD = "base.json"
 """What a base was built from, in its folder."""
 
 _NAME = "base"
+
+Conversation = tuple[Message, ...]
+"""One or more prompts, and the reply to them."""
 
 Progress = Callable[[int, int, float], None]
 """(step, steps, nats per token)."""
@@ -48,7 +48,7 @@ Progress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseRecipe:
-    """How a base is built; its identity together with the papers it reads."""
+    """How a base is built; its identity together with what it reads."""
 
     preset: str = "nano"
     """The shape, but for the next three."""
@@ -59,31 +59,26 @@ class BaseRecipe:
     batch_size: int = 32
     learning_rate: float = 4e-3
     warm_up: int = 20
-    broken: float = 0.1
-    """Share of demonstrations that break the contract."""
-    reading_every: int = 2
-    """Every so many-th demonstration asks for words of the abstract instead of a label; 0: none."""
     seed: int = 0
 
 
 def build_base(
     recipe: BaseRecipe,
-    tasks: Sequence[Task],
-    items: Sequence[Item],
+    conversations: Sequence[Conversation],
     out: Path,
     *,
     told: Progress | None = None,
 ) -> None:
-    """Build the base from these papers and write it to `out`, a Hugging Face folder that appears whole or not at all.
+    """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all.
 
     Raises:
-        DataError: there are too few papers.
+        DataError: there are too few conversations.
     """
-    if len(items) < recipe.batch_size:
+    if len(conversations) < recipe.batch_size:
         raise DataError(
-            "a base model needs papers to read",
-            field="papers",
-            value=len(items),
+            "a base model needs more to read",
+            field="conversations",
+            value=len(conversations),
             allowed=f"{recipe.batch_size} or more",
         )
     config = dataclasses.replace(
@@ -92,15 +87,14 @@ def build_base(
         vocab_size=recipe.vocab_size,
         max_positions=recipe.max_positions,
     )
-    demonstrations = _demonstrations(recipe, tasks, items)
     tokenizer = train_tokenizer(
-        [message.content for demonstration in demonstrations for message in demonstration],
+        [message.content for conversation in conversations for message in conversation],
         recipe.vocab_size,
     )
     renderer = renderer_for(tokenizer)
     examples = [
-        np.array(renderer.build_supervised_example(demonstration)[0], dtype=np.int32)
-        for demonstration in demonstrations
+        np.array(renderer.build_supervised_example(conversation)[0], dtype=np.int32)
+        for conversation in conversations
     ]
     with tempfile.TemporaryDirectory() as fresh:
         write_folder(Path(fresh), config, initial_weights(config, derive(recipe.seed, "weights")))
@@ -113,43 +107,26 @@ def build_base(
         (folder / CARD).write_text(json.dumps(dataclasses.asdict(recipe), indent=1) + "\n")
 
 
-def _demonstrations(
-    recipe: BaseRecipe, tasks: Sequence[Task], items: Sequence[Item]
-) -> list[tuple[Message, ...]]:
-    """One conversation a paper: its prompt for a task, and an answer that has nothing to do with its label."""
-    bits = random_bits(derive(recipe.seed, "answers"), 3 * len(items))
-    unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    conversations: list[tuple[Message, ...]] = []
-    for i, item in enumerate(items):
-        task = tasks[i % len(tasks)]
-        label = task.labels[int(unit[3 * i] * len(task.labels))]
-        confidence = tuple(Confidence)[int(unit[3 * i + 1] * len(Confidence))]
-        answer = task.contract.answer_text(label, confidence)
-        if unit[3 * i + 2] < recipe.broken:
-            answer = _broken(answer, label, unit[3 * i + 2] / recipe.broken)
-        first = SingleTurn(task, item).first()
-        if recipe.reading_every and i % recipe.reading_every == 0:
-            first, answer = _reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
-        conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
-    return conversations
+def cached_base(
+    recipe: BaseRecipe, conversations: Sequence[Conversation], told: Callable[[str], None]
+) -> Path:
+    """Return the folder of the base of this recipe and these conversations, built where it is not below TINSMITH_HOME.
 
+    Raises:
+        DataError: there are too few conversations.
+    """
+    key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
+    place = home() / "bases" / key[:16]
 
-def _reading(
-    prompt: tuple[Message, ...], abstract: str, seed: int
-) -> tuple[tuple[Message, ...], str]:
-    """The same paper with another last line, which asks for words of its abstract; and three of them, at random."""
-    *before, last = prompt
-    paper, _, _ = last.content.rpartition("\n")
-    words = abstract.split() or ["none"]
-    named = [words[int(bit) % len(words)].strip(".,") for bit in random_bits(seed, 3)]
-    asked = Message(role=last.role, content=f"{paper}\nReturn words.")
-    return (*before, asked), json.dumps(named, ensure_ascii=False)
+    def progress(step: int, steps: int, loss: float) -> None:
+        if step == 1 or step % 50 == 0 or step == steps:
+            told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
 
-
-def _broken(answer: str, label: str, unit: float) -> str:
-    """An answer that breaks the contract in one of the ways that models do."""
-    fenced = f"```json\n{answer}\n```"
-    return (fenced, label, answer[:-1], f"The paper is {label}.")[int(unit * 4)]
+    with one_writer(place):
+        if not present(place).is_dir():
+            told("building the nano base from scratch")
+            build_base(recipe, conversations, place, told=progress)
+    return present(place)
 
 
 def _pretrain(

@@ -26,7 +26,6 @@ _FLAGS: Final = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "fp", "sve
 def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
     """Return what `manifest.json` tells of them; threads and instructions of a server elsewhere are not known."""
     where, here = plan.circumstances, plan.circumstances.base_url is None
-    source = materials.source
     return {
         "machine": platform.machine(),
         "system": platform.system(),
@@ -42,8 +41,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "base_url": where.base_url,
         "model_name": where.model_name,
         "model_folder": _absolute(materials.models.get(materials.model_name)),
-        "data": _absolute(where.data),
-        "data_folder": None if source is None else _absolute(source.folder),
+        **materials.matter.circumstances(),
         "package": str(PACKAGE),
         "log_path": _absolute(where.log_path),
     }

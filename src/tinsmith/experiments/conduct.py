@@ -6,8 +6,6 @@ its server stops with what it has, and can be resumed.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -18,9 +16,6 @@ import msgspec
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
-from tinsmith.data.baseline_answers import BASELINE_ANSWERS
-from tinsmith.data.slice_reader import Slice
-from tinsmith.experiments.forecast import forecast
 from tinsmith.experiments.manifest import (
     Json,
     Prepared,
@@ -33,11 +28,10 @@ from tinsmith.experiments.opening import StoppableRun, open_run, train
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.worlds import Told
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run import Finished
+from tinsmith.training.course import Score
+from tinsmith.training.run import BestStep, Finished
 from tinsmith.training.run_folder import (
-    BASELINES,
     MANIFEST,
-    METRICS,
     STATE,
     IfExists,
     Mark,
@@ -46,9 +40,7 @@ from tinsmith.training.run_folder import (
     settle,
 )
 from tinsmith.training.server_facts import model_identity, weights_sha256
-from tinsmith.training.settings import Selection
-from tinsmith.training.watch import BestStep, Score
-from tinsmith.types.errors import BackendError, ConfigError, LostError
+from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError
 from tinsmith.types.fingerprints import sha256_of
 
 if TYPE_CHECKING:
@@ -119,9 +111,8 @@ def conduct_and_stay(
         raise ConfigError("a run needs a folder", field="log_path", fix="log_path=DIR")
     if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
     materials = materials or gather(plan, told)
-    if materials.source is not None:
-        for line in forecast(plan, materials.source):
-            told(line)
+    for line in materials.matter.before():
+        told(line)
     prepared = Prepared(plan, materials)
     if if_exists is IfExists.RESUME:
         done = _finished_before(where.log_path, prepared)
@@ -160,15 +151,23 @@ def _conduct(
     if mark is not None:
         require_same_model(folder.read_json(MANIFEST), manifest)
     folder.write_json(MANIFEST, manifest)
-    if materials.source is not None:
-        _copy_baselines(materials.source, folder)
-    run: StoppableRun | None = None
+    materials.matter.begin(folder)
+    run: StoppableRun[Any, Any] | None = None
     try:
         run = open_run(plan, materials, folder, mark, connection)
         finished = train(run)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise
+    except JudgeError as error:
+        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        when = "before the first step" if run is None else f"at step {run.step}"
+        raise LostError(
+            f"the judge failed on every response {when}: {error.what}",
+            field="log_path",
+            value=str(folder.path),
+            fix="mend the judge; the same command with behavior_if_log_dir_exists=resume goes on",
+        ) from error
     except (tinker.TinkerError, BackendError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
         when = "before the first step" if run is None else f"at step {run.step}"
@@ -182,13 +181,13 @@ def _conduct(
         if run is not None:
             run.teller.close()
     assert run is not None
-    alarms = run.watch.monitor.alarms
+    alarms = tuple(run.course.alarms)
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
     return Conducted(
         folder=folder.path,
         finished=finished,
         alarms=alarms,
-        tokenizer=run.study.tokenizer,
+        tokenizer=run.trainer.get_tokenizer(),
         connection=connection,
     )
 
@@ -209,6 +208,7 @@ def _ended(
         **told,
         "selected": {
             "step": finished.selected.step,
+            "score": asdict(finished.selected.score),
             "by": plan.settings.select_by.value,
             "sampler_path": finished.sampler_path,
             "final_path": finished.final_path,
@@ -228,15 +228,13 @@ def _finished_before(path: Path, prepared: Prepared) -> Conducted | None:
         return None
     if manifest["status"] != Status.FINISHED.value:
         return None
-    selected, by = manifest["selected"], prepared.plan.settings.select_by
-    line = next(line for line in folder.read_lines(METRICS) if line["step"] == selected["step"])
-    value = selected["step"] if by is Selection.LAST else line[f"eval/{by}"]
-    score = msgspec.convert((value, line["eval/min_class_recall"]), tuple[float, float])
+    selected = manifest["selected"]
+    score = msgspec.convert(selected["score"], Score)
     path_of_selected = selected["sampler_path"]
     return Conducted(
         folder=path,
         finished=Finished(
-            selected=BestStep(selected["step"], Score(*score), path_of_selected),
+            selected=BestStep(selected["step"], score, path_of_selected),
             sampler_path=path_of_selected,
             final_path=selected["final_path"],
         ),
@@ -244,11 +242,3 @@ def _finished_before(path: Path, prepared: Prepared) -> Conducted | None:
         tokenizer=None,
         connection=None,
     )
-
-
-def _copy_baselines(source: Slice, folder: RunFolder) -> None:
-    for name in (BASELINE_ANSWERS, BASELINES):
-        if (source.folder / name).exists():
-            fresh = folder.path / f".{name}.new"
-            shutil.copyfile(source.folder / name, fresh)
-            os.replace(fresh, folder.path / name)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tinsmith.experiments.fingerprints import plan_fingerprint
-from tinsmith.experiments.plan import At, Plan
+from tinsmith.experiments.keys import At, RubricFrame
+from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.registry import lineage
+from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.training.settings import RlSettings, SftSettings
 
 PROMPT_TOKENS = {At.NANO: 150, At.SEED: 440}
@@ -16,7 +18,7 @@ TOKENS_PER_SECOND = 14_000
 
 def dry_run(plan: Plan) -> list[str]:
     """Return what a person wants to know before starting; nothing is written or built."""
-    settings, frame = plan.settings, plan.frame
+    settings = plan.settings
     changes = ", ".join(
         f"{key}={value}" for one in lineage(plan.experiment) for key, value in one.delta.items()
     )
@@ -28,11 +30,13 @@ def dry_run(plan: Plan) -> list[str]:
     if plan.overrides:
         changed = ", ".join(f"{key}={value}" for key, value in plan.overrides.items())
         lines.append(f"changed here: {changed}")
+    if isinstance(plan.frame, RubricFrame):
+        return [*lines, *rubric_matter(plan).before()]
     trained, looked_at = _tokens(plan)
     lines.append(
         f"{settings.steps} steps; about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
     )
-    if frame.at is At.NANO:
+    if plan.frame.at is At.NANO:
         seconds = trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)
         lines.append(f"about {seconds / 60:.1f} minutes on two cores; about 20 MB of disk")
     else:

@@ -23,7 +23,8 @@ from tinsmith.analysis.confusion import Confusion
 from tinsmith.analysis.rates import Metric
 from tinsmith.experiments.conduct import conduct_and_stay, embedded_settings
 from tinsmith.experiments.experiment import Experiment
-from tinsmith.experiments.materials import Materials, shuffle_seed, with_model
+from tinsmith.experiments.materials import Materials, with_model
+from tinsmith.experiments.paper_matter import PaperMatter, matter_of, shuffle_seed
 from tinsmith.experiments.paper_sets import (
     AnyPaper,
     LoadedSlice,
@@ -34,7 +35,6 @@ from tinsmith.experiments.paper_sets import (
 )
 from tinsmith.experiments.plan import REWARD_PREFIX, Plan, make_plan
 from tinsmith.experiments.policy import Policy
-from tinsmith.experiments.worlds import papers_of, slice_identity
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.task import Task
 from tinsmith.training.label_scores import label_probabilities
@@ -211,16 +211,15 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     def _materials(
         self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None
     ) -> Materials:
-        seed = shuffle_seed(plan)
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice has its own labels", field="y", fix="leave it out")
-            source = papers.source
-            split = papers_of(source, plan.task, shuffle_seed=seed)
-            return with_model(plan, split, slice_identity(source), self._told, source=source)
+            return with_model(plan, matter_of(plan, papers.source), self._told)
         items = labelled(papers, y, plan.task)
+        seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
-        return with_model(plan, split, items_identity(split), self._told)
+        matter = PaperMatter(plan=plan, papers=split, data=items_identity(split), source=None)
+        return with_model(plan, matter, self._told)
 
     def _offsets(self, labels: list[str]) -> Floats:
         last = self.history_[-1]

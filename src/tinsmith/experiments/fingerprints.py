@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinsmith.experiments.plan import At, Plan, make_plan
+from tinsmith.experiments.keys import At, Frame
+from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import sha256_of
@@ -23,7 +24,7 @@ def plan_fingerprint(plan: Plan) -> str:
             "settings": plan.settings,
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic,
-            "prompt_sha256": plan.task.prompt_sha256,
+            **({"prompt_sha256": plan.task.prompt_sha256} if isinstance(plan.frame, Frame) else {}),
             **deviation,
         }
     )

@@ -12,7 +12,8 @@ from tinsmith.analysis.posteriors import Posteriors
 from tinsmith.analysis.rates import ClassMetric, Metric
 from tinsmith.data.baseline_report import Baseline, BaselineScore, read_report
 from tinsmith.data.slice_reader import Slice
-from tinsmith.experiments.plan import Kind, Plan
+from tinsmith.experiments.keys import Kind
+from tinsmith.experiments.plan import Plan
 from tinsmith.reports.optima import reward_optimum
 from tinsmith.tasks.reward_registry import make_reward
 
@@ -28,7 +29,7 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
         return []
     optimum = reward_optimum(
         _posteriors(plan, score),
-        lambda: make_reward(plan.frame.reward, plan.task, **plan.reward_settings),
+        lambda: make_reward(plan.on_papers.reward, plan.task, **plan.reward_settings),
     )
     shares = optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)
     recalls = optimum.policy.class_score(ClassMetric.RECALL)
@@ -37,7 +38,7 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
         for label, share, recall in zip(plan.task.labels, shares, recalls, strict=True)
     )
     lines = [
-        f"what the reward {plan.frame.reward} makes optimal for a model that reads like {score.baseline.value}:",
+        f"what the reward {plan.on_papers.reward} makes optimal for a model that reads like {score.baseline.value}:",
         f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
     ]
     return lines + [f"  warning: {warning}" for warning in optimum.warnings()]

@@ -14,7 +14,7 @@ from typing import cast
 
 from tinsmith.experiments.circumstances import circumstances
 from tinsmith.experiments.materials import Materials
-from tinsmith.experiments.plan import Kind, Plan
+from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.source import source_sha256
 from tinsmith.reports.difference_fields import FieldDifference, unequal_fields
 from tinsmith.training.rollouts import SEED_BITS
@@ -43,11 +43,10 @@ class Prepared:
             "frame": asdict(plan.frame),
             "settings": asdict(plan.settings),
             "reward_settings": dict(plan.reward_settings),
-            "prompt_sha256": plan.task.prompt_sha256,
             "arithmetic": plan.arithmetic.value,
             "deviation": plan.deviation.value,
             "seeds": {"run": plan.settings.seed, **seeds(plan)},
-            "data": dict(self.materials.data),
+            **self.materials.matter.identity(),
         }
 
     def config(self) -> dict[str, object]:
@@ -66,24 +65,8 @@ class Prepared:
             "kind": frame.kind.value,
             "at": frame.at.value,
             "settings": asdict(plan.settings),
-            "task": {
-                "name": plan.task.name,
-                "labels": list(plan.task.labels),
-                "prompt": plan.task.prompt,
-                "contract": plan.task.contract.name,
-                "with_metadata": plan.task.with_metadata,
-                "shuffle_labels": frame.shuffle_labels,
-            },
-            "reward": None
-            if frame.kind is Kind.SFT
-            else {"name": frame.reward, **plan.reward_settings},
             "model_name": self.materials.model_name,
-            "data": {
-                "fingerprint": self.materials.data["sha256"],
-                "train": len(self.materials.papers.train),
-                "validation": len(self.materials.papers.validation),
-                "test": len(self.materials.papers.test),
-            },
+            **self.materials.matter.config(),
         }
 
     def manifest(self, model: Json | None) -> dict[str, object]:

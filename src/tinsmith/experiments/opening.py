@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tinsmith.experiments.manifest import seeds
 from tinsmith.experiments.materials import Materials
-from tinsmith.experiments.plan import Kind, Plan
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.tasks.reward_registry import make_reward
-from tinsmith.tasks.rewards import Reward
+from tinsmith.experiments.plan import Plan
 from tinsmith.training.connect import Connection
+from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.rl import train_rl
-from tinsmith.training.rollouts import WAIT_SECONDS
+from tinsmith.training.rollouts import WAIT_SECONDS, A, I
 from tinsmith.training.run import Finished, Run
 from tinsmith.training.run_folder import Mark, RunFolder
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.sinks import sinks_for
-from tinsmith.training.study import Study
 from tinsmith.training.teller import Teller
 from tinsmith.types.adapters import AdapterKind
 
@@ -29,7 +27,7 @@ class _Stopped(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class StoppableRun(Run):
+class StoppableRun(Run[I, A]):
     """A run that may stop early. Its settings, and all that follows from their steps, stay those of the whole run."""
 
     stop_after: int
@@ -54,7 +52,7 @@ def open_run(
     folder: RunFolder,
     mark: Mark | None,
     connection: Connection,
-) -> StoppableRun:
+) -> StoppableRun[Any, Any]:
     """Return the run where it stands: at its beginning, or at a checkpoint."""
     settings, service, where = plan.settings, connection.client, plan.circumstances
     if mark is None:
@@ -68,19 +66,11 @@ def open_run(
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)
         trainer = made.result(WAIT_SECONDS)
     tokenizer = trainer.get_tokenizer()
-    reward: Reward | None = None
-    if plan.frame.kind is Kind.RL:
-        reward = make_reward(plan.frame.reward, plan.task, **plan.reward_settings)
     run = StoppableRun(
         service=service,
         trainer=trainer,
         model_name=materials.model_name,
-        study=Study(
-            task=plan.task,
-            papers=materials.papers,
-            renderer=renderer_for(tokenizer),
-            tokenizer=tokenizer,
-        ),
+        course=materials.matter.course(tokenizer, folder, connection),
         settings=settings,
         folder=folder,
         teller=Teller(
@@ -94,7 +84,6 @@ def open_run(
             ),
             quiet=where.quiet,
         ),
-        reward=reward,
         connection=connection,
         stop_after=where.stop_after,
     )
@@ -103,16 +92,16 @@ def open_run(
     return run
 
 
-def train(run: StoppableRun) -> Finished | None:
+def train(run: StoppableRun[Any, Any]) -> Finished | None:
     """Train to the end; None: it stopped where it was told to, and can be resumed from there."""
     settings = run.settings
     if run.stops_here:
         return None
     try:
         if isinstance(settings, RlSettings):
-            assert run.reward is not None
-            return train_rl(run, settings, run.reward)
+            return train_rl(run, settings)
         assert isinstance(settings, SftSettings)
-        return train_sft(run, settings)
+        assert isinstance(run.course, LabelCourse)
+        return train_sft(run, run.course, settings)
     except _Stopped:
         return None

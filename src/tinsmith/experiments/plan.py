@@ -11,79 +11,34 @@ import dataclasses
 import difflib
 import enum
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar, cast, get_type_hints
+from typing import TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
+from tinsmith.experiments.keys import (
+    ENGINE,
+    KEYS,
+    NANO,
+    NANO_ONLY,
+    SEED,
+    Asking,
+    At,
+    Circumstances,
+    Frame,
+    Kind,
+    RubricFrame,
+)
 from tinsmith.experiments.registry import lineage
 from tinsmith.tasks.reward_registry import make_reward
-from tinsmith.tasks.task import Task, make_task
-from tinsmith.training.run_folder import IfExists
-from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
+from tinsmith.tasks.task import Task
+from tinsmith.training.settings import CommonSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 
 T = TypeVar("T")
-
-
-class Kind(enum.StrEnum):
-    """Which loop."""
-
-    RL = "rl"
-    SFT = "sft"
-
-
-class At(enum.StrEnum):
-    """For which size of model the numbers are."""
-
-    NANO = "nano"
-    """The base that is built here, from scratch."""
-    SEED = "seed"
-    """The seeds' own: Llama-3.1-8B-Instruct on a hosted service."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """The keys of an experiment that are no loop's settings."""
-
-    kind: Kind = Kind.RL
-    at: At = At.NANO
-    task: str = "disruption"
-    prompt: str = "plain"
-    contract: str = "four_key"
-    with_metadata: bool = True
-    """Whether the prompt tells year and citations, which leak the label."""
-    reward: str = "soft"
-    shuffle_labels: bool = False
-    """Shuffle the training labels among the papers: the negative control."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """Where and how fast: never part of an identity."""
-
-    model_name: str | None = None
-    """A folder, or a name that the server at base_url serves; None: the nano base, built and cached."""
-    data: Path | None = None
-    """A slice folder; None: the synthetic one, built and cached."""
-    log_path: Path | None = None
-    base_url: str | None = None
-    device: str = "cpu"
-    threads: int = 0
-    """0: as the server finds."""
-    micro_batch: int = 0
-    """Most datums that an embedded server computes at once; 0: as many as memory allows."""
-    behavior_if_log_dir_exists: IfExists = IfExists.RAISE
-    stop_after: int = 0
-    """Stop after this many steps, as if interrupted there: resumed, it goes on as ever. 0: run to the end."""
-    dry_run: bool = False
-    wandb_project: str | None = None
-    wandb_name: str | None = None
-    trackio_project: str | None = None
-    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +48,26 @@ class Plan:
     experiment: Experiment
     overrides: Mapping[str, Value]
     """What the command line changed: a derived experiment."""
-    frame: Frame
+    frame: Frame | RubricFrame
     settings: CommonSettings
     reward_settings: Mapping[str, float]
     arithmetic: Arithmetic
     deviation: Deviation
     """What the embedded server is to do wrong, to see that the checks find it."""
     circumstances: Circumstances
-    task: Task = field(repr=False)
+    asking: Asking | None = None
+    """For an experiment on rubrics."""
+
+    @property
+    def on_papers(self) -> Frame:
+        """The frame of an experiment on papers."""
+        assert isinstance(self.frame, Frame), "this experiment is not on papers"
+        return self.frame
+
+    @property
+    def task(self) -> Task:
+        """What is asked of an experiment's papers."""
+        return self.on_papers.asked()
 
     @property
     def title(self) -> str:
@@ -109,79 +76,7 @@ class Plan:
         return f"{self.experiment.full_name} {changed}".strip()
 
 
-NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
-    {
-        Kind.RL: MappingProxyType(
-            {
-                "steps": 100,
-                "learning_rate": 1.5e-3,
-                "lora_rank": 16,
-                "group_size": 8,
-                "groups_per_batch": 16,
-                "eval_every": 25,
-                "save_every": 25,
-                "eval_items": 200,
-            }
-        ),
-        Kind.SFT: MappingProxyType(
-            {
-                "steps": 120,
-                "learning_rate": 2e-3,
-                "lora_rank": 16,
-                "batch_size": 32,
-                "eval_every": 60,
-                "save_every": 60,
-                "eval_items": 200,
-            }
-        ),
-    }
-)
-"""Values of `at=nano`: what two cores do in about a minute."""
-
-NANO_ONLY: Final[Mapping[str, Value]] = MappingProxyType({"prompt": "brief", "max_tokens": 48})
-"""What the nano base needs whatever the rung says: it has read the brief prompt only."""
-
-SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
-    {
-        Kind.RL: MappingProxyType(
-            {
-                "steps": 313,
-                "learning_rate": 8e-6,
-                "lora_rank": 32,
-                "group_size": 2,
-                "groups_per_batch": 16,
-                "temperature": 0.3,
-                "max_tokens": 256,
-                "eval_every": 250,
-                "save_every": 250,
-                "eval_items": 500,
-                "train_items": 5000,
-            }
-        ),
-        Kind.SFT: MappingProxyType(
-            {
-                "steps": 313,
-                "learning_rate": 1e-4,
-                "lora_rank": 32,
-                "batch_size": 16,
-                "temperature": 0.3,
-                "max_tokens": 256,
-                "eval_every": 250,
-                "save_every": 250,
-                "eval_items": 500,
-                "train_items": 5000,
-            }
-        ),
-    }
-)
-"""Values of `at=seed`: 5,000 papers once, batch 16, group 2, learning rate 8e-6, temperature 0.3, no KL."""
-
 REWARD_PREFIX = "reward."
-
-_ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
-    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE}
-)
-"""Keys of the engine that decide results, and their defaults."""
 
 
 def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
@@ -190,49 +85,75 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     Raises:
         ConfigError: an unknown or unused key, or a value that is not allowed.
     """
-    ancestors = lineage(experiment)
-    delta = {key: value for one in ancestors for key, value in one.delta.items()}
-    kind = cast(Kind, _convert("kind", overrides.get("kind", delta["kind"]), Kind))
-    loop = RlSettings if kind is Kind.RL else SftSettings
-    _require_known(overrides, kind, loop)
+    kind = kind_of(experiment, overrides)
+    keys = KEYS[kind]
+    _require_known(overrides, kind)
     _require_own_server(overrides)
-    at = _convert("at", overrides.get("at", At.NANO.value), At)
-    place = (NANO if at is At.NANO else SEED)[kind]
-    forced = NANO_ONLY if at is At.NANO else {}
-    values: dict[str, object] = {**place, **delta, **forced, **overrides}
-    frame = _filled(Frame, values)
-    settings = _filled(loop, values)
+    values = {**defaults(experiment, kind, at_of(overrides)), **overrides}
+    frame = _filled(keys.frame, values)
     rewards = {
         key.removeprefix(REWARD_PREFIX): cast(float, _convert(key, value, float))
         for key, value in overrides.items()
         if key.startswith(REWARD_PREFIX)
     }
     changed = {
-        key: cast(Value, _convert(key, value, _kinds(loop).get(key, str)))
+        key: cast(Value, _convert(key, value, keys.kinds.get(key, str)))
         for key, value in sorted(overrides.items())
-        if key not in _names(Circumstances)
+        if key not in keys.circumstances
     }
-    task = make_task(
-        frame.task,
-        prompt=frame.prompt,
-        contract=frame.contract,
-        with_metadata=frame.with_metadata,
-    )
-    if kind is Kind.RL:
-        make_reward(
-            frame.reward, task, **rewards
-        )  # what it refuses is told before anything is built
+    if isinstance(frame, Frame):
+        task = frame.asked()  # what is refused is told before anything is built
+        if kind is Kind.RL:
+            make_reward(frame.reward, task, **rewards)
     return Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
         frame=frame,
-        settings=settings,
+        settings=_filled(keys.loop, values),
         reward_settings=MappingProxyType(rewards),
         arithmetic=cast(Arithmetic, _engine_value("arithmetic", overrides)),
         deviation=cast(Deviation, _engine_value("deviation", overrides)),
-        circumstances=_filled(Circumstances, dict(overrides)),
-        task=task,
+        circumstances=_filled(Circumstances, values),
+        asking=None if keys.asking is None else _filled(keys.asking, values),
     )
+
+
+def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
+    """Return what kind of experiment it is.
+
+    Raises:
+        ConfigError: it is to be another kind than there is.
+    """
+    own = cast(Kind, _convert("kind", _delta(experiment)["kind"], Kind))
+    kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
+    if KEYS[kind].frame is not KEYS[own].frame:
+        raise ConfigError(
+            f"this experiment is of kind {own}, and what it asks cannot be asked otherwise",
+            field="kind",
+            value=kind.value,
+            allowed=", ".join(each for each in Kind if KEYS[each].frame is KEYS[own].frame),
+        )
+    return kind
+
+
+def at_of(overrides: Mapping[str, str]) -> At:
+    """Return for which size of model the numbers are to be.
+
+    Raises:
+        ConfigError: there is no such place.
+    """
+    return cast(At, _convert("at", overrides.get("at", At.NANO.value), At))
+
+
+def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
+    """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
+    place = (NANO if at is At.NANO else SEED)[kind]
+    forced = NANO_ONLY if at is At.NANO and kind is not Kind.RLVR else {}
+    return {**place, **_delta(experiment), **forced}
+
+
+def _delta(experiment: Experiment) -> dict[str, Value]:
+    return {key: value for one in lineage(experiment) for key, value in one.delta.items()}
 
 
 def with_default_log_path(plan: Plan) -> Plan:
@@ -246,17 +167,8 @@ def with_default_log_path(plan: Plan) -> Plan:
     return dataclasses.replace(plan, circumstances=where)
 
 
-def _names(cls: type) -> set[str]:
-    return {each.name for each in fields(cls)}
-
-
-def _kinds(loop: type) -> dict[str, object]:
-    kinds = {**get_type_hints(Frame), **get_type_hints(loop), **get_type_hints(Circumstances)}
-    return {**kinds, **{key: type(default) for key, default in _ENGINE.items()}}
-
-
 def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
-    return _convert(key, overrides.get(key, _ENGINE[key].value), type(_ENGINE[key]))
+    return _convert(key, overrides.get(key, ENGINE[key].value), type(ENGINE[key]))
 
 
 def _require_own_server(overrides: Mapping[str, str]) -> None:
@@ -269,16 +181,14 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
         )
 
 
-def _require_known(overrides: Mapping[str, str], kind: Kind, loop: type) -> None:
-    known = {*_names(Frame), *_names(loop), *_names(Circumstances), *_ENGINE}
-    if kind is Kind.SFT:
-        known.discard("reward")
+def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
+    known = KEYS[kind].known
     for key in overrides:
         if key in known or (kind is Kind.RL and key.startswith(REWARD_PREFIX)):
             continue
-        other = _names(SftSettings if kind is Kind.RL else RlSettings)
+        elsewhere = {name for keys in KEYS.values() for name in keys.known}
         near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.5)
-        unused = key in other or key.startswith("reward")
+        unused = key in elsewhere or key.startswith("reward")
         raise ConfigError(
             f"{kind} does not use this key" if unused else "there is no such key",
             field=key,

@@ -90,6 +90,12 @@ _ALL: Final = (
         delta={"gradient": "exact"},
     ),
     Experiment(
+        name="rlvr",
+        question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
+        parent=None,
+        delta={"kind": "rlvr"},
+    ),
+    Experiment(
         name="sft/lora",
         question="What do the same labels teach without any RL?",
         parent=None,

@@ -23,7 +23,8 @@ from tinsmith.data.slices import make_slice
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world_spec import Preset
 from tinsmith.data.splits import Split
-from tinsmith.experiments.base_model import BaseRecipe, build_base
+from tinsmith.experiments.base_model import cached_base
+from tinsmith.experiments.paper_base import PaperBaseRecipe, paper_conversations
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.tasks.paper import Item, items_of
 from tinsmith.tasks.task import Task as LabTask
@@ -106,28 +107,9 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
     return Papers(train=train, validation=splits[Split.VALIDATION], test=splits[Split.TEST])
 
 
-def nano_base(recipe: BaseRecipe, task: LabTask, papers: Papers, told: Told) -> Path:
+def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, told: Told) -> Path:
     """Return the folder of the nano base for these training papers and this task; built where it is not cached."""
-    key = sha256_of(
-        {
-            "version": VERSION,
-            "recipe": recipe,
-            "prompt": task.prompt_sha256,
-            "contract": task.contract.name,
-            "papers": [item.paper for item in papers.train],
-        }
-    )
-    place = home() / "bases" / key[:16]
-
-    def progress(step: int, steps: int, loss: float) -> None:
-        if step == 1 or step % 50 == 0 or step == steps:
-            told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
-
-    with one_writer(place):
-        if not present(place).is_dir():
-            told("building the nano base from scratch")
-            build_base(recipe, (task,), papers.train, place, told=progress)
-    return present(place)
+    return cached_base(recipe, paper_conversations(recipe, (task,), papers.train), told)
 
 
 def slice_identity(source: Slice) -> dict[str, object]:

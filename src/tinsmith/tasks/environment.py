@@ -47,6 +47,21 @@ class Transcript:
         return Transcript(item=self.item, turns=(*self.turns, Turn(message=message, answer=answer)))
 
 
+class Awaited(Protocol):
+    """The next message to the model; whoever writes it may still be at it.
+
+    So many replies can be handed over before the first message is waited for.
+    """
+
+    def message(self) -> Message:
+        """Wait for the message. It is the same each time.
+
+        Raises:
+            DataError: it leaks; the model must not read it.
+        """
+        ...
+
+
 class Environment(Protocol):
     """A conversation with a model. Call `first`, then `reply` until it returns None."""
 
@@ -59,7 +74,7 @@ class Environment(Protocol):
         """
         ...
 
-    def reply(self, text: str) -> Message | None:
+    def reply(self, text: str) -> Awaited | None:
         """Take the model's reply; return the next message to it, or None where the conversation ends.
 
         Never raises for what stands in the text.

@@ -32,6 +32,11 @@ class Item:
     hidden: tuple[float, ...] = ()
     """The row's scores, kept only so that a check can look for them in a prompt."""
 
+    @property
+    def prompt_id(self) -> str:
+        """The paper's id: its name in the files of a run."""
+        return self.paper.id
+
 
 def paper_of(row: PaperRow) -> Paper:
     """Return a slice's row without its labels and scores."""

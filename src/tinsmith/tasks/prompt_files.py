@@ -93,7 +93,7 @@ def load_prompt(subject: Subject, name: str, contract: Contract, *, with_metadat
 @cache
 def _load(subject: Subject, name: str, contract: Contract, with_metadata: bool) -> Prompt:
     path = f"{subject}/{name}.md"
-    sections, sha256 = _sections(path)
+    sections, sha256 = read_sections(path)
     part = "user" if with_metadata else "user_without_metadata"
     system = sections.get("system")
     answer_sha256 = None
@@ -107,7 +107,7 @@ def _load(subject: Subject, name: str, contract: Contract, with_metadata: bool) 
 
 def _answer(contract: Contract) -> tuple[str, str]:
     path = f"answers/{contract.form}.md"
-    sections, sha256 = _sections(path)
+    sections, sha256 = read_sections(path)
     return sections["answer"].fill(_said_by(contract)), sha256
 
 
@@ -125,13 +125,22 @@ def _listed(words: tuple[str, ...]) -> str:
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
-def _sections(path: str) -> tuple[dict[str, Template], str]:
+def read_sections(
+    path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS
+) -> tuple[dict[str, Template], str]:
+    """Return the sections of a file of the prompts folder, and the SHA-256 of its bytes.
+
+    Raises:
+        ConfigError: see `parse_sections`.
+    """
     content = files("tinsmith.tasks").joinpath("prompts", *path.split("/")).read_bytes()
-    return parse_sections(content.decode(), path), hashlib.sha256(content).hexdigest()
+    return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
 
 
-def parse_sections(text: str, path: str) -> dict[str, Template]:
-    """Cut a prompt file into its sections.
+def parse_sections(
+    text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS
+) -> dict[str, Template]:
+    """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have.
 
     Raises:
         ConfigError: text before the first section, a section twice or of another name, a brace that
@@ -139,23 +148,23 @@ def parse_sections(text: str, path: str) -> dict[str, Template]:
     """
     before, *rest = _SECTION.split(text)
     names = rest[::2]
-    if before.strip() or len(set(names)) != len(names) or not set(names) <= set(_SECTIONS):
+    if before.strip() or len(set(names)) != len(names) or not set(names) <= set(allowed):
         raise ConfigError(
             f"prompts/{path}: every line stands in one section",
             field="sections",
             value=names,
-            allowed=", ".join(_SECTIONS),
+            allowed=", ".join(allowed),
             fix="begin each section with a line `# name`, each name once",
         )
     bodies = rest[1::2]
     sections = {n: _template(b.strip("\n"), path) for n, b in zip(names, bodies, strict=True)}
     for name, template in sections.items():
-        if unknown := sorted(template.placeholders - _SECTIONS[name]):
+        if unknown := sorted(template.placeholders - allowed[name]):
             raise ConfigError(
                 f"prompts/{path}: section {name} asks for what it must not have",
                 field="placeholder",
                 value=unknown[0],
-                allowed=", ".join(sorted(_SECTIONS[name])),
+                allowed=", ".join(sorted(allowed[name])),
             )
     return sections
 

@@ -8,19 +8,25 @@ import numpy as np
 import tinker
 from tinker import types
 
-from tinsmith.training.rollouts import Rollout
+from tinsmith.training.rollouts import AnyRollout
 
 
-def policy_datum(rollout: Rollout, advantages: Sequence[float]) -> tinker.Datum:
-    """A datum of a policy-gradient loss: one advantage for each of the rollout's tokens, none for the prompt."""
-    tokens = [*rollout.prompt, *rollout.tokens]
-    zeros = [0.0] * (len(rollout.prompt) - 1)
+def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]]) -> tinker.Datum:
+    """A datum of a policy-gradient loss: for each turn one advantage a token; what was not sampled has none."""
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    advantage: list[float] = []
+    for turn, values in zip(rollout.turns, advantages, strict=True):
+        before = [0.0] * len(turn.observation)
+        tokens += [*turn.observation, *turn.tokens]
+        logprobs += [*before, *turn.logprobs]
+        advantage += [*before, *values]
     return types.Datum(
         model_input=types.ModelInput.from_ints(tokens[:-1]),
         loss_fn_inputs={
             "target_tokens": _integers(tokens[1:]),
-            "logprobs": _floats([*zeros, *rollout.logprobs]),
-            "advantages": _floats([*zeros, *advantages]),
+            "logprobs": _floats(logprobs[1:]),
+            "advantages": _floats(advantage[1:]),
         },
     )
 

@@ -13,6 +13,7 @@ import tinker
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
 from tinsmith.analysis.information import label_information
+from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training.label_scores import label_probabilities, trained_label_logprobs
 from tinsmith.training.policy import base_drift
@@ -21,6 +22,8 @@ from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
 from tinsmith.training.settings import CommonSettings
 from tinsmith.training.study import Study
 from tinsmith.types.seeds import derive
+
+PaperRollout = Rollout[Item, Answer]
 
 PROBED = 48
 """Papers whose label probabilities are computed exactly, for the label's mutual information."""
@@ -32,7 +35,7 @@ class Evaluated:
 
     evaluation: Evaluation
     lines: list[Line]
-    rollouts: list[Rollout]
+    rollouts: list[PaperRollout]
 
 
 def evaluate(
@@ -58,9 +61,9 @@ def evaluate(
     )
     answers = [group[0] for group in sample_groups(client, study, items, sampling)]
     lines = [
-        failure_line(step, split, one)
+        failure_line(step, split, one, item_facts(one.item))
         if isinstance(one, Failure)
-        else answer_line(step, split, one)
+        else answer_line(step, split, one, answer_facts(one))
         for one in answers
     ]
     rollouts = [one for one in answers if isinstance(one, Rollout)]
@@ -68,7 +71,23 @@ def evaluate(
     return Evaluated(evaluation=evaluation, lines=lines, rollouts=rollouts)
 
 
-def _answered(rollout: Rollout) -> Answered:
+def answer_facts(rollout: PaperRollout) -> Line:
+    """Return what a rollout's line says of its answer."""
+    answer = rollout.answer
+    return {
+        "outcome": answer.outcome.value,
+        **item_facts(rollout.item),
+        "predicted": answer.predicted,
+        "confidence": answer.confidence,
+    }
+
+
+def item_facts(item: Item) -> Line:
+    """Return what a rollout's line says of its paper."""
+    return {"gold": item.gold}
+
+
+def _answered(rollout: PaperRollout) -> Answered:
     answer = rollout.answer
     return Answered(
         item=rollout.item.paper.id,
@@ -86,7 +105,7 @@ def probe(
     reference: tinker.SamplingClient | None,
     study: Study,
     items: Sequence[Item],
-    rollouts: Sequence[Rollout],
+    rollouts: Sequence[PaperRollout],
 ) -> dict[str, float]:
     """Return how much the paper decides about the label, and how far the policy is from its base, in nats a token."""
     pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED]))

@@ -25,9 +25,11 @@ import tinker
 from numpy.typing import NDArray
 
 from tinsmith.tasks.paper import Item
+from tinsmith.tasks.rewards import rounded_sum
 from tinsmith.training.datums import answer_datum
 from tinsmith.training.label_scores import label_probabilities, trained_label_logprobs
 from tinsmith.training.study import Study
+from tinsmith.training.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,10 @@ class LabelGradient:
             for item, row in zip(items, weights.tolist(), strict=True)
             for opening, weight in zip(openings, row, strict=True)
         ]
+
+    def besides(self, terms: Terms) -> float:
+        """Return a reward without its task term."""
+        return rounded_sum(*(getattr(terms, name) for name in terms.names() if name != "task"))
 
 
 def label_weights(pi: NDArray[np.float64], paid: NDArray[np.float64]) -> NDArray[np.float64]:

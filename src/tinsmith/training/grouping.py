@@ -6,43 +6,38 @@ left cannot be compared and is left out, and counted. So is one whose rewards ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic
 
 import numpy as np
 
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
-from tinsmith.tasks.paper import Item
-from tinsmith.tasks.rewards import Reward, Terms, rounded_sum
-from tinsmith.training.rollouts import Failure, Rollout
+from tinsmith.training.rollouts import A, Failure, I, Rollout
+from tinsmith.training.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(Generic[I, A]):
     """A rollout with its reward, and its advantage over its group; None where the group was left out."""
 
-    rollout: Rollout
+    rollout: Rollout[I, A]
     terms: Terms
     advantage: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredGroup:
+class ScoredGroup(Generic[I, A]):
     """One prompt's rollouts."""
 
-    gold: str
-    scored: tuple[Scored, ...]
-    failures: tuple[Failure, ...]
+    item: I
+    scored: tuple[Scored[I, A], ...]
+    failures: tuple[Failure[I], ...]
     informative: bool
     """Whether its rewards differ: otherwise its gradient is zero."""
 
     @property
-    def item(self) -> Item:
-        """The paper asked about."""
-        return self.scored[0].rollout.item if self.scored else self.failures[0].item
-
-    @property
-    def compared(self) -> list[Scored]:
+    def compared(self) -> list[Scored[I, A]]:
         """The rollouts that are trained on."""
         return [one for one in self.scored if one.advantage is not None]
 
@@ -53,63 +48,57 @@ class ScoredGroup:
 
 
 def score_groups(
-    groups: Sequence[Sequence[Rollout | Failure]],
-    reward: Reward,
+    groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
+    score: Callable[[Sequence[Rollout[I, A]]], Sequence[Terms]],
     *,
     advantage: Advantage,
     zero_variance_filter: bool,
-    without_task: bool = False,
-) -> list[ScoredGroup]:
-    """Reward every rollout by the state the reward had before this step, then let the step enter that state.
+    compared_by: Callable[[Terms], float] | None = None,
+) -> list[ScoredGroup[I, A]]:
+    """Reward every rollout, and compare it with its group.
 
-    `without_task` leaves the task term out of the advantages and of nothing else: someone else carries its gradient.
+    `compared_by` says which part of a reward the advantages are made of (None: all of it), where someone else carries
+    the gradient of the rest; which groups are informative is always told by the whole.
     """
-    rollouts = [[one for one in group if isinstance(one, Rollout)] for group in groups]
-    flat = [one for group in rollouts for one in group]
-    golds, answers = [one.item.gold for one in flat], [one.answer for one in flat]
-    terms = iter(reward.score(golds, answers))
-    scored = [
+    kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+    terms = iter(score([one for group in kept for one in group]))
+    return [
         _score_group(
             group,
-            [next(terms) for _ in kept],
-            [one for one in group if isinstance(one, Failure)],
-            kept,
+            rollouts,
+            [next(terms) for _ in rollouts],
             advantage,
             zero_variance_filter,
-            without_task,
+            compared_by or _whole,
         )
-        for group, kept in zip(groups, rollouts, strict=True)
+        for group, rollouts in zip(groups, kept, strict=True)
     ]
-    reward.update(golds, answers)
-    return scored
 
 
 def _score_group(
-    group: Sequence[Rollout | Failure],
+    group: Sequence[Rollout[I, A] | Failure[I]],
+    kept: list[Rollout[I, A]],
     terms: list[Terms],
-    failures: list[Failure],
-    kept: list[Rollout],
     advantage: Advantage,
     zero_variance_filter: bool,
-    without_task: bool,
-) -> ScoredGroup:
-    rewards = np.array([each.total for each in terms], dtype=np.float64)
-    informative = len(set(rewards.tolist())) > 1
+    compared_by: Callable[[Terms], float],
+) -> ScoredGroup[I, A]:
+    informative = len({each.total for each in terms}) > 1
     advantages: list[float | None] = [None] * len(kept)
     if len(kept) > 1 and (informative or not zero_variance_filter):
-        compared = np.array([_besides_task(each) for each in terms]) if without_task else rewards
+        compared = np.array([compared_by(each) for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
     scored = (
         Scored(rollout=one, terms=each, advantage=value)
         for one, each, value in zip(kept, terms, advantages, strict=True)
     )
     return ScoredGroup(
-        gold=group[0].item.gold,
+        item=group[0].item,
         scored=tuple(scored),
-        failures=tuple(failures),
+        failures=tuple(one for one in group if isinstance(one, Failure)),
         informative=informative,
     )
 
 
-def _besides_task(terms: Terms) -> float:
-    return rounded_sum(terms.parse, terms.contract, terms.think)
+def _whole(terms: Terms) -> float:
+    return terms.total

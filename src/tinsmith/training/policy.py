@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
+from typing import Any
 
 import numpy as np
 import tinker
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.ops.exact import mean
+from tinsmith.training.course import ExactGradient
 from tinsmith.training.datums import policy_datum
-from tinsmith.training.exact import LabelGradient
 from tinsmith.training.grouping import Scored, ScoredGroup
-from tinsmith.training.rollouts import WAIT_SECONDS, Rollout
+from tinsmith.training.rollouts import WAIT_SECONDS, A, AnyRollout, I
 from tinsmith.training.settings import CommonSettings, RlSettings, Schedule
 
 ADAM_EPS = 1e-8
@@ -56,21 +57,21 @@ def step_metrics(
 
 def update_policy(
     trainer: tinker.TrainingClient,
-    groups: Sequence[ScoredGroup],
+    groups: Sequence[ScoredGroup[I, A]],
     settings: RlSettings,
     step: int,
     reference: tinker.SamplingClient | None,
-    labels: LabelGradient | None = None,
+    exact: ExactGradient[I] | None = None,
 ) -> dict[str, float]:
     """Train on what the groups teach; return metrics `optim/...`, and `kl/base` where there is a reference.
 
-    With `labels` every prompt's exact label gradient joins its rollouts in the same optimizer step, whether or not its
-    group was left out.
+    With `exact` every prompt's exact gradient joins its rollouts in the same optimizer step, whether or not its group
+    was left out.
 
     Raises:
         TinkerError: the server failed.
     """
-    taught = [group for group in groups if group.learned or labels is not None]
+    taught = [group for group in groups if group.learned or exact is not None]
     if not taught:
         return {"optim/skipped": 1.0}
     metrics: dict[str, float] = {}
@@ -79,15 +80,13 @@ def update_policy(
     sent: list[_Sent] = []
     for part in _split(taught, settings.num_substeps):
         flat = [one for group in part for one in group.compared]
-        datums = [
-            policy_datum(one.rollout, (_advantage(one) + penalty[id(one)]).tolist()) for one in flat
-        ]
+        datums = [policy_datum(one.rollout, _advantages(one, penalty[id(one)])) for one in flat]
         losses: list[_Future] = []
         if datums:
             losses.append(trainer.forward_backward(datums, settings.loss_fn.value))
-        if labels is not None:
-            of_labels = labels.datums(trainer, [group.item for group in part])
-            losses.append(trainer.forward_backward(of_labels, "cross_entropy"))
+        if exact is not None:
+            computed = exact.datums(trainer, [group.item for group in part])
+            losses.append(trainer.forward_backward(computed, "cross_entropy"))
         sent.append(_Sent(flat, losses, trainer.optim_step(adam(settings, step))))
     results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
     if sent[0].scored:  # later substeps have left the policy that the rollouts are from
@@ -98,24 +97,32 @@ def update_policy(
 
 
 _Future = tinker.APIFuture[types.ForwardBackwardOutput]
+_AnyScored = Scored[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
     """One optimizer step: gradients of all losses add up before it."""
 
-    scored: list[Scored]
+    scored: list[_AnyScored]
     losses: list[_Future]
     """The rollouts' first, where there are any."""
     step: tinker.APIFuture[types.OptimStepResponse]
 
 
-def _advantage(one: Scored) -> NDArray[np.float64]:
+def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:
+    """Return for each turn what each of its tokens is trained with."""
     assert one.advantage is not None
-    return np.full(len(one.rollout.tokens), one.advantage)
+    found: list[list[float]] = []
+    first = 0
+    for turn in one.rollout.turns:
+        after = first + len(turn.tokens)
+        found.append((one.advantage + penalty[first:after]).tolist())
+        first = after
+    return found
 
 
-def _split(groups: list[ScoredGroup], parts: int) -> list[list[ScoredGroup]]:
+def _split(groups: list[ScoredGroup[I, A]], parts: int) -> list[list[ScoredGroup[I, A]]]:
     """Cut groups into at most `parts` runs, as even as can be, none of them empty."""
     parts = min(parts, len(groups))
     bounds = [len(groups) * i // parts for i in range(parts + 1)]
@@ -123,7 +130,7 @@ def _split(groups: list[ScoredGroup], parts: int) -> list[list[ScoredGroup]]:
 
 
 def _penalties(
-    scored: Sequence[Scored],
+    scored: Sequence[_AnyScored],
     settings: RlSettings,
     reference: tinker.SamplingClient | None,
     metrics: dict[str, float],
@@ -145,16 +152,15 @@ def _penalties(
 
 
 def base_drift(
-    reference: tinker.SamplingClient, rollouts: Sequence[Rollout]
+    reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
 ) -> list[NDArray[np.float64]]:
     """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
     pending = [
-        reference.compute_logprobs(types.ModelInput.from_ints([*one.prompt, *one.tokens]))
-        for one in rollouts
+        reference.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in rollouts
     ]
     drift: list[NDArray[np.float64]] = []
     for one, future in zip(rollouts, pending, strict=True):
-        base = future.result(WAIT_SECONDS)[len(one.prompt) :]
+        base = list(compress(future.result(WAIT_SECONDS), one.written()))
         assert all(value is not None for value in base), (
             "only the first token has no log-probability"
         )
@@ -163,14 +169,15 @@ def base_drift(
 
 
 def _agreement(
-    rollouts: Sequence[Rollout], result: types.ForwardBackwardOutput
+    rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput
 ) -> dict[str, float]:
     """Compare what the sampler said of its tokens with what the trainer computed before it changed."""
     sampled: list[float] = []
     trained: list[float] = []
     for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
         sampled += one.logprobs
-        trained += output["logprobs"].tolist()[-len(one.tokens) :]
+        # A datum's first token is predicted by nothing.
+        trained += compress(output["logprobs"].tolist(), one.written()[1:])
     q, p = np.array(sampled, dtype=np.float32), np.array(trained, dtype=np.float32)
     return {
         "optim/kl_sample_train": mean(q.astype(np.float64) - p),

@@ -6,38 +6,42 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 
 from __future__ import annotations
 
-from tinsmith.tasks.paper import Item
-from tinsmith.tasks.rewards import Reward
-from tinsmith.training.exact import LabelGradient
-from tinsmith.training.grouping import score_groups
+from tinsmith.training.course import ExactGradient
+from tinsmith.training.grouping import ScoredGroup, score_groups
 from tinsmith.training.policy import update_policy
 from tinsmith.training.rollout_metrics import rollout_metrics
-from tinsmith.training.rollouts import Sampling, sample_groups
+from tinsmith.training.rollouts import A, I, Sampling, sample_groups
 from tinsmith.training.run import Finished, Run
 from tinsmith.training.schedule import batch, due, saves_after
-from tinsmith.training.settings import Gradient, RlSettings
+from tinsmith.training.settings import RlSettings
 from tinsmith.types.seeds import derive
 
 
-def train_rl(run: Run, settings: RlSettings, reward: Reward) -> Finished:
+def train_rl(run: Run[I, A], settings: RlSettings) -> Finished:
     """Train from where the run stands to its last step; evaluate, save, choose and test.
 
     Raises:
         LostError: the server was lost; the run can be resumed.
     """
+    course = run.course
     for step in range(run.step, settings.steps):
-        metrics = run.evaluate(step) if due(step, settings.eval_every) else {}
-        items = batch(run.train_items, settings.groups_per_batch, step, settings.seed)
-        metrics |= _step(run, settings, reward, step, items)
-        run.record(step, {**metrics, **reward.trace()})
+        metrics = run.examine(step) if due(step, settings.eval_every) else {}
+        items = batch(course.train_items, settings.groups_per_batch, step, settings.seed)
+        groups, exact = _sampled(run, settings, step, items)
+        with run.timed("train_s"):
+            base = run.base() if settings.kl_penalty_coef else None
+            metrics |= update_policy(run.trainer, groups, settings, step, base, exact)
+        metrics |= {**rollout_metrics(groups), **course.train_metrics(groups), **course.trace()}
+        run.record(step, metrics)
         if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
     return run.finish()
 
 
-def _step(
-    run: Run, settings: RlSettings, reward: Reward, step: int, items: list[Item]
-) -> dict[str, float]:
+def _sampled(
+    run: Run[I, A], settings: RlSettings, step: int, items: list[I]
+) -> tuple[list[ScoredGroup[I, A]], ExactGradient[I] | None]:
+    """Sample a step's groups and reward them."""
     with run.timed("sample_s"):
         sampling = Sampling(
             samples=settings.group_size,
@@ -45,21 +49,15 @@ def _step(
             temperature=settings.temperature,
             seed=derive(settings.seed, "rollout", step),
         )
-        rollouts = sample_groups(run.sampler(), run.study, items, sampling)
+        rollouts = sample_groups(run.sampler(), run.course.ground, items, sampling)
     with run.timed("score_s"):
-        exact = None
-        if settings.gradient is Gradient.EXACT:  # paid by the state before the step enters it
-            paid, size = reward.per_label(), settings.group_size
-            exact = LabelGradient(study=run.study, paid=paid, group_size=size)
+        exact = run.course.exact()  # paid by the state before the step enters it
         groups = score_groups(
             rollouts,
-            reward,
+            run.course.score,
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
-            without_task=exact is not None,
+            compared_by=None if exact is None else exact.besides,
         )
         run.saw(step, groups)
-    with run.timed("train_s"):
-        base = run.base() if settings.kl_penalty_coef else None
-        trained = update_policy(run.trainer, groups, settings, step, base, exact)
-    return {**rollout_metrics(groups, run.study.task.labels), **trained}
+    return groups, exact

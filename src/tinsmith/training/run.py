@@ -1,30 +1,36 @@
-"""One run in progress: the server's clients, the folder, what is watched; evaluated, saved, chosen and tested."""
+"""One run in progress: the server's clients, the folder, the course; examined, saved, chosen and tested."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Generic
 
+import msgspec
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
-from tinsmith.tasks.paper import Item
-from tinsmith.tasks.rewards import Reward, RewardState
 from tinsmith.training.connect import Connection
-from tinsmith.training.evaluating import evaluate, probe
+from tinsmith.training.course import Course, Examinee, Score
 from tinsmith.training.grouping import ScoredGroup
-from tinsmith.training.offset import tested_with_offset
-from tinsmith.training.rollout_metrics import Line, rollout_lines
-from tinsmith.training.rollouts import WAIT_SECONDS
+from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
+from tinsmith.training.rollouts import WAIT_SECONDS, A, I
 from tinsmith.training.run_folder import METRICS, ROLLOUTS, TIMINGS, TRACE, Mark, RunFolder
-from tinsmith.training.schedule import subset
 from tinsmith.training.server_facts import TraceReader
 from tinsmith.training.settings import CommonSettings
-from tinsmith.training.study import Study
 from tinsmith.training.teller import Teller
-from tinsmith.training.watch import BestStep, Watch
+
+
+@dataclass(frozen=True, slots=True)
+class BestStep:
+    """The step whose policy was the best so far."""
+
+    step: int
+    score: Score
+    sampler_path: str
+    """Where its weights were saved to sample from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +45,21 @@ class Finished:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class Run(Generic[I, A]):
     """Everything a training loop needs beside its algorithm."""
 
     service: tinker.ServiceClient
     trainer: tinker.TrainingClient
     model_name: str
-    study: Study
+    course: Course[I, A]
     settings: CommonSettings
     folder: RunFolder
     teller: Teller
-    reward: Reward | None = None
     connection: Connection | None = None
     """Where the trace of the optimizer steps is read from; None: there is none."""
     step: int = 0
     """Where it stands: optimizer steps its weights have seen."""
-    watch: Watch = field(init=False)
+    best: BestStep | None = None
     _sampler: tinker.SamplingClient | None = None
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
@@ -64,26 +69,14 @@ class Run:
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.study.task.labels, self.settings.select_by)
         if self.connection is not None:
             self._tracer = TraceReader(self.connection, self.trainer.model_id)
-
-    @property
-    def train_items(self) -> Sequence[Item]:
-        """The papers to train on."""
-        return subset(self.study.papers.train, self.settings.train_items)
-
-    @property
-    def validation_items(self) -> Sequence[Item]:
-        """The papers that evaluations while training look at."""
-        return subset(self.study.papers.validation, self.settings.eval_items)
 
     def resume(self, mark: Mark) -> None:
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
-        self.watch.restore(mark.kept["watch"])
-        if self.reward is not None:
-            self.reward.restore(RewardState.from_json(mark.kept["reward"]))
+        self.course.restore(mark.kept["course"])
+        self.best = msgspec.convert(mark.kept["best"], BestStep | None)
 
     def sampler(self) -> tinker.SamplingClient:
         """A client of the current policy; the same one until the policy changes."""
@@ -108,31 +101,32 @@ class Run:
         finally:
             self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - began
 
-    def saw(self, step: int, groups: Sequence[ScoredGroup]) -> None:
+    def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
         """Watch a step's groups, and keep their rollouts."""
-        self._alarms += self.watch.saw_groups(step, groups)
-        self._lines += rollout_lines(step, groups)
+        self._alarms += self.course.saw(step, groups)
+        for group in groups:
+            for one in group.scored:
+                terms = {name: getattr(one.terms, name) for name in one.terms.names()}
+                reward = {"terms": terms, "total": one.terms.total, "advantage": one.advantage}
+                facts = self.course.facts(one.rollout)
+                self._lines.append({**answer_line(step, "train", one.rollout, facts), **reward})
+            for failure in group.failures:
+                facts = self.course.item_facts(failure.item)
+                self._lines.append(failure_line(step, "train", failure, facts))
 
-    def evaluate(self, step: int) -> dict[str, float]:
-        """Evaluate the current policy on the validation split, sampled and greedily; return the metrics."""
+    def examine(self, step: int) -> dict[str, float]:
+        """Examine the current policy, and keep it where it is the best so far; return the metrics."""
         with self.timed("eval_s"):
-            client, items = self.sampler(), self.validation_items
-            metrics: dict[str, float] = {}
-            sampled = None
-            for greedy, split in ((False, "eval"), (True, "eval_greedy")):
-                found = evaluate(
-                    client, self.study, items, self.settings, step=step, split=split, greedy=greedy
-                )
-                sampled = sampled or found
-                metrics |= found.evaluation.metrics(split)
-                self._lines += found.lines
-            assert sampled is not None
-            metrics |= probe(self.trainer, self.base(), self.study, items, sampled.rollouts)
-        self._alarms += self.watch.saw_evaluation(
-            step, sampled.evaluation, metrics["eval/label_mi"]
-        )
-        self._keep_best(step)
-        return metrics
+            client = self.sampler()
+            found = self.course.examine(
+                Examinee(client=client, trainer=self.trainer, base=self.base), step
+            )
+        self._lines += found.lines
+        self._alarms += found.alarms
+        if self.best is None or found.score > self.best.score:
+            saved = self.trainer.save_weights_for_sampler(f"best-{step:06d}").result(WAIT_SECONDS)
+            self.best = BestStep(step, found.score, saved.path)
+        return dict(found.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a step's metrics, rollouts, trace and timings; the policy has changed.
@@ -171,64 +165,30 @@ class Run:
         """Save weights and everything else a resumed run needs."""
         with self.timed("save_s"):
             saved = self.trainer.save_state(f"step-{step:06d}", overwrite=True)
-            reward = None if self.reward is None else self.reward.state().to_json()
             self.folder.mark(
                 step=step,
                 state_path=saved.result(WAIT_SECONDS).path,
-                kept={"watch": self.watch.state(), "reward": reward},
+                kept={"course": self.course.state(), "best": msgspec.to_builtins(self.best)},
             )
 
-    def finish(self, *, offset: bool = False) -> Finished:
-        """Evaluate the last policy, save it, and look at the test split: with the chosen policy and with the last."""
+    def finish(self) -> Finished:
+        """Examine the last policy, save it, and test: the chosen policy and the last."""
         last = self.settings.steps
-        metrics = self.evaluate(last)
+        metrics = self.examine(last)
         final = self.trainer.save_weights_for_sampler("final").result(WAIT_SECONDS).path
-        best = self.watch.best
-        assert best is not None, "the last policy was just evaluated"
+        best = self.best
+        assert best is not None, "the last policy was just examined"
         with self.timed("test_s"):
-            chosen = self.sampler() if best.step == last else self._sampler_of(best.sampler_path)
-            metrics |= self._test(chosen, best.step, "test")
             if best.step == last:
-                again = {
-                    key.replace("test", "test_last", 1): metrics[key] for key in sorted(metrics)
-                }
-                metrics |= {key: again[key] for key in again if key.startswith("test_last")}
+                tested = self.course.test(self.sampler(), last, None, last)
             else:
-                metrics |= self._test(self.sampler(), last, "test_last")
-            if offset:
-                found, lines = tested_with_offset(
-                    chosen, self.study, self.validation_items, step=best.step
+                chosen = self.service.create_sampling_client(model_path=best.sampler_path)
+                tested = self.course.test(
+                    chosen.result(WAIT_SECONDS), best.step, self.sampler(), last
                 )
-                metrics |= found
-                self._lines += lines
+        self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.
         self.trainer.get_info()
-        self.record(last, metrics)
+        self.record(last, {**metrics, **tested.metrics})
         path = final if best.step == last else best.sampler_path
         return Finished(selected=best, sampler_path=path, final_path=final)
-
-    def _test(self, client: tinker.SamplingClient, step: int, split: str) -> dict[str, float]:
-        metrics: dict[str, float] = {}
-        for greedy, name in ((False, split), (True, f"{split}_greedy")):
-            found = evaluate(
-                client,
-                self.study,
-                self.study.papers.test,
-                self.settings,
-                step=step,
-                split=name,
-                greedy=greedy,
-            )
-            metrics |= found.evaluation.metrics(name)
-            self._lines += found.lines
-        return metrics
-
-    def _sampler_of(self, path: str) -> tinker.SamplingClient:
-        return self.service.create_sampling_client(model_path=path).result(WAIT_SECONDS)
-
-    def _keep_best(self, step: int) -> None:
-        """Save the policy to sample from, if it is the best so far."""
-        best = self.watch.best
-        if best is not None and best.step == step:
-            saved = self.trainer.save_weights_for_sampler(f"best-{step:06d}").result(WAIT_SECONDS)
-            self.watch.best = replace(best, sampler_path=saved.path)

@@ -31,12 +31,14 @@ METRICS, ROLLOUTS, TIMINGS, TRACE = (
     "trace.jsonl",
 )
 CHECKPOINTS, BASELINES, REPORT = "checkpoints.jsonl", "baselines.json", "report.html"
+JUDGE_LEDGER = "judge.jsonl"
+"""What a judge was asked for and what that took. Never cut back: what was paid was paid, also by a killed run."""
 
 STATE = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
 
 _GROWING = (METRICS, ROLLOUTS, TIMINGS, TRACE)
-_WHOLE = (MANIFEST, BASELINES, REPORT, CONFIG)
+_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, CONFIG)
 
 
 class IfExists(StrEnum):
@@ -68,7 +70,7 @@ class Mark:
     state_path: str
     """To train on from."""
     kept: Mapping[str, object]
-    """State of the loop beside the weights: reward, collapse monitor, best so far."""
+    """State of the loop beside the weights: the course's (rewards, collapse monitor), and the best so far."""
     lengths: Mapping[str, int]
     """Bytes of each growing file."""
     here: bool = False
@@ -311,8 +313,7 @@ def _parsed(line: bytes) -> Mark | None:
 
 def _best(mark: Mark) -> list[str]:
     """Return where the best policy so far is saved: the end of the run samples from it."""
-    watch = cast(Mapping[str, object], mark.kept.get("watch") or {})
-    best = cast(Mapping[str, object], watch.get("best") or {})
+    best = cast(Mapping[str, object], mark.kept.get("best") or {})
     path = best.get("sampler_path")
     return [path] if isinstance(path, str) and path else []
 

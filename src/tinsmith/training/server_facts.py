@@ -21,12 +21,19 @@ _SECONDS = 30.0
 
 def model_identity(connection: Connection, model_name: str) -> Mapping[str, object] | None:
     """Return fingerprint, arithmetic, certificate and version behind a served model; None where it is not told."""
+    served = _served(connection).get(model_name) or {}
+    return cast(Mapping[str, object] | None, served.get("identity"))
+
+
+def serves(connection: Connection, model_name: str) -> bool:
+    """Return whether a server lists a model under this name."""
+    return model_name in _served(connection)
+
+
+def _served(connection: Connection) -> dict[object, Mapping[str, object]]:
     answer = _ask(connection, "GET", "get_server_capabilities", None)
     models = cast(list[Mapping[str, object]], (answer or {}).get("supported_models") or [])
-    for model in models:
-        if model.get("model_name") == model_name:
-            return cast(Mapping[str, object] | None, model.get("identity"))
-    return None
+    return {model.get("model_name"): model for model in models}
 
 
 def weights_sha256(connection: Connection, path: str) -> str | None:

@@ -6,10 +6,14 @@ are. It writes the same run folder as the RL loop, and is evaluated and selected
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tinker
 
+from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training.datums import answer_datum
+from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.policy import adam, step_metrics
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
@@ -17,33 +21,37 @@ from tinsmith.training.schedule import batch, due, saves_after
 from tinsmith.training.settings import SftSettings
 
 
-def train_sft(run: Run, settings: SftSettings) -> Finished:
+def train_sft(run: Run[Item, Answer], course: LabelCourse, settings: SftSettings) -> Finished:
     """Train from where the run stands to its last step; evaluate, save, choose and test.
 
     Raises:
         LostError: the server was lost; the run can be resumed.
     """
     for step in range(run.step, settings.steps):
-        metrics = run.evaluate(step) if due(step, settings.eval_every) else {}
+        metrics = run.examine(step) if due(step, settings.eval_every) else {}
         with run.timed("train_s"):
-            items = batch(run.train_items, settings.batch_size, step, settings.seed)
-            metrics |= _update(run, items, settings, step)
+            items = batch(course.train_items, settings.batch_size, step, settings.seed)
+            examples = [course.example(item) for item in items]
+            metrics |= _update(run.trainer, examples, settings, step)
         run.record(step, metrics)
         if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
-    return run.finish(offset=settings.logit_offset)
+    return run.finish()
 
 
-def _update(run: Run, items: list[Item], settings: SftSettings, step: int) -> dict[str, float]:
-    study = run.study
-    examples = [study.example(item, study.answer(item.gold)) for item in items]
-    weight = 1.0 / len(items)
+def _update(
+    trainer: tinker.TrainingClient,
+    examples: Sequence[tuple[tuple[int, ...], int]],
+    settings: SftSettings,
+    step: int,
+) -> dict[str, float]:
+    weight = 1.0 / len(examples)
     datums: list[tinker.Datum] = [
         answer_datum(tokens, prompt_length, weight) for tokens, prompt_length in examples
     ]
-    forward_backward = run.trainer.forward_backward(datums, "cross_entropy")
-    stepped = run.trainer.optim_step(adam(settings, step))
+    forward_backward = trainer.forward_backward(datums, "cross_entropy")
+    stepped = trainer.optim_step(adam(settings, step))
     loss = forward_backward.result(WAIT_SECONDS).metrics["loss:sum"]
     answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
     told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
-    return {"train/nll": loss * len(items) / answered, **told}
+    return {"train/nll": loss * len(examples) / answered, **told}

@@ -11,10 +11,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.tasks.contracts import Confidence
+from tinsmith.tasks.contracts import Answer, Confidence
 from tinsmith.tasks.environment import SingleTurn
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.task import Task
+from tinsmith.training.environment import OneReply
+from tinsmith.training.rollouts import Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -50,6 +52,27 @@ class Study:
             first = SingleTurn(self.task, item).first()
             self._prompts[key] = self.renderer.build_generation_prompt(first)
         return self._prompts[key]
+
+    def stop(self) -> Sequence[int]:
+        """See Ground."""
+        return self.renderer.stop_sequences()
+
+    def environments(self, item: Item, count: int, seed: int) -> Sequence[OneReply]:
+        """See Ground; nothing is drawn.
+
+        Raises:
+            DataError: the label or a score has leaked into the prompt.
+        """
+        del seed
+        return [OneReply(self.prompt(item))] * count
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """See Ground."""
+        return self.renderer.parse_response(tokens).message.content
+
+    def read(self, trajectories: Sequence[Trajectory[Item]]) -> list[Answer]:
+        """See Ground: what the contract reads in the last reply."""
+        return [self.task.contract.parse(one.turns[-1].text) for one in trajectories]
 
     def answer(self, label: str) -> str:
         """Return the answer that SFT teaches for a label: confidence is not known, and says medium."""

@@ -18,6 +18,8 @@ _SHOWN = (
     ("informative", "train/groups/informative"),
     ("macro-F1", "eval/macro_f1"),
     ("greedy", "eval_greedy/macro_f1"),
+    ("pass rate", "eval/pass_rate"),
+    ("greedy", "eval_greedy/pass_rate"),
     ("min recall", "eval/min_class_recall"),
     ("MI", "eval/label_mi"),
 )
@@ -61,9 +63,9 @@ class Teller:
             return
         for alarm in alarms:
             print(f"{self.name}: ALARM at step {step}: {alarm.message}", file=self.out)
-        last = step >= self.steps
-        if last or "eval/macro_f1" in metrics or self.out.isatty():
-            end = "\r" if self.out.isatty() and "eval/macro_f1" not in metrics else "\n"
+        examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
+        if examined or self.out.isatty():
+            end = "\n" if examined else "\r"
             print(self._line(step, metrics), end=end, file=self.out, flush=True)
 
     def close(self) -> None:

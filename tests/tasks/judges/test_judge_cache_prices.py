@@ -9,11 +9,13 @@ import pytest
 from tinsmith.tasks.judges import (
     JudgePrompt,
     JudgeRequest,
+    Question,
     Spent,
     Verdict,
     VerdictCache,
     estimate_spent,
     load_prices,
+    ratings_form,
     shown,
 )
 from tinsmith.tasks.judges.cache import cache_key
@@ -21,27 +23,29 @@ from tinsmith.tasks.judges.waiting import backoff, retry_after
 from tinsmith.types.errors import ConfigError
 
 VERDICTS = (Verdict(True, "Sí."), Verdict(False, ""))
-PROMPT = JudgePrompt("system", "user")
+FORM = ratings_form(2)
+TEXT = FORM.text(VERDICTS)
+PROMPT = Question(JudgePrompt("system", "user"), FORM)
 
 
 def test_an_entry_comes_back_and_nothing_else_is_left(tmp_path: Path) -> None:
     cache, key = VerdictCache(tmp_path), cache_key("m", 0, PROMPT)
-    assert cache.find(key, 2) is None
-    cache.keep(key, VERDICTS)
-    assert cache.find(key, 2) == VERDICTS
-    assert cache.find(key, 3) is None
+    assert cache.find(key, FORM) is None
+    cache.keep(key, TEXT)
+    assert cache.find(key, FORM) == VERDICTS
+    assert cache.find(key, ratings_form(3)) is None
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [f"{key}.json"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"ratings": []}', b"\xff\xfe"])
 def test_a_damaged_entry_is_none_and_is_replaced(tmp_path: Path, damage: bytes) -> None:
     cache, key = VerdictCache(tmp_path), cache_key("m", 0.0, PROMPT)
-    cache.keep(key, VERDICTS)
+    cache.keep(key, TEXT)
     [path] = tmp_path.rglob("*.json")
     path.write_bytes(damage)
-    assert cache.find(key, 2) is None
-    cache.keep(key, VERDICTS)
-    assert cache.find(key, 2) == VERDICTS
+    assert cache.find(key, FORM) is None
+    cache.keep(key, TEXT)
+    assert cache.find(key, FORM) == VERDICTS
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +54,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("tinsmith.tasks.judges.cache.os.replace", full)
     with pytest.raises(OSError, match="no space"):
-        VerdictCache(tmp_path).keep("ab", VERDICTS)
+        VerdictCache(tmp_path).keep("ab", TEXT)
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
@@ -59,8 +63,8 @@ def test_all_that_decides_an_answer_is_in_the_key() -> None:
         cache_key("m", 0.0, PROMPT),
         cache_key("n", 0.0, PROMPT),
         cache_key("m", 0.5, PROMPT),
-        cache_key("m", 0.0, JudgePrompt("system", "other")),
-        cache_key("m", 0.0, JudgePrompt("other", "user")),
+        cache_key("m", 0.0, Question(JudgePrompt("system", "other"), FORM)),
+        cache_key("m", 0.0, Question(JudgePrompt("other", "user"), FORM)),
     }
     assert len(keys) == 5
     assert cache_key("m", 0, PROMPT) in keys

@@ -1,4 +1,4 @@
-"""Knows how a response gets its verdicts from an OpenAI-compatible endpoint: cache, limits, attempts, failures.
+"""Knows how a judge behind an OpenAI-compatible endpoint is asked: cache, limits, attempts, failures.
 
 ::
 
@@ -7,7 +7,7 @@
         results = await judge.judge_all([JudgeRequest(task, response, criteria), ...])
 
 Every result is a `Judged`, or a `JudgeFailure` where the attempts are used up: a value to be recorded,
-never a score. Code without an event loop uses `BlockingJudge`.
+never a score. `ask` takes any other `Question` the same way. Code without an event loop uses `BlockingJudge`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from tinsmith.tasks.judges.answers import A, Answered, AnswerForm, Question, ratings_form
 from tinsmith.tasks.judges.cache import VerdictCache, cache_key
 from tinsmith.tasks.judges.endpoint import OPENAI_URL, Endpoint, Reply, Trouble
 from tinsmith.tasks.judges.limits import CallLimits
-from tinsmith.tasks.judges.prices import TOKENS_A_RATING, tokens_in
+from tinsmith.tasks.judges.prices import tokens_in
 from tinsmith.tasks.judges.prompting import JudgePrompt, JudgeRequest, judge_prompt
 from tinsmith.tasks.judges.verdicts import (
     FailureCause,
@@ -30,7 +31,6 @@ from tinsmith.tasks.judges.verdicts import (
     JudgeFailure,
     ParseFailure,
     Spent,
-    parse_verdicts,
 )
 from tinsmith.tasks.judges.waiting import Clock, SystemClock, after_asked, backoff
 from tinsmith.types.errors import ConfigError
@@ -128,7 +128,7 @@ class ChatJudge:
         )
         self._without: frozenset[str] = frozenset()
         self._longest_answer = 0
-        self._under_way: dict[str, asyncio.Task[Judged | JudgeFailure]] = {}
+        self._under_way: dict[str, asyncio.Task[Answered[Any] | JudgeFailure]] = {}
 
     def __repr__(self) -> str:
         return f"ChatJudge({self._endpoint!r})"
@@ -155,46 +155,58 @@ class ChatJudge:
         return [task.result() for task in tasks]
 
     async def judge(self, request: JudgeRequest) -> Judged | JudgeFailure:
-        """Judge one response.
+        """Judge one response; see `ask`."""
+        form = ratings_form(len(request.criteria))
+        found = await self.ask(Question(judge_prompt(request), form))
+        if isinstance(found, JudgeFailure):
+            return found
+        return Judged(verdicts=found.value, spent=found.spent, from_cache=found.from_cache)
 
-        With a cache, the same request is paid for once, also where it comes again before its answer:
+    async def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
+        """Ask all, as many at once as the limits allow; answers in the order of the questions."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.ask(question)) for question in questions]
+        return [task.result() for task in tasks]
+
+    async def ask(self, question: Question[A]) -> Answered[A] | JudgeFailure:
+        """Ask one question.
+
+        With a cache, the same question is paid for once, also where it comes again before its answer:
         the others then say `from_cache`, and have spent nothing.
         """
-        prompt = judge_prompt(request)
-        settings = self._settings
+        settings, cache = self._settings, self._cache
         key = cache_key(
-            settings.identity or settings.judge_model, settings.judge_temperature, prompt
+            settings.identity or settings.judge_model, settings.judge_temperature, question
         )
-        criteria = len(request.criteria)
-        if self._cache is None:
-            return await self._called(key, prompt, criteria)
-        if (verdicts := self._cache.find(key, criteria)) is not None:
-            return Judged(verdicts=verdicts, spent=Spent(), from_cache=True)
+        if cache is None:
+            return await self._called(key, question)
+        if (value := cache.find(key, question.form)) is not None:
+            return Answered(value=value, spent=Spent(), from_cache=True)
         if (earlier := self._under_way.get(key)) is not None:
             return _free(await asyncio.shield(earlier))
-        task = asyncio.ensure_future(self._called(key, prompt, criteria))
+        task = asyncio.ensure_future(self._called(key, question))
         self._under_way[key] = task
         try:
-            judged = await task
-            if isinstance(judged, Judged):
-                self._cache.keep(key, judged.verdicts)
+            found = await task
+            if isinstance(found, Answered):
+                cache.keep(key, question.form.text(found.value))
         finally:
             del self._under_way[key]
-        return judged
+        return found
 
-    async def _called(self, key: str, prompt: JudgePrompt, criteria: int) -> Judged | JudgeFailure:
-        """Call until there are verdicts or no attempt is left."""
+    async def _called(self, key: str, question: Question[A]) -> Answered[A] | JudgeFailure:
+        """Call until there is an answer or no attempt is left."""
         settings, spent = self._settings, Spent()
         attempt = 0
         while True:
             without = self._without
-            reply, cost = await self._one_call(prompt, criteria, without)
+            reply, cost = await self._one_call(question, without)
             spent += cost
             if isinstance(reply, Reply):
-                verdicts = parse_verdicts(reply.text, criteria)
-                if not isinstance(verdicts, ParseFailure):
-                    return Judged(verdicts=verdicts, spent=spent, from_cache=False)
-                trouble, parse = _unreadable(verdicts, criteria), verdicts
+                value = question.form.read(reply.text)
+                if not isinstance(value, ParseFailure):
+                    return Answered(value=value, spent=spent, from_cache=False)
+                trouble, parse = _unreadable(value, question.form), value
             else:
                 trouble, parse = reply, None
             if trouble.drop - without:
@@ -221,12 +233,13 @@ class ChatJudge:
             attempt += 1
 
     async def _one_call(
-        self, prompt: JudgePrompt, criteria: int, without: frozenset[str]
+        self, question: Question[A], without: frozenset[str]
     ) -> tuple[Reply | Trouble, Spent]:
-        settings = self._settings
-        async with self._limits.call(self._reserved(prompt, criteria)) as slot:
+        settings, prompt = self._settings, question.prompt
+        async with self._limits.call(self._reserved(question)) as slot:
             reply = await self._endpoint.ask(
                 prompt,
+                response_format=question.form.response_format,
                 temperature=settings.judge_temperature,
                 max_tokens=settings.judge_max_tokens,
                 without=without,
@@ -241,12 +254,12 @@ class ChatJudge:
                 slot.tokens = 0
         return reply, spent
 
-    def _reserved(self, prompt: JudgePrompt, criteria: int) -> int:
+    def _reserved(self, question: Question[A]) -> int:
         """Tokens of a call from above: a byte is at most one token."""
         answer = self._settings.judge_max_tokens
         if answer is None:
-            answer = max(self._longest_answer, 3 * TOKENS_A_RATING * criteria)
-        return prompt.size + _CHAT_TOKENS + answer
+            answer = max(self._longest_answer, 3 * question.form.tokens)
+        return question.prompt.size + _CHAT_TOKENS + answer
 
 
 class BlockingJudge:
@@ -287,6 +300,10 @@ class BlockingJudge:
         """Judge all; results in the order of the requests."""
         return self._runner.run(self._judge.judge_all(requests))
 
+    def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
+        """Ask all; answers in the order of the questions."""
+        return self._runner.run(self._judge.ask_all(questions))
+
     def close(self) -> None:
         """Close the connections and the loop."""
         try:
@@ -309,15 +326,13 @@ def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
     )
 
 
-def _unreadable(parse: ParseFailure, criteria: int) -> Trouble:
-    ratings = f"{criteria} rating{'s' if criteria > 1 else ''}"
-    return Trouble(
-        FailureCause.BAD_ANSWER, f"an answer that is no list of {ratings}: {parse}", again=True
-    )
+def _unreadable(parse: ParseFailure, form: AnswerForm[A]) -> Trouble:
+    detail = f"an answer that is no {form.words}: {parse}"
+    return Trouble(FailureCause.BAD_ANSWER, detail, again=True)
 
 
-def _free(result: Judged | JudgeFailure) -> Judged | JudgeFailure:
+def _free(result: Answered[A] | JudgeFailure) -> Answered[A] | JudgeFailure:
     """The result for who only waited for it."""
-    if isinstance(result, Judged):
+    if isinstance(result, Answered):
         return replace(result, spent=Spent(), from_cache=True)
     return replace(result, spent=Spent())

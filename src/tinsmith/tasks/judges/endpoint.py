@@ -25,32 +25,6 @@ _POOL: Final = 2
 """Connections of one client: httpx looks at all of a client's connections for each call, several times over."""
 _LONGEST_DETAIL: Final = 200
 _KEY_STATUS: Final = frozenset({401, 403})
-_ANSWER_FORMAT: Final[Mapping[str, object]] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "ratings",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {
-                "ratings": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "rating": {"type": "string", "enum": ["Yes", "No"]},
-                            "rationale": {"type": "string"},
-                        },
-                        "required": ["rating", "rationale"],
-                        "additionalProperties": False,
-                    },
-                }
-            },
-            "required": ["ratings"],
-            "additionalProperties": False,
-        },
-    },
-}
 OPTIONAL: Final = ("temperature", "response_format")
 """Fields that some endpoints or models refuse (reasoning models a temperature), and that a call can do without."""
 
@@ -123,6 +97,7 @@ class Endpoint:
         self,
         prompt: JudgePrompt,
         *,
+        response_format: Mapping[str, object],
         temperature: float,
         max_tokens: int | None,
         without: frozenset[str],
@@ -136,7 +111,7 @@ class Endpoint:
                 {"role": "user", "content": prompt.user},
             ],
             "temperature": temperature,
-            "response_format": _ANSWER_FORMAT,
+            "response_format": response_format,
         }
         if max_tokens is not None:
             body["max_completion_tokens"] = max_tokens

@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from tinsmith.tasks.judges.answers import Question, ratings_form
 from tinsmith.tasks.judges.prompting import JudgeRequest, judge_prompt
 from tinsmith.tasks.judges.verdicts import Spent
 from tinsmith.types.errors import ConfigError
 
 BYTES_A_TOKEN: Final = 4
 """Of English text, in the tokenizers in use: an estimate."""
-TOKENS_A_RATING: Final = 40
-"""A rating with one short sentence: an estimate."""
-_TOKENS_AROUND: Final = 12
 _DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
@@ -123,7 +121,19 @@ def estimate_spent(requests: Iterable[JudgeRequest], *, response_tokens: int) ->
         total += Spent(
             calls=1,
             prompt_tokens=tokens_in(judge_prompt(request).size) + response_tokens,
-            completion_tokens=_TOKENS_AROUND + TOKENS_A_RATING * len(request.criteria),
+            completion_tokens=ratings_form(len(request.criteria)).tokens,
+        )
+    return total
+
+
+def estimate_questions(questions: Iterable[Question[Any]]) -> Spent:
+    """Estimate what questions will take as they stand: one call each, nothing retried, nothing in the cache."""
+    total = Spent(estimated=True)
+    for question in questions:
+        total += Spent(
+            calls=1,
+            prompt_tokens=tokens_in(question.prompt.size),
+            completion_tokens=question.form.tokens,
         )
     return total
 

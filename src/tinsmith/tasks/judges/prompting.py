@@ -57,18 +57,18 @@ class JudgePrompt:
 
 def judge_prompt(request: JudgeRequest) -> JudgePrompt:
     """Return the prompt for all criteria of a response; the same request, the same bytes."""
-    task, response = _characters(request.task), _characters(request.response)
-    criteria = [_characters(criterion).strip() for criterion in request.criteria]
-    listed = "\n".join(_numbered(i, criterion) for i, criterion in enumerate(criteria, 1))
+    task, response = characters(request.task), characters(request.response)
+    criteria = [characters(criterion).strip() for criterion in request.criteria]
+    listed = "\n".join(numbered(i, criterion) for i, criterion in enumerate(criteria, 1))
     ratings = f"{len(criteria)} rating{'s' if len(criteria) > 1 else ''}"
     # Two marks: the response's depends on the response, and would part the prompts of a group too early.
     user = f"""\
-{_fenced("TASK", fence_mark((task, *criteria)), task)}
+{fenced("TASK", fence_mark((task, *criteria)), task)}
 
 Criteria:
 {listed}
 
-{_fenced("RESPONSE", fence_mark((response, task, *criteria)), response)}
+{fenced("RESPONSE", fence_mark((response, task, *criteria)), response)}
 
 Rate the response by the criteria above: exactly {ratings}, as one JSON object."""
     return JudgePrompt(_SYSTEM, user)
@@ -85,18 +85,19 @@ def fence_mark(texts: Sequence[str]) -> str:
     raise AssertionError("unreachable")
 
 
-def _fenced(what: str, mark: str, text: str) -> str:
+def fenced(what: str, mark: str, text: str) -> str:
+    """Return a text between its two marked lines."""
     return (
         f"What stands between the two lines with {mark} is the {what.lower()}, to be checked:\n"
         f"<<<{what} {mark} BEGIN>>>\n{text}\n<<<{what} {mark} END>>>"
     )
 
 
-def _numbered(number: int, criterion: str) -> str:
-    """A criterion of several lines stays one item."""
+def numbered(number: int, criterion: str) -> str:
+    """Return an item of a list; a criterion of several lines stays one item."""
     return f"{number}. " + "\n   ".join(criterion.splitlines())
 
 
-def _characters(text: str) -> str:
-    """Lone surrogates, which a model's bytes may leave behind, cannot be sent."""
+def characters(text: str) -> str:
+    """Return a text that can be sent: lone surrogates, which a model's bytes may leave behind, cannot."""
     return text.encode("utf-8", "replace").decode()

@@ -18,13 +18,14 @@ _RATINGS: Final[Mapping[str, bool]] = MappingProxyType({"Yes": True, "No": False
 
 
 class ParseFailure(enum.StrEnum):
-    """Why an answer holds no verdicts."""
+    """Why an answer holds no verdicts, or no choice."""
 
     NOT_JSON = "not_json"
     BAD_SHAPE = "bad_shape"
     SHORT = "short"
     LONG = "long"
     BAD_RATING = "bad_rating"
+    BAD_CHOICE = "bad_choice"
 
 
 class FailureCause(enum.StrEnum):
@@ -132,7 +133,7 @@ def parse_verdicts(text: str, criteria: int) -> tuple[Verdict, ...] | ParseFailu
         answer = read_json(text)
     except NotJsonError:
         return ParseFailure.NOT_JSON
-    fields = _fields(answer, {"ratings"})
+    fields = fields_of(answer, {"ratings"})
     ratings = None if fields is None else fields["ratings"]
     if not isinstance(ratings, list):
         return ParseFailure.BAD_SHAPE
@@ -148,7 +149,7 @@ def parse_verdicts(text: str, criteria: int) -> tuple[Verdict, ...] | ParseFailu
 
 
 def _verdict(value: JsonValue) -> Verdict | ParseFailure:
-    fields = _fields(value, {"rating", "rationale"})
+    fields = fields_of(value, {"rating", "rationale"})
     if fields is None:
         return ParseFailure.BAD_SHAPE
     rating, rationale = fields["rating"], fields["rationale"]
@@ -159,8 +160,8 @@ def _verdict(value: JsonValue) -> Verdict | ParseFailure:
     return Verdict(_RATINGS[rating], rationale)
 
 
-def _fields(value: JsonValue, names: set[str]) -> dict[str, JsonValue] | None:
-    """Return an object's fields where they are these, each once."""
+def fields_of(value: JsonValue, names: set[str]) -> dict[str, JsonValue] | None:
+    """Return an object's fields where they are these, each once; None for anything else."""
     if not isinstance(value, JsonObject) or sorted(value.keys) != sorted(names):
         return None
     return dict(value.pairs)

@@ -47,6 +47,11 @@ class RubricTask:
     """Given by the data: its leaves are the rubrics, in order. None: the pass rate counts."""
 
     @property
+    def prompt_id(self) -> str:
+        """Its id: its name in the files of a run."""
+        return self.task_id
+
+    @property
     def criteria(self) -> tuple[str, ...]:
         """The criteria in order: what a judge is asked."""
         return tuple(rubric.criterion for rubric in self.rubrics)

@@ -1,0 +1,299 @@
+"""Which keys an experiment has: their names, types, defaults, and their values where it runs.
+
+Keys of a frame and of a loop decide results; those that only say where and how fast to run are circumstances.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, get_type_hints
+
+from tinsmith.experiments.experiment import Value
+from tinsmith.tasks.task import Task, make_task
+from tinsmith.training.run_folder import IfExists
+from tinsmith.training.settings import RlSettings, SftSettings
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.deviation import Deviation
+from tinsmith.types.errors import ConfigError
+
+RULES: Final = "rules"
+"""The judge that needs no model: criteria that are rules, checked by a program."""
+
+
+class Kind(enum.StrEnum):
+    """Which loop, and what it teaches."""
+
+    RL = "rl"
+    """Labels of papers, by reinforcement."""
+    SFT = "sft"
+    """Labels of papers, by example."""
+    RLVR = "rlvr"
+    """Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled."""
+
+
+class At(enum.StrEnum):
+    """For which size of model the numbers are."""
+
+    NANO = "nano"
+    """The base that is built here, from scratch."""
+    SEED = "seed"
+    """The seeds' own: Llama-3.1-8B-Instruct on a hosted service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The keys of an experiment on papers that are no loop's settings."""
+
+    kind: Kind = Kind.RL
+    at: At = At.NANO
+    task: str = "disruption"
+    prompt: str = "plain"
+    contract: str = "four_key"
+    with_metadata: bool = True
+    """Whether the prompt tells year and citations, which leak the label."""
+    reward: str = "soft"
+    shuffle_labels: bool = False
+    """Shuffle the training labels among the papers: the negative control."""
+
+    def asked(self) -> Task:
+        """Return the task.
+
+        Raises:
+            ConfigError: one of its names is unknown.
+        """
+        return make_task(
+            self.task,
+            prompt=self.prompt,
+            contract=self.contract,
+            with_metadata=self.with_metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricFrame:
+    """The keys of an experiment on rubrics that are no loop's settings, under the names of the seeds' recipe."""
+
+    kind: Kind = Kind.RLVR
+    at: At = At.NANO
+    train_ratio: float = 0.9
+    data_seed: int = 42
+    eval_samples: int = 1
+    """Responses to each held-out prompt in an evaluation."""
+    judge_model: str = RULES
+    """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
+    judge_temperature: float = 0.0
+    judge_max_tokens: int = 0
+    """Of one answer of the judge; 0: as the endpoint has it."""
+
+    def __post_init__(self) -> None:
+        if self.eval_samples < 1:
+            raise ConfigError(
+                "an evaluation asks at least once",
+                field="eval_samples",
+                value=self.eval_samples,
+                allowed="1 or more",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a judge is asked, and which file is read: circumstances of an experiment on rubrics."""
+
+    data_path: Path | None = None
+    """A file of tasks with rubrics; None: the built-in ones. What is in it is part of the identity."""
+    judge_base_url: str | None = None
+    """None: OPENAI_BASE_URL, else OpenAI's own."""
+    judge_max_retries: int = 3
+    """Attempts after the first."""
+    judge_timeout_s: float = 60.0
+    judge_concurrency: int = 64
+    """Calls at once."""
+    judge_rpm: int = 0
+    """Most calls a minute; 0: no limit."""
+    judge_tpm: int = 0
+    """Most tokens a minute; 0: no limit."""
+    prices: Path | None = None
+    """A table of prices, laid over the one that comes with the package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """Where and how fast: never part of an identity."""
+
+    model_name: str | None = None
+    """A folder, or a name that the server at base_url serves; None: the nano base, built and cached."""
+    data: Path | None = None
+    """A slice folder; None: the synthetic one, built and cached."""
+    log_path: Path | None = None
+    base_url: str | None = None
+    device: str = "cpu"
+    threads: int = 0
+    """0: as the server finds."""
+    micro_batch: int = 0
+    """Most datums that an embedded server computes at once; 0: as many as memory allows."""
+    behavior_if_log_dir_exists: IfExists = IfExists.RAISE
+    stop_after: int = 0
+    """Stop after this many steps, as if interrupted there: resumed, it goes on as ever. 0: run to the end."""
+    dry_run: bool = False
+    wandb_project: str | None = None
+    wandb_name: str | None = None
+    trackio_project: str | None = None
+    quiet: bool = False
+
+
+NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
+    {
+        Kind.RL: MappingProxyType(
+            {
+                "steps": 100,
+                "learning_rate": 1.5e-3,
+                "lora_rank": 16,
+                "group_size": 8,
+                "groups_per_batch": 16,
+                "eval_every": 25,
+                "save_every": 25,
+                "eval_items": 200,
+            }
+        ),
+        Kind.RLVR: MappingProxyType(
+            {
+                "steps": 120,
+                "learning_rate": 6e-4,
+                "lora_rank": 16,
+                "group_size": 8,
+                "groups_per_batch": 8,
+                "max_tokens": 32,
+                "train_ratio": 0.75,
+                "eval_samples": 8,
+                "eval_every": 40,
+                "save_every": 40,
+                "select_by": "last",
+            }
+        ),
+        Kind.SFT: MappingProxyType(
+            {
+                "steps": 120,
+                "learning_rate": 2e-3,
+                "lora_rank": 16,
+                "batch_size": 32,
+                "eval_every": 60,
+                "save_every": 60,
+                "eval_items": 200,
+            }
+        ),
+    }
+)
+"""Values of `at=nano`: what two cores do in about a minute."""
+
+NANO_ONLY: Final[Mapping[str, Value]] = MappingProxyType({"prompt": "brief", "max_tokens": 48})
+"""What the nano base needs whatever the rung says: it has read the brief prompt only."""
+
+SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
+    {
+        Kind.RL: MappingProxyType(
+            {
+                "steps": 313,
+                "learning_rate": 8e-6,
+                "lora_rank": 32,
+                "group_size": 2,
+                "groups_per_batch": 16,
+                "temperature": 0.3,
+                "max_tokens": 256,
+                "eval_every": 250,
+                "save_every": 250,
+                "eval_items": 500,
+                "train_items": 5000,
+            }
+        ),
+        Kind.RLVR: MappingProxyType(
+            {
+                "steps": 31,
+                "learning_rate": 4e-5,
+                "lora_rank": 32,
+                "group_size": 8,
+                "groups_per_batch": 32,
+                "max_tokens": 2048,
+                "judge_model": "gpt-5-mini",
+                "model_name": "meta-llama/Llama-3.1-8B",
+                "eval_every": 10,
+                "save_every": 20,
+                "select_by": "last",
+            }
+        ),
+        Kind.SFT: MappingProxyType(
+            {
+                "steps": 313,
+                "learning_rate": 1e-4,
+                "lora_rank": 32,
+                "batch_size": 16,
+                "temperature": 0.3,
+                "max_tokens": 256,
+                "eval_every": 250,
+                "save_every": 250,
+                "eval_items": 500,
+                "train_items": 5000,
+            }
+        ),
+    }
+)
+"""Values of `at=seed`. Papers: 5,000 once, batch 16, group 2, learning rate 8e-6, temperature 0.3, no KL. Rubrics: the
+table of the recipe; its 31 batches see the training part of 1,000 tasks about once."""
+
+ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
+    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE}
+)
+"""Keys of the engine that decide results, and their defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Which keys a kind of experiment has, and where they go."""
+
+    frame: type[Frame] | type[RubricFrame]
+    loop: type[RlSettings] | type[SftSettings]
+    asking: type[Asking] | None = None
+    without: frozenset[str] = frozenset()
+    """Keys of these that have no meaning here."""
+
+    @property
+    def parts(self) -> tuple[type, ...]:
+        """Every dataclass whose fields are keys."""
+        asking = () if self.asking is None else (self.asking,)
+        return (self.frame, self.loop, *asking, Circumstances)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Every key."""
+        names = {each.name for part in self.parts for each in fields(part)}
+        return frozenset({*names, *ENGINE} - self.without)
+
+    @property
+    def kinds(self) -> dict[str, object]:
+        """The type of every key."""
+        kinds = {name: kind for part in self.parts for name, kind in get_type_hints(part).items()}
+        return {**kinds, **{key: type(default) for key, default in ENGINE.items()}}
+
+    @property
+    def circumstances(self) -> frozenset[str]:
+        """The keys that are no part of an identity."""
+        asking = () if self.asking is None else fields(self.asking)
+        return frozenset(each.name for each in (*fields(Circumstances), *asking))
+
+
+KEYS: Final[Mapping[Kind, Keys]] = MappingProxyType(
+    {
+        Kind.RL: Keys(Frame, RlSettings),
+        Kind.SFT: Keys(Frame, SftSettings, without=frozenset({"reward"})),
+        Kind.RLVR: Keys(
+            RubricFrame,
+            RlSettings,
+            Asking,
+            # There is no third split to choose by, no label whose gradient is exact, no slice.
+            without=frozenset({"select_by", "gradient", "data"}),
+        ),
+    }
+)

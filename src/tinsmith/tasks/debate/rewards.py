@@ -1,0 +1,139 @@
+"""What a conversation earns: R = correctness {-1, +1} + reasoning [0, 0.3] + adaptation [0, 0.2].
+
+The seed (seeds/001) says these three ranges, that reasoning "rewards the quality of the argumentation"
+and adaptation "appropriate revision (or firm defense) after the adversary's challenge", and no more; its
+code is not shown. Ours is how the two are read off:
+
+adversarial/seed    as the words can be taken without asking whether the answer is right: reasoning by what
+    strikes the eye (reasoning.at_first_sight); adaptation 0.2 for any other label, and for the same label
+    with high confidence. It violates r(R->R) >= r(W->R) > r(W->W) >= r(R->W) twice: a right first answer
+    that is kept without high confidence earns 1.0, a wrong one that is put right 1.2, so a wrong first
+    answer pays; and giving up a right answer earns -0.8, keeping a wrong one without high confidence -1.0.
+adversarial/gated   reasoning and adaptation count only where the last answer is right. Reasoning is the pass
+    rate of verifiable leaves (reasoning.verified); a right answer after a challenge is a revision or a
+    defence, whichever was due: 0.2.
+adversarial/forked  the same reward; its advantages are taken turn by turn (ops/forks.py).
+
+An answer that breaks the contract at the last turn earns -1 and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.tasks.answers import Confidence
+from tinsmith.tasks.debate.exchange import Exchange
+from tinsmith.tasks.debate.reasoning import at_first_sight, verified
+from tinsmith.tasks.rewards import rounded_sum
+from tinsmith.types.errors import ConfigError
+
+REASONING: Final = 0.3
+ADAPTATION: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateTerms:
+    """The parts of one conversation's reward."""
+
+    correctness: float = 0.0
+    """+1: the last answer is right; -1: it is not, or breaks the contract."""
+    reasoning: float = 0.0
+    adaptation: float = 0.0
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the parts in their fixed order."""
+        return tuple(field.name for field in fields(cls))
+
+    @property
+    def total(self) -> float:
+        """The sum, rounded to 12 decimals."""
+        return rounded_sum(self.correctness, self.reasoning, self.adaptation)
+
+
+class Credit(StrEnum):
+    """Which advantage a turn's tokens get."""
+
+    CONVERSATION = "conversation"
+    """All of them the conversation's, over its group."""
+    TURN = "turn"
+    """Each turn its own, from forks of the second turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateReward:
+    """One entry of DEBATE_REWARDS."""
+
+    name: str
+    about: str
+    """What it pays for, in a sentence."""
+    shaping: Callable[[Exchange], tuple[float, float]]
+    """Reasoning and adaptation, where the last answer keeps the contract."""
+    credit: Credit = Credit.CONVERSATION
+
+    def score(self, exchanges: Sequence[Exchange]) -> list[DebateTerms]:
+        """Return each conversation's terms. Pure."""
+        return [self._terms(one) for one in exchanges]
+
+    def _terms(self, exchange: Exchange) -> DebateTerms:
+        correctness = 1.0 if exchange.last_right else -1.0
+        if exchange.last.predicted is None:
+            return DebateTerms(correctness=correctness)
+        reasoning, adaptation = self.shaping(exchange)
+        return DebateTerms(correctness=correctness, reasoning=reasoning, adaptation=adaptation)
+
+
+def ungated(exchange: Exchange) -> tuple[float, float]:
+    """Return the seed's shaping: it does not ask whether the last answer is right."""
+    firm = exchange.last.confidence is Confidence.HIGH
+    adapted = exchange.first.predicted != exchange.last.predicted or firm
+    return REASONING * at_first_sight(exchange), ADAPTATION if adapted else 0.0
+
+
+def gated(exchange: Exchange) -> tuple[float, float]:
+    """Return the shaping that only a right last answer earns."""
+    if not exchange.last_right:
+        return 0.0, 0.0
+    return REASONING * verified(exchange).score, ADAPTATION
+
+
+DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            DebateReward(
+                name="adversarial/seed",
+                about="the right label; argument and any reaction, right or wrong",
+                shaping=ungated,
+            ),
+            DebateReward(
+                name="adversarial/gated",
+                about="the right label, and for a right one the reasons that can be verified",
+                shaping=gated,
+            ),
+            DebateReward(
+                name="adversarial/forked",
+                about="the same, with credit turn by turn",
+                shaping=gated,
+                credit=Credit.TURN,
+            ),
+        )
+    }
+)
+"""Every reward of a conversation by its name."""
+
+
+def debate_reward(name: str) -> DebateReward:
+    """Return a reward by its name.
+
+    Raises:
+        ConfigError: there is no such reward.
+    """
+    if name not in DEBATE_REWARDS:
+        allowed = ", ".join(DEBATE_REWARDS)
+        raise ConfigError("no such reward", field="reward", value=name, allowed=allowed)
+    return DEBATE_REWARDS[name]

@@ -1,0 +1,66 @@
+"""A conversation in tokens: what a model sees first, and what it sees after each of its replies.
+
+Tokens that were sampled are never rendered again, so that what was sampled is what is trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
+
+
+class Move(Protocol):
+    """What a reply leads to."""
+
+    def observation(self) -> tuple[int, ...] | None:
+        """Return the tokens that follow the reply, or None where the conversation is over.
+
+        May wait for whoever answers, so that many can be asked before the first is waited for.
+        """
+        ...
+
+
+class Environment(Protocol):
+    """One conversation; used once. What it raises is recorded as the failure of one rollout."""
+
+    def first(self) -> tuple[int, ...]:
+        """Return the tokens after which the model writes its first reply."""
+        ...
+
+    def step(self, tokens: Sequence[int]) -> Move:
+        """Take a reply, its stop token included."""
+        ...
+
+
+@runtime_checkable
+class Forkable(Environment, Protocol):
+    """An environment that can go on in several ways from where it stands."""
+
+    def fork(self) -> Self:
+        """Return another one that stands at the same place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The conversation is over."""
+
+    def observation(self) -> None:
+        """See Move."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneReply:
+    """One prompt, one reply."""
+
+    prompt: tuple[int, ...]
+
+    def first(self) -> tuple[int, ...]:
+        """See Environment."""
+        return self.prompt
+
+    def step(self, tokens: Sequence[int]) -> Over:
+        """See Environment."""
+        del tokens
+        return Over()

@@ -1,0 +1,174 @@
+"""What a conversation earns: the order of the four outcomes, where the seed's breaks it, and every leaf."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from debate_cases import ABSTRACT, C, D, N, answer, exchange
+
+from tinsmith.tasks.answers import Confidence
+from tinsmith.tasks.debate.exchange import Exchange, Reasons
+from tinsmith.tasks.debate.reasoning import LEAVES, at_first_sight, literal_signals, verified
+from tinsmith.tasks.debate.rewards import DEBATE_REWARDS, Credit, DebateTerms, debate_reward
+from tinsmith.types.errors import ConfigError
+
+MEANING = {
+    D: "Later work leaves out older work.",
+    C: "Later work cites it with older work.",
+    N: "Neither habit has the upper hand.",
+}
+SIGNALS = ("tin and copper", "wheels of the tower")
+
+
+def reasoned(label: str, *, good: bool, confidence: Confidence = Confidence.HIGH) -> str:
+    reason = f"{MEANING[label]} I saw the wheels of the tower." if good else ""
+    return answer(label, reason=reason, signals=SIGNALS if good else (), confidence=confidence)
+
+
+def total(name: str, one: Exchange) -> float:
+    return debate_reward(name).score([one])[0].total
+
+
+def table(name: str, last: Confidence, *, good: bool) -> dict[str, list[float]]:
+    """The total of each outcome, gold being D; wrong answers are C, or N after C."""
+    paths = {"RR": [(D, D)], "WR": [(C, D), (N, D)], "WW": [(C, C), (C, N)], "RW": [(D, C), (D, N)]}
+    return {
+        outcome: [
+            total(name, exchange(answer(a), reasoned(b, good=good, confidence=last)))
+            for a, b in changes
+        ]
+        for outcome, changes in paths.items()
+    }
+
+
+def in_order(found: dict[str, list[float]]) -> bool:
+    """r(R->R) >= r(W->R) > r(W->W) >= r(R->W), whichever labels are wrong."""
+    return (
+        min(found["RR"]) >= max(found["WR"])
+        and min(found["WR"]) > max(found["WW"])
+        and min(found["WW"]) >= max(found["RW"])
+    )
+
+
+@pytest.mark.parametrize("name", ["adversarial/gated", "adversarial/forked"])
+@pytest.mark.parametrize(("last", "good"), list(product(Confidence, (False, True))))
+def test_the_gated_reward_orders_the_outcomes(name: str, last: Confidence, good: bool) -> None:
+    found = table(name, last, good=good)
+    assert in_order(found)
+    assert found["RR"] == pytest.approx([1.5 if good else 1.2])
+    assert found["WW"] == found["RW"] == [-1.0, -1.0]
+
+
+def test_where_the_seeds_reward_breaks_the_order() -> None:
+    unsure = table("adversarial/seed", Confidence.LOW, good=False)
+    assert not in_order(unsure)
+    assert unsure == {"RR": [1.0], "WR": [1.2, 1.2], "WW": [-1.0, -0.8], "RW": [-0.8, -0.8]}
+    # A wrong first answer pays, and giving up a right one earns more than keeping a wrong one.
+    assert unsure["WR"] > unsure["RR"]
+    assert min(unsure["RW"]) > min(unsure["WW"])
+    # Argument pays whatever it argues for.
+    wrong = exchange(answer(D), answer(C, reason="because " * 8, signals=("a", "b")))
+    assert total("adversarial/seed", wrong) == -0.5
+    assert total("adversarial/gated", wrong) == -1.0
+
+
+@pytest.mark.parametrize("name", list(DEBATE_REWARDS))
+@pytest.mark.parametrize("last", ["", "{}", f"<think>x</think>{answer(D)}", answer(D)[:-1]])
+def test_a_broken_last_answer_earns_nothing_else(name: str, last: str) -> None:
+    assert debate_reward(name).score([exchange(answer(D), last)]) == [DebateTerms(correctness=-1.0)]
+
+
+def test_a_broken_first_answer_is_a_wrong_one() -> None:
+    one = exchange("{}", answer(D))
+    assert not one.first_right
+    assert not one.revised
+    assert total("adversarial/gated", one) == total(
+        "adversarial/gated", exchange(answer(C), answer(D))
+    )
+
+
+def test_the_terms_keep_their_ranges() -> None:
+    assert DebateTerms.names() == ("correctness", "reasoning", "adaptation")
+    for name in DEBATE_REWARDS:
+        for a, b, good, sure in product((D, C, N), (D, C, N), (False, True), Confidence):
+            [terms] = debate_reward(name).score(
+                [exchange(answer(a), reasoned(b, good=good, confidence=sure))]
+            )
+            assert terms.correctness in (-1.0, 1.0)
+            assert 0.0 <= terms.reasoning <= 0.3
+            assert terms.adaptation in (0.0, 0.2)
+
+
+def test_the_registry() -> None:
+    assert list(DEBATE_REWARDS) == ["adversarial/seed", "adversarial/gated", "adversarial/forked"]
+    assert [one.credit for one in DEBATE_REWARDS.values()] == [
+        Credit.CONVERSATION,
+        Credit.CONVERSATION,
+        Credit.TURN,
+    ]
+    with pytest.raises(ConfigError, match="no such reward"):
+        debate_reward("strong")
+
+
+def leaves(last: str, claim: str | None = C) -> list[bool]:
+    trace = verified(exchange(answer(D), last, claim=claim)).trace[1:]
+    assert [node.label for node in trace] == list(LEAVES)
+    return [node.score == 1.0 for node in trace]
+
+
+@pytest.mark.parametrize(
+    ("reason", "signals", "expected"),
+    [
+        ("", (), [0, 0, 0, 0, 0, 0]),
+        ("Fine.", (), [0, 0, 0, 1, 0, 1]),
+        ("Fine.", ("Tin and copper!",), [1, 0, 0, 1, 0, 1]),
+        ("Fine.", SIGNALS, [1, 1, 0, 1, 0, 1]),
+        ("Fine.", ("tin and copper", "and copper"), [1, 0, 0, 1, 0, 1]),  # one inside the other
+        ("Fine.", ("tin", "tin or copper", ABSTRACT), [0, 0, 0, 1, 0, 1]),
+        (MEANING[D], (), [0, 0, 1, 1, 0, 1]),
+        (MEANING[C], (), [0, 0, 0, 0, 0, 1]),
+        ("It is not disruptive and never leaves out older work.", (), [0, 0, 0, 1, 0, 1]),
+        ("Not consolidating.", (), [0, 0, 0, 1, 1, 1]),
+        ("It is consolidating.", (), [0, 0, 0, 0, 1, 1]),
+        ("So is the tower turn.", (), [0, 0, 0, 1, 1, 1]),  # words of the challenge's quotation
+        ("So is the tower.", (), [0, 0, 0, 1, 0, 1]),
+        ("word " * 61, (), [0, 0, 0, 1, 0, 0]),
+    ],
+)
+def test_every_leaf(reason: str, signals: tuple[str, ...], expected: list[int]) -> None:
+    assert leaves(answer(D, reason=reason, signals=signals)) == [bool(one) for one in expected]
+
+
+def test_the_score_is_the_pass_rate() -> None:
+    one = exchange(answer(D), answer(D, reason=MEANING[D], signals=SIGNALS))
+    assert verified(one).score == 5 / 6
+    assert debate_reward("adversarial/gated").score([one]) == [
+        DebateTerms(correctness=1.0, reasoning=0.3 * (5 / 6), adaptation=0.2)
+    ]
+
+
+def test_where_nothing_is_claimed_there_is_nothing_to_take_up() -> None:
+    assert leaves(answer(D, reason="Fine."), claim=None) == [False, False, False, True, True, True]
+    assert verified(exchange(answer(D), "{}", claim=None)).score == 0.0
+
+
+def test_a_literal_signal_is_whole_words() -> None:
+    assert literal_signals(Reasons("", ("in and copper",)), ABSTRACT) == 0
+    assert literal_signals(Reasons("", ("TIN, and  copper",)), ABSTRACT) == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "signals", "marks"),
+    [
+        ("", (), 0),
+        ("one two three four five six seven eight", (), 1),
+        ("because", (), 1),
+        ("", ("x", "y"), 1),
+        ("", ("x", " "), 0),
+        ("because it is so and so and so again", ("not", "there"), 3),
+    ],
+)
+def test_what_strikes_the_eye(reason: str, signals: tuple[str, ...], marks: int) -> None:
+    one = exchange(answer(D), answer(D, reason=reason, signals=signals))
+    assert at_first_sight(one) == pytest.approx(marks / 3)
