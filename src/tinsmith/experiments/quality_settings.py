@@ -1,0 +1,139 @@
+"""Which keys `rubric_quality` has, and what they are set to."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, cast, get_args, get_type_hints
+
+from tinsmith.reports.quality_story import RULES
+from tinsmith.tasks.judges import ChatSettings
+from tinsmith.types.errors import ConfigError
+
+_CHAT_PREFIX: Final = "judge_"
+
+
+class IfExists(StrEnum):
+    """What to do where the folder holds such a run already."""
+
+    RAISE = "raise"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualitySettings:
+    """What is measured, by whom, and where it is written."""
+
+    data_path: Path | None = None
+    """Preference pairs as JSON Lines; None: the built-in ones."""
+    limit: int | None = None
+    """Most pairs, drawn by the seed."""
+    seed: int = 0
+    """Of the drawn pairs, of the order the responses are shown in, of whose rubric is the control's."""
+    log_path: Path | None = None
+    prices: Path | None = None
+    """Over the shipped price table."""
+    behavior_if_log_dir_exists: IfExists = IfExists.RAISE
+    dry_run: bool = False
+    chat: ChatSettings | None = None
+    """The judge behind an endpoint; None: the judge by rules."""
+
+    @property
+    def judge_model(self) -> str:
+        """The judge's name."""
+        return RULES if self.chat is None else self.chat.judge_model
+
+
+_CIRCUMSTANCES: Final = ("log_path", "behavior_if_log_dir_exists", "dry_run", "prices")
+"""Keys that decide no answer."""
+
+
+def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
+    """Read `key=value` texts.
+
+    Raises:
+        ConfigError: an unknown or unused key, or a value that is not allowed.
+    """
+    own = {key: hint for key, hint in get_type_hints(QualitySettings).items() if key != "chat"}
+    judge = {
+        key: hint
+        for key, hint in get_type_hints(ChatSettings).items()
+        if key.startswith(_CHAT_PREFIX)
+    }
+    by_rules = overrides.get("judge_model", RULES) == RULES
+    for key, value in overrides.items():
+        if key not in own and key not in judge:
+            raise _unknown(key, value, [*own, *judge])
+        if by_rules and key != "judge_model" and (key in judge or key == "prices"):
+            raise ConfigError(
+                "the judge by rules does not use this key",
+                field=key,
+                value=value,
+                fix="name a judge with judge_model=NAME, or leave this key out",
+            )
+    values = {key: _read(key, value, own[key]) for key, value in overrides.items() if key in own}
+    made = QualitySettings(**values)  # pyright: ignore[reportArgumentType]  # read by their hints
+    if made.limit is not None and made.limit < 1:
+        raise ConfigError("too small", field="limit", value=made.limit, allowed=">= 1")
+    if by_rules:
+        return made
+    asked = {key: _read(key, value, judge[key]) for key, value in overrides.items() if key in judge}
+    return _with_chat(made, asked)
+
+
+def default_log_path(overrides: Mapping[str, str]) -> Path:
+    """Return `runs/rubric_quality[-CHANGES]` here."""
+    changes = [f"{k}={v}" for k, v in sorted(overrides.items()) if k not in _CIRCUMSTANCES]
+    name = "-".join(["rubric_quality", *changes])
+    return Path("runs") / "".join(c if c.isalnum() or c in "-_=.," else "_" for c in name)
+
+
+def _with_chat(made: QualitySettings, asked: Mapping[str, object]) -> QualitySettings:
+    base_url = asked.get("judge_base_url") or os.environ.get("OPENAI_BASE_URL")
+    identity = f"{asked['judge_model']} at {base_url}" if base_url else None
+    # A name means one model at one address only: elsewhere the cache must not answer for it.
+    chat = ChatSettings(seed=made.seed, identity=identity, **asked)  # pyright: ignore[reportArgumentType]
+    kept = {each.name: getattr(made, each.name) for each in fields(made) if each.name != "chat"}
+    return QualitySettings(**kept, chat=chat)
+
+
+def _unknown(key: str, value: str, known: list[str]) -> ConfigError:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return ConfigError(
+        "there is no such key",
+        field=key,
+        value=value,
+        allowed=", ".join(sorted(known)),
+        fix=f"perhaps {near[0]}" if near else None,
+    )
+
+
+def _read(key: str, value: str, hint: object) -> object:
+    """Turn a text into a key's type.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    kinds = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kind = cast(type, next(one for one in kinds if one is not types.NoneType))
+    if kind is bool:
+        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if value.lower() not in known:
+            raise _bad(key, value, "true or false")
+        return known[value.lower()]
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = "a number" if kind is float else "a whole number"
+        if issubclass(kind, StrEnum):
+            allowed = ", ".join(kind)
+        raise _bad(key, value, allowed) from None
+
+
+def _bad(key: str, value: str, allowed: str) -> ConfigError:
+    return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
