@@ -40,7 +40,7 @@ def build(
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and random labels.")] = 0,
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
-    from tinsmith.experiments.keys import NANO_ONLY
+    from tinsmith.experiments.keys import NANO_ONLY, Kind
     from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
     from tinsmith.experiments.worlds import (
         WorldRecipe,
@@ -55,7 +55,7 @@ def build(
         print(message, file=sys.stderr)
 
     source = world_slice(WorldRecipe(), told) if data is None else open_slice(data, told)
-    asked = make_task(task, prompt=str(NANO_ONLY["prompt"]), contract=contract)
+    asked = make_task(task, prompt=str(NANO_ONLY[Kind.RL]["prompt"]), contract=contract)
     papers = papers_of(source, asked, shuffle_seed=None)
     recipe = PaperBaseRecipe(seed=seed)
     if out is None:

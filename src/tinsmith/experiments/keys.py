@@ -13,6 +13,9 @@ from types import MappingProxyType
 from typing import Final, get_type_hints
 
 from tinsmith.experiments.experiment import Value
+from tinsmith.tasks.debate.rewards import Credit, debate_reward
+from tinsmith.tasks.debate.script import load_script
+from tinsmith.tasks.debate.stance import Arms, WrongLabel
 from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.run_folder import IfExists
 from tinsmith.training.settings import RlSettings, SftSettings
@@ -33,6 +36,8 @@ class Kind(enum.StrEnum):
     """Labels of papers, by example."""
     RLVR = "rlvr"
     """Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled."""
+    DEBATE = "debate"
+    """Labels of papers under challenge: A predicts, B challenges, A revises or defends."""
 
 
 class At(enum.StrEnum):
@@ -71,6 +76,85 @@ class Frame:
             contract=self.contract,
             with_metadata=self.with_metadata,
         )
+
+
+class WhichPapers(enum.StrEnum):
+    """Which papers of a slice are discussed."""
+
+    ALL = "all"
+    ARGUABLE = "arguable"
+    """Those whose abstract has words for their gold label, so that a truthful challenger has evidence."""
+
+
+class WhichCues(enum.StrEnum):
+    """Which words a scripted challenger takes for evidence."""
+
+    PLANTED = "planted"
+    """Those that the synthetic worlds plant."""
+    LEARNED = "learned"
+    """Those that the training papers of a label use more than the others."""
+
+
+SCRIPTED: Final = "scripted"
+NOBODY: Final = "nobody"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateFrame(Frame):
+    """The keys of an experiment with a challenger that are no loop's settings."""
+
+    kind: Kind = Kind.DEBATE
+    reward: str = "adversarial/gated"
+    opponent: str = SCRIPTED
+    """B: `scripted`, `nobody` (the first answer is the last), or a model: a name that base_url serves, or a folder."""
+    script: str = "plain"
+    """The challenger's words: `brief` or `plain`."""
+    truthful: float = 0.25
+    """Share of challenges that argue for the gold label."""
+    misleading: float = 0.5
+    """Share that argue for a wrong one. With K - 1 times the truthful share a bare label says nothing."""
+    null: float = 0.25
+    """Share that only ask whether the model is sure."""
+    evidence: float = 1.0
+    """Share that quote words of the paper, of those that name a label."""
+    wrong: WrongLabel = WrongLabel.ANY
+    cues: WhichCues = WhichCues.PLANTED
+    papers: WhichPapers = WhichPapers.ARGUABLE
+    forks: int = 1
+    """Second answers for each first one: adversarial/forked needs 2 or more."""
+    opponent_max_tokens: int = 96
+    """Of a challenge that a model writes."""
+    opponent_temperature: float = 1.0
+
+    def arms(self) -> Arms:
+        """Return what a challenger argues for, and how often.
+
+        Raises:
+            ConfigError: the shares do not sum to 1.
+        """
+        return Arms(
+            truthful=self.truthful,
+            misleading=self.misleading,
+            null=self.null,
+            evidence=self.evidence,
+            wrong=self.wrong,
+        )
+
+    def __post_init__(self) -> None:
+        self.arms()
+        load_script(self.script)
+        by_turn = debate_reward(self.reward).credit is Credit.TURN
+        if self.forks < 1 or by_turn != (self.forks > 1):
+            raise ConfigError(
+                "turn by turn credit comes from forks, and forks are for nothing else",
+                field="forks",
+                value=self.forks,
+                allowed="2 or more with reward=adversarial/forked, 1 with another",
+            )
+        if by_turn and self.opponent == NOBODY:
+            raise ConfigError(
+                "without a challenge there is no second turn", field="opponent", value=self.opponent
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +243,19 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
                 "eval_items": 200,
             }
         ),
+        Kind.DEBATE: MappingProxyType(
+            {
+                "steps": 150,
+                "learning_rate": 1.5e-3,
+                "lora_rank": 16,
+                "group_size": 8,
+                "groups_per_batch": 16,
+                "eval_every": 50,
+                "save_every": 50,
+                "eval_items": 200,
+                "select_by": "last",
+            }
+        ),
         Kind.RLVR: MappingProxyType(
             {
                 "steps": 120,
@@ -189,7 +286,16 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
 )
 """Values of `at=nano`: what two cores do in about a minute."""
 
-NANO_ONLY: Final[Mapping[str, Value]] = MappingProxyType({"prompt": "brief", "max_tokens": 48})
+_BRIEF: Final[Mapping[str, Value]] = MappingProxyType({"prompt": "brief", "max_tokens": 48})
+
+NANO_ONLY: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
+    {
+        Kind.RL: _BRIEF,
+        Kind.SFT: _BRIEF,
+        Kind.DEBATE: MappingProxyType({"prompt": "brief", "script": "brief", "max_tokens": 64}),
+        Kind.RLVR: MappingProxyType({}),
+    }
+)
 """What the nano base needs whatever the rung says: it has read the brief prompt only."""
 
 SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
@@ -207,6 +313,22 @@ SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
                 "save_every": 250,
                 "eval_items": 500,
                 "train_items": 5000,
+            }
+        ),
+        Kind.DEBATE: MappingProxyType(
+            {
+                "steps": 313,
+                "learning_rate": 8e-6,
+                "lora_rank": 32,
+                "group_size": 4,
+                "groups_per_batch": 16,
+                "temperature": 0.3,
+                "max_tokens": 256,
+                "eval_every": 250,
+                "save_every": 250,
+                "eval_items": 500,
+                "train_items": 5000,
+                "select_by": "last",
             }
         ),
         Kind.RLVR: MappingProxyType(
@@ -242,6 +364,27 @@ SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
 )
 """Values of `at=seed`. Papers: 5,000 once, batch 16, group 2, learning rate 8e-6, temperature 0.3, no KL. Rubrics: the
 table of the recipe; its 31 batches see the training part of 1,000 tasks about once."""
+
+NOTEBOOK: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "lora_rank": 64,
+        "train_unembed": False,
+        "learning_rate": 1e-5,
+        "lr_schedule": "cosine",
+        "lr_warmup": 0.03,
+        "weight_decay": 0.1,
+        "grad_clip_norm": 1.0,
+        "batch_size": 32,
+        "steps": 157,
+    }
+)
+"""The seeds' notebook on QDoRA, for supervised training at `at=seed`: one epoch of the ladder's 5,000 papers.
+
+Its alpha of 128 is no key: the Tinker API has none, and every server's is 32. B A is therefore scaled by 1/2 here and
+by 2 there; a rate four times as high makes up for it in B, which is one more reason to sweep the rate
+(`study/adapters`). Its dropout of 0.05 has no counterpart in the API either, and its `o_proj` was not adapted, which
+here goes with attention.
+"""
 
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
     {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE}
@@ -284,16 +427,24 @@ class Keys:
         return frozenset(each.name for each in (*fields(Circumstances), *asking))
 
 
+_BY_EXAMPLE: Final = ("sft_steps", "sft_learning_rate", "sft_batch_size")
+"""Of the supervised steps before RL, which only labels of single papers have."""
+
 KEYS: Final[Mapping[Kind, Keys]] = MappingProxyType(
     {
         Kind.RL: Keys(Frame, RlSettings),
         Kind.SFT: Keys(Frame, SftSettings, without=frozenset({"reward"})),
+        Kind.DEBATE: Keys(
+            DebateFrame,
+            RlSettings,
+            without=frozenset({"select_by", "gradient", "shuffle_labels", *_BY_EXAMPLE}),
+        ),
         Kind.RLVR: Keys(
             RubricFrame,
             RlSettings,
             Asking,
             # There is no third split to choose by, no label whose gradient is exact, no slice.
-            without=frozenset({"select_by", "gradient", "data"}),
+            without=frozenset({"select_by", "gradient", "data", *_BY_EXAMPLE}),
         ),
     }
 )

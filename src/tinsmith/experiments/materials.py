@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinsmith.experiments.keys import At, RubricFrame
+from tinsmith.experiments.debate_matter import debate_matter
+from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.matter import Matter
 from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan
@@ -35,8 +36,13 @@ def gather(plan: Plan, told: Told) -> Materials:
         ConfigError: a model is named that is not there, or none where one is needed.
         DataError: the data cannot be used.
     """
-    on_rubrics = isinstance(plan.frame, RubricFrame)
-    matter = rubric_matter(plan) if on_rubrics else slice_matter(plan, told)
+    matter: Matter
+    if isinstance(plan.frame, RubricFrame):
+        matter = rubric_matter(plan)
+    elif isinstance(plan.frame, DebateFrame):
+        matter = debate_matter(plan, plan.frame, told)
+    else:
+        matter = slice_matter(plan, told)
     return with_model(plan, matter, told)
 
 

@@ -66,12 +66,12 @@ def paper_conversations(
             answer = _broken(answer, label, unit[3 * i + 2] / recipe.broken)
         first = SingleTurn(task, item).first()
         if recipe.reading_every and i % recipe.reading_every == 0:
-            first, answer = _reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
+            first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
         conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
 
 
-def _reading(
+def reading(
     prompt: tuple[Message, ...], abstract: str, seed: int
 ) -> tuple[tuple[Message, ...], str]:
     """The same paper with another last line, which asks for words of its abstract; and three of them, at random."""

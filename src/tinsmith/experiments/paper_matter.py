@@ -124,9 +124,17 @@ def slice_matter(plan: Plan, told: Told) -> PaperMatter:
     Raises:
         DataError: it cannot be used.
     """
+    return matter_of(plan, named_slice(plan, told))
+
+
+def named_slice(plan: Plan, told: Told) -> Slice:
+    """Return the slice that a plan names; the synthetic one where it names none.
+
+    Raises:
+        DataError: it cannot be used.
+    """
     where = plan.circumstances.data
-    source = world_slice(WorldRecipe(), told) if where is None else open_slice(where, told)
-    return matter_of(plan, source)
+    return world_slice(WorldRecipe(), told) if where is None else open_slice(where, told)
 
 
 def matter_of(plan: Plan, source: Slice) -> PaperMatter:

@@ -148,8 +148,9 @@ def at_of(overrides: Mapping[str, str]) -> At:
 def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
     place = (NANO if at is At.NANO else SEED)[kind]
-    forced = NANO_ONLY if at is At.NANO and kind is not Kind.RLVR else {}
-    return {**place, **_delta(experiment), **forced}
+    forced = NANO_ONLY[kind] if at is At.NANO else {}
+    own = experiment.at_seed if at is At.SEED else {}
+    return {**place, **_delta(experiment), **own, **forced}
 
 
 def _delta(experiment: Experiment) -> dict[str, Value]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.experiment import Experiment
+from tinsmith.experiments.keys import NOTEBOOK
 from tinsmith.types.errors import ConfigError
 
 _ALL: Final = (
@@ -78,6 +79,13 @@ _ALL: Final = (
         delta={"reward": "g_mean"},
     ),
     Experiment(
+        name="remedy/sft_then_rl",
+        question="Does RL go further from where supervised training has come, in as many steps?",
+        parent="remedy/exp6",
+        delta={"sft_steps": 50, "sft_learning_rate": 2e-3, "sft_batch_size": 16},
+        at_seed={"sft_steps": 156, "sft_learning_rate": 1e-4, "sft_batch_size": 16},
+    ),
+    Experiment(
         name="control/shuffled_labels",
         question="What does Exp6 seem to learn where there is nothing to learn?",
         parent="remedy/exp6",
@@ -88,6 +96,36 @@ _ALL: Final = (
         question="Is a lost class the objective's fault, or the sampled estimator's?",
         parent="ladder/exp4",
         delta={"gradient": "exact"},
+    ),
+    Experiment(
+        name="adversarial/gated",
+        question="Does a model learn to give way to evidence and to nothing else, where only the truth is paid for?",
+        parent=None,
+        delta={"kind": "debate", "task": "disruption", "reward": "adversarial/gated"},
+    ),
+    Experiment(
+        name="adversarial/seed",
+        question="What does a model learn where any reaction to a challenge is paid for?",
+        parent="adversarial/gated",
+        delta={"reward": "adversarial/seed"},
+    ),
+    Experiment(
+        name="adversarial/forked",
+        question="Does it help to know which of two turns earned the reward?",
+        parent="adversarial/gated",
+        delta={"reward": "adversarial/forked", "forks": 4, "group_size": 4},
+    ),
+    Experiment(
+        name="adversarial/evidence_free",
+        question="What is there to learn from a challenger who brings no evidence?",
+        parent="adversarial/gated",
+        delta={"evidence": 0.0},
+    ),
+    Experiment(
+        name="adversarial/alone",
+        question="How good is the first answer where nobody challenges it?",
+        parent="adversarial/gated",
+        delta={"opponent": "nobody"},
     ),
     Experiment(
         name="rlvr",
@@ -108,10 +146,37 @@ _ALL: Final = (
         },
     ),
     Experiment(
+        name="sft/dora",
+        question="What does a trained magnitude beside the low-rank direction add?",
+        parent="sft/lora",
+        delta={"adapter": "dora"},
+        at_seed=NOTEBOOK,
+    ),
+    Experiment(
+        name="sft/qlora",
+        question="What does a base held in four bits cost?",
+        parent="sft/lora",
+        delta={"adapter": "qlora"},
+        at_seed=NOTEBOOK,
+    ),
+    Experiment(
+        name="sft/qdora",
+        question="How far does the seeds' own baseline come: magnitude and direction over a base in four bits?",
+        parent="sft/lora",
+        delta={"adapter": "qdora"},
+        at_seed=NOTEBOOK,
+    ),
+    Experiment(
         name="sft/lora_offset",
         question="How much of a balanced classifier is one offset a label, chosen after the fact?",
         parent="sft/lora",
         delta={"logit_offset": True},
+    ),
+    Experiment(
+        name="control/zero_shot",
+        question="What does the base say before anything was taught?",
+        parent="sft/lora",
+        delta={"steps": 0},
     ),
 )
 

@@ -82,6 +82,16 @@ class Course(Protocol[I, A]):
         """What is trained on."""
         ...
 
+    @property
+    def forks(self) -> int:
+        """Second replies for each first one; 1 where nothing forks."""
+        ...
+
+    @property
+    def by_turn(self) -> bool:
+        """Whether each turn has an advantage of its own, from forks."""
+        ...
+
     def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
         """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...
@@ -135,4 +145,8 @@ class Course(Protocol[I, A]):
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds open; the run is over, or lost."""
         ...

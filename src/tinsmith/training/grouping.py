@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Generic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
+from tinsmith.ops.forks import turn_advantages
 from tinsmith.training.rollouts import A, Failure, I, Rollout
 from tinsmith.training.terms import Terms
 
@@ -24,6 +27,8 @@ class Scored(Generic[I, A]):
     rollout: Rollout[I, A]
     terms: Terms
     advantage: float | None
+    by_turn: tuple[float, ...] | None = None
+    """What each turn is trained with instead, where turns have advantages of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,7 @@ def score_groups(
     advantage: Advantage,
     zero_variance_filter: bool,
     compared_by: Callable[[Terms], float] | None = None,
+    by_turn: bool = False,
 ) -> list[ScoredGroup[I, A]]:
     """Reward every rollout, and compare it with its group.
 
@@ -70,6 +76,7 @@ def score_groups(
             advantage,
             zero_variance_filter,
             compared_by or _whole,
+            by_turn,
         )
         for group, rollouts in zip(groups, kept, strict=True)
     ]
@@ -82,15 +89,19 @@ def _score_group(
     advantage: Advantage,
     zero_variance_filter: bool,
     compared_by: Callable[[Terms], float],
+    by_turn: bool,
 ) -> ScoredGroup[I, A]:
     informative = len({each.total for each in terms}) > 1
     advantages: list[float | None] = [None] * len(kept)
+    turns: list[tuple[float, ...] | None] = [None] * len(kept)
     if len(kept) > 1 and (informative or not zero_variance_filter):
         compared = np.array([compared_by(each) for each in terms], dtype=np.float64)
         advantages = [float(value) for value in ADVANTAGES[advantage](compared)]
+        if by_turn:
+            turns = _by_turn(kept, compared, advantage)
     scored = (
-        Scored(rollout=one, terms=each, advantage=value)
-        for one, each, value in zip(kept, terms, advantages, strict=True)
+        Scored(rollout=one, terms=each, advantage=value, by_turn=by_turns)
+        for one, each, value, by_turns in zip(kept, terms, advantages, turns, strict=True)
     )
     return ScoredGroup(
         item=group[0].item,
@@ -98,6 +109,19 @@ def _score_group(
         failures=tuple(one for one in group if isinstance(one, Failure)),
         informative=informative,
     )
+
+
+def _by_turn(
+    kept: Sequence[Rollout[I, A]], returns: NDArray[np.float64], rule: Advantage
+) -> list[tuple[float, ...] | None]:
+    """Return what each turn of each conversation is trained with; forks of one first reply stand side by side."""
+    rows = [list(places) for _, places in groupby(range(len(kept)), lambda at: kept[at].sample)]
+    found = turn_advantages([returns[row] for row in rows], rule)
+    turns: list[tuple[float, ...] | None] = []
+    for first, second, row in zip(found.first_F, found.second_FK, rows, strict=True):
+        for value, at in zip(second, row, strict=True):
+            turns.append((float(first), float(value))[: len(kept[at].turns)])
+    return turns
 
 
 def _whole(terms: Terms) -> float:

@@ -53,6 +53,16 @@ class LabelCourse:
         """The papers that examinations look at while it trains."""
         return subset(self.ground.papers.validation, self.settings.eval_items)
 
+    @property
+    def forks(self) -> int:
+        """See Course."""
+        return 1
+
+    @property
+    def by_turn(self) -> bool:
+        """See Course."""
+        return False
+
     def example(self, item: Item) -> tuple[tuple[int, ...], int]:
         """Return what supervised training reads: prompt and right answer, and how many tokens are the prompt's."""
         return self.ground.example(item, self.ground.answer(item.gold))
@@ -196,3 +206,6 @@ class LabelCourse:
         self.watch.restore(kept["watch"])
         if self.reward is not None:
             self.reward.restore(RewardState.from_json(kept["reward"]))
+
+    def close(self) -> None:
+        """See Course; nothing is held open."""

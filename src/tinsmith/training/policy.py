@@ -6,6 +6,7 @@ exact label gradient asks for probabilities in between, under the weights that t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
@@ -16,7 +17,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.ops.exact import mean
+from tinsmith.ops.exact import mean, raised_cosine
 from tinsmith.training.course import ExactGradient
 from tinsmith.training.datums import policy_datum
 from tinsmith.training.grouping import Scored, ScoredGroup
@@ -28,9 +29,19 @@ ADAM_EPS = 1e-8
 
 
 def rate(settings: CommonSettings, step: int) -> float:
-    """Return the learning rate of step `step` (0 is the first), by exact operations only."""
+    """Return the learning rate of step `step` (0 is the first), by exact operations only.
+
+    Over the first w = ceil(lr_warmup * steps) steps it rises: step s has (s + 1) / w of it. The schedule is that of
+    the steps after them. (PyTorch's schedulers begin with a step at a rate of 0, and are else the same.)
+    """
+    rising = math.ceil(round(settings.lr_warmup * settings.steps, 9))
+    if step < rising:
+        return settings.learning_rate * (step + 1) / rising
+    left, steps = settings.steps - step, settings.steps - rising
     if settings.lr_schedule is Schedule.LINEAR:
-        return settings.learning_rate * (settings.steps - step) / settings.steps
+        return settings.learning_rate * left / steps
+    if settings.lr_schedule is Schedule.COSINE:
+        return settings.learning_rate * raised_cosine((step - rising) / steps)
     return settings.learning_rate
 
 
@@ -113,11 +124,13 @@ class _Sent:
 def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:
     """Return for each turn what each of its tokens is trained with."""
     assert one.advantage is not None
+    turns = one.rollout.turns
+    by_turn = one.by_turn or (one.advantage,) * len(turns)
     found: list[list[float]] = []
     first = 0
-    for turn in one.rollout.turns:
+    for turn, advantage in zip(turns, by_turn, strict=True):
         after = first + len(turn.tokens)
-        found.append((one.advantage + penalty[first:after]).tolist())
+        found.append((advantage + penalty[first:after]).tolist())
         first = after
     return found
 

@@ -66,6 +66,16 @@ class RubricCourse:
         """The tasks that are only examined; those of training where none are held out."""
         return subset(self.split.test or self.split.train, self.settings.eval_items)
 
+    @property
+    def forks(self) -> int:
+        """See Course."""
+        return 1
+
+    @property
+    def by_turn(self) -> bool:
+        """See Course."""
+        return False
+
     def score(self, rollouts: Sequence[RubricRollout]) -> list[RubricTerms]:
         """See Course."""
         return [RubricTerms(rubric=one.answer.score) for one in rollouts]
@@ -186,6 +196,10 @@ class RubricCourse:
     def restore(self, state: object) -> None:
         """See Course."""
         self.monitor.restore(state)
+
+    def close(self) -> None:
+        """Let go of the judge."""
+        self.ground.judge.close()
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -107,7 +107,13 @@ class Run(Generic[I, A]):
         for group in groups:
             for one in group.scored:
                 terms = {name: getattr(one.terms, name) for name in one.terms.names()}
-                reward = {"terms": terms, "total": one.terms.total, "advantage": one.advantage}
+                reward: Line = {
+                    "terms": terms,
+                    "total": one.terms.total,
+                    "advantage": one.advantage,
+                }
+                if one.by_turn is not None:
+                    reward["advantage_by_turn"] = one.by_turn
                 facts = self.course.facts(one.rollout)
                 self._lines.append({**answer_line(step, "train", one.rollout, facts), **reward})
             for failure in group.failures:

@@ -1,0 +1,190 @@
+"""The adversarial pair as the matter of a run: a slice's papers, and who challenges what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.data.slice_reader import Slice
+from tinsmith.experiments.base_model import cached_base
+from tinsmith.experiments.debate_base import DebateBaseRecipe, debate_conversations
+from tinsmith.experiments.keys import NOBODY, SCRIPTED, DebateFrame, WhichCues, WhichPapers
+from tinsmith.experiments.paper_matter import PaperMatter, matter_of, named_slice
+from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.worlds import Told
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.tasks.debate.cues import WORLD_CUES, Cues
+from tinsmith.tasks.debate.learned_cues import learned_cues
+from tinsmith.tasks.debate.opponent import Opponent, ScriptedOpponent, arguable
+from tinsmith.tasks.debate.rewards import debate_reward
+from tinsmith.tasks.debate.script import Script, load_script
+from tinsmith.tasks.debate.stance import Arms
+from tinsmith.training.connect import Connection
+from tinsmith.training.debate_course import DebateCourse
+from tinsmith.training.debate_ground import DebateGround
+from tinsmith.training.model_opponent import ModelOpponent
+from tinsmith.training.rollouts import WAIT_SECONDS
+from tinsmith.training.run_folder import RunFolder
+from tinsmith.training.study import Papers
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+OPPONENT_NAME: Final = "opponent"
+"""What an embedded server calls a challenger that was given as a folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateMatter:
+    """See Matter; its methods are described there."""
+
+    plan: Plan
+    frame: DebateFrame
+    on_papers: PaperMatter
+    """The same slice's papers without a challenger; `papers` are those of it that are discussed."""
+    papers: Papers
+    cues: Cues
+    script: Script
+
+    def identity(self) -> Mapping[str, object]:
+        """See Matter."""
+        cues = {label: self.cues.by_label[label] for label in sorted(self.cues.by_label)}
+        return {
+            **self.on_papers.identity(),
+            "script_sha256": self.script.sha256,
+            "cues_sha256": sha256_of(cues),
+        }
+
+    def config(self) -> Mapping[str, object]:
+        """See Matter."""
+        told = dict(self.on_papers.config())
+        sizes = {
+            "train": len(self.papers.train),
+            "validation": len(self.papers.validation),
+            "test": len(self.papers.test),
+        }
+        data = {"fingerprint": self.on_papers.data["sha256"], **sizes}
+        challenge = {
+            "opponent": self.frame.opponent,
+            "script": self.script.name,
+            "truthful": self.frame.truthful,
+            "misleading": self.frame.misleading,
+            "null": self.frame.null,
+            "evidence": self.frame.evidence,
+            "papers": self.frame.papers.value,
+            "forks": self.frame.forks,
+        }
+        return {**told, "data": data, "challenge": challenge}
+
+    def circumstances(self) -> Mapping[str, object]:
+        """See Matter."""
+        return self.on_papers.circumstances()
+
+    def nano_base(self, told: Told) -> Path:
+        """See Matter. It reads every training paper and no label, whoever challenges it later."""
+        recipe = DebateBaseRecipe()
+        items = self.on_papers.papers.train
+        return cached_base(
+            recipe, debate_conversations(recipe, self.plan.task, self.script, items), told
+        )
+
+    def models(self) -> Mapping[str, str]:
+        """Return the challenger where it is a folder: the run's own server serves it too."""
+        named = self.frame.opponent
+        return {OPPONENT_NAME: named} if Path(named).is_dir() else {}
+
+    def before(self) -> Sequence[str]:
+        """Return how many papers are discussed, and what following any named label would discriminate."""
+        labels = len(self.plan.task.labels)
+        whole, kept = self.on_papers.papers, self.papers
+        lines = [
+            f"{len(kept.train)} of {len(whole.train)} training papers and {len(kept.test)} of "
+            f"{len(whole.test)} test papers are discussed ({self.frame.papers})"
+        ]
+        leak = self.frame.arms().discrimination_for_nothing(labels)
+        if leak > 1e-9 and self.frame.opponent != NOBODY:
+            lines.append(
+                f"warning: these arms tell the truth to a model that reads nothing: changing to whatever label is "
+                f"named discriminates by {leak:.2f}; misleading = {labels - 1} x truthful and wrong=any tell nothing"
+            )
+        return lines
+
+    def begin(self, folder: RunFolder) -> None:
+        """See Matter."""
+        self.on_papers.begin(folder)
+
+    def course(
+        self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
+    ) -> DebateCourse:
+        """See Matter."""
+        del folder
+        arms = self.frame.arms()
+        renderer = renderer_for(tokenizer)
+        opponent = self._opponent(connection, arms)
+        silent = replace(arms, evidence=0.0)
+        return DebateCourse(
+            ground=DebateGround(
+                task=self.plan.task, renderer=renderer, script=self.script, opponent=opponent
+            ),
+            papers=self.papers,
+            settings=self.plan.settings,
+            reward=debate_reward(self.frame.reward),
+            forks=self.frame.forks,
+            control=None if opponent is None else self._opponent(connection, silent),
+        )
+
+    def _opponent(self, connection: Connection, arms: Arms) -> Opponent | None:
+        frame, labels = self.frame, self.plan.task.labels
+        if frame.opponent == NOBODY:
+            return None
+        if frame.opponent == SCRIPTED:
+            return ScriptedOpponent(labels=labels, script=self.script, arms=arms, cues=self.cues)
+        name = OPPONENT_NAME if self.models() else frame.opponent
+        made = connection.client.create_sampling_client(base_model=name).result(WAIT_SECONDS)
+        return ModelOpponent(
+            client=made,
+            renderer=renderer_for(made.get_tokenizer()),
+            script=self.script,
+            labels=labels,
+            arms=arms,
+            max_tokens=frame.opponent_max_tokens,
+            temperature=frame.opponent_temperature,
+        )
+
+
+def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
+    """Find or build the slice that a plan names, and choose the papers that are discussed.
+
+    Raises:
+        DataError: it cannot be used, or none of its papers can be argued about.
+    """
+    source: Slice = named_slice(plan, told)
+    matter = matter_of(plan, source)
+    learned = frame.cues is WhichCues.LEARNED
+    cues = learned_cues(matter.papers.train, plan.task.labels) if learned else WORLD_CUES
+    papers = matter.papers
+    if frame.papers is WhichPapers.ARGUABLE:
+        papers = Papers(
+            train=arguable(papers.train, cues),
+            validation=arguable(papers.validation, cues),
+            test=arguable(papers.test, cues),
+        )
+    if not (papers.train and papers.validation and papers.test):
+        raise DataError(
+            "no paper of a split has words for its label",
+            field="cues",
+            value=frame.cues.value,
+            fix="cues=learned for papers whose cues nobody planted, or papers=all",
+        )
+    return DebateMatter(
+        plan=plan,
+        frame=frame,
+        on_papers=matter,
+        papers=papers,
+        cues=cues,
+        script=load_script(frame.script),
+    )

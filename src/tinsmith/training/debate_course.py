@@ -1,0 +1,234 @@
+"""The course of the adversarial pair: what conversations earn, and how a policy takes a challenge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import tinker
+
+from tinsmith.analysis.alarms import Alarm
+from tinsmith.analysis.debate import Debated, by_group, figures, metrics
+from tinsmith.tasks.contracts import Answer
+from tinsmith.tasks.debate.exchange import Exchange
+from tinsmith.tasks.debate.opponent import Opponent
+from tinsmith.tasks.debate.rewards import Credit, DebateReward, DebateTerms
+from tinsmith.tasks.paper import Item
+from tinsmith.training.course import Examined, Examinee, Score, Tested
+from tinsmith.training.debate_ground import DebateGround, DebateRollout
+from tinsmith.training.grouping import ScoredGroup
+from tinsmith.training.policy import base_drift
+from tinsmith.training.rollout_metrics import Line, answer_line, failure_line, share
+from tinsmith.training.rollouts import Failure, Sampling, sample_groups
+from tinsmith.training.schedule import subset
+from tinsmith.training.settings import CommonSettings
+from tinsmith.training.study import Papers
+from tinsmith.types.challenges import Arm
+from tinsmith.types.seeds import derive
+
+PROBED = 48
+"""Conversations by which the distance from the base is told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DebateCourse:
+    """See Course; its methods are described there."""
+
+    ground: DebateGround
+    papers: Papers
+    settings: CommonSettings
+    reward: DebateReward
+    forks: int
+    control: Opponent | None
+    """Who challenges without evidence in the test, as its negative control; None: there is no such test."""
+
+    @property
+    def by_turn(self) -> bool:
+        """See Course."""
+        return self.reward.credit is Credit.TURN
+
+    @property
+    def train_items(self) -> Sequence[Item]:
+        """The papers to train on."""
+        return subset(self.papers.train, self.settings.train_items)
+
+    @property
+    def validation_items(self) -> Sequence[Item]:
+        """The papers that examinations look at while it trains."""
+        return subset(self.papers.validation, self.settings.eval_items)
+
+    def score(self, rollouts: Sequence[DebateRollout]) -> list[DebateTerms]:
+        """See Course."""
+        return self.reward.score([one.answer for one in rollouts])
+
+    def exact(self) -> None:
+        """See Course; a conversation is no choice among labels."""
+
+    def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Exchange]]) -> list[Alarm]:
+        """See Course; nothing is watched but what examinations tell."""
+        del step, groups
+        return []
+
+    def train_metrics(self, groups: Sequence[ScoredGroup[Item, Exchange]]) -> dict[str, float]:
+        """See Course."""
+        rollouts = [one.rollout for group in groups for one in group.scored]
+        if not rollouts:
+            return {}
+        debated = [_debated(one) for one in rollouts]
+        found = {
+            f"train/{name}": figure.value
+            for name, figure in figures(debated, len(self.ground.task.labels)).items()
+            if figure is not None
+        }
+        return found | {
+            f"train/predicted_share/{label}": share(
+                one.answer.last.predicted == label for one in rollouts
+            )
+            for label in self.ground.task.labels
+        }
+
+    def facts(self, rollout: DebateRollout) -> Line:
+        """See Course."""
+        exchange = rollout.answer
+        stance, answers = exchange.stance, (exchange.first, exchange.last)[-len(rollout.turns) :]
+        told: Line = {
+            "fork": rollout.fork,
+            "outcome": exchange.last.outcome.value,
+            "gold": rollout.item.gold,
+            "predicted": exchange.last.predicted,
+            "confidence": exchange.last.confidence,
+            "correct_by_turn": [one.predicted == rollout.item.gold for one in answers],
+            "turns": _turns(rollout, answers),
+        }
+        if len(rollout.turns) > 1:
+            told["challenge"] = {
+                "arm": stance.arm.value,
+                "label": stance.label,
+                "evidence": stance.with_evidence,
+                "grounded": stance.grounded,
+            }
+        return told
+
+    def item_facts(self, item: Item) -> Line:
+        """See Course."""
+        return {"gold": item.gold}
+
+    def examine(self, policy: Examinee, step: int) -> Examined:
+        """Have validation papers discussed, sampled and greedily."""
+        found, lines, sampled = self._asked(
+            policy.client, self.ground, self.validation_items, step, "eval"
+        )
+        more, others, _ = self._asked(
+            policy.client, self.ground, self.validation_items, step, "eval_greedy", greedy=True
+        )
+        drift = [d for each in base_drift(policy.base(), sampled[:PROBED]) for d in each.tolist()]
+        if drift:
+            found["eval/kl_base"] = math.fsum(drift) / len(drift)
+        return Examined(
+            metrics={**found, **more}, lines=[*lines, *others], score=Score(float(step), 0.0)
+        )
+
+    def test(
+        self,
+        chosen: tinker.SamplingClient,
+        chosen_step: int,
+        last: tinker.SamplingClient | None,
+        last_step: int,
+    ) -> Tested:
+        """Look at the test split once: challenged as in training, and as the negative control without evidence."""
+        del last, last_step  # the last policy is always the chosen one
+        grounds = {"test": self.ground}
+        if self.control is not None:
+            grounds["test_no_evidence"] = replace(self.ground, opponent=self.control)
+        told: dict[str, float] = {}
+        lines: list[Line] = []
+        for name, ground in grounds.items():
+            for greedy in (False, True):
+                split = f"{name}_greedy" if greedy else name
+                found, more, _ = self._asked(
+                    chosen, ground, self.papers.test, chosen_step, split, greedy=greedy
+                )
+                told |= found
+                lines += more
+        return Tested(metrics=told, lines=lines)
+
+    def _asked(
+        self,
+        client: tinker.SamplingClient,
+        ground: DebateGround,
+        items: Sequence[Item],
+        step: int,
+        split: str,
+        *,
+        greedy: bool = False,
+    ) -> tuple[dict[str, float], list[Line], list[DebateRollout]]:
+        settings = self.settings
+        sampling = Sampling(
+            samples=1,
+            max_tokens=settings.max_tokens,
+            temperature=0.0 if greedy else settings.temperature,
+            seed=derive(settings.seed, "evaluation"),
+        )
+        answers = [group[0] for group in sample_groups(client, ground, items, sampling)]
+        lines = [
+            failure_line(step, split, one, self.item_facts(one.item))
+            if isinstance(one, Failure)
+            else answer_line(step, split, one, self.facts(one))
+            for one in answers
+        ]
+        kept = [one for one in answers if not isinstance(one, Failure)]
+        debated = [_debated(one) for one in kept]
+        groups = by_group(debated, len(ground.task.labels))
+        return dict(metrics(groups, split)), lines, kept
+
+    def trace(self) -> Mapping[str, float]:
+        """See Course; a reward here has no state."""
+        return {}
+
+    @property
+    def alarms(self) -> Sequence[Alarm]:
+        """See Course; none is raised here."""
+        return ()
+
+    def state(self) -> object:
+        """See Course; there is none."""
+        return None
+
+    def restore(self, state: object) -> None:
+        """See Course."""
+        del state
+
+    def close(self) -> None:
+        """See Course; nothing is held open."""
+
+
+def _debated(rollout: DebateRollout) -> Debated:
+    exchange = rollout.answer
+    return Debated(
+        item=rollout.item.paper.id,
+        gold=rollout.item.gold,
+        first=exchange.first.predicted,
+        last=exchange.last.predicted,
+        arm=exchange.stance.arm,
+        evidence=exchange.stance.arm is not Arm.NULL and exchange.stance.with_evidence,
+        first_confidence=exchange.first.confidence,
+        last_confidence=exchange.last.confidence,
+    )
+
+
+def _turns(rollout: DebateRollout, answers: Sequence[Answer]) -> list[Line]:
+    """Return what was said after the prompt, in order."""
+    said: list[Line] = []
+    for number, (turn, answer) in enumerate(zip(rollout.turns, answers, strict=True)):
+        if number:
+            said.append({"role": "user", "text": rollout.answer.challenge})
+        said.append(
+            {
+                "role": "assistant",
+                "tokens": list(turn.tokens),
+                "text": turn.text,
+                "outcome": answer.outcome.value,
+            }
+        )
+    return said
