@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app)
 app.add_typer(base_app)
-app.command()(run)
+app.command(add_help_option=False)(run)
 app.command()(report)
 app.command()(replay)
 app.command()(diff)

@@ -1,0 +1,98 @@
+"""What an experiment's keys are, for a person: each with its value at both places and what it means."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final
+
+from tinsmith.experiments.experiment import Experiment
+from tinsmith.experiments.keys import ENGINE, KEYS, At
+from tinsmith.experiments.plan import defaults, kind_of
+
+_ENGINE_WORDS: Final[Mapping[str, str]] = {
+    "arithmetic": "How numbers are computed: canonical, invariant or fast.",
+    "deviation": "What the server does wrong on purpose, to see that the checks find it.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHelp:
+    """One key."""
+
+    name: str
+    nano: str
+    """Its value with at=nano; empty: none."""
+    seed: str
+    """Its value with at=seed."""
+    words: str
+    circumstance: bool
+    """Whether it only says where and how fast to run, and is no part of the identity."""
+
+
+def key_help(experiment: Experiment) -> list[KeyHelp]:
+    """Return every key of an experiment, those that decide results first."""
+    kind = kind_of(experiment, {})
+    keys = KEYS[kind]
+    places = {at: defaults(experiment, kind, at) for at in At}
+    words = {name: said for part in keys.parts for name, said in _words(part).items()}
+    found: list[KeyHelp] = []
+    for part in keys.parts:
+        for each in fields(part):
+            if each.name not in keys.known or each.name == "kind":
+                continue
+            own = _default(each)
+            values = {at: places[at].get(each.name, own) for at in At}
+            values = {at: at.value if each.name == "at" else value for at, value in values.items()}
+            found.append(
+                KeyHelp(
+                    name=each.name,
+                    nano=_shown(values[At.NANO]),
+                    seed=_shown(values[At.SEED]),
+                    words=words.get(each.name, ""),
+                    circumstance=each.name in keys.circumstances,
+                )
+            )
+    found += [
+        KeyHelp(
+            name=name,
+            nano=_shown(value),
+            seed=_shown(value),
+            words=_ENGINE_WORDS[name],
+            circumstance=False,
+        )
+        for name, value in ENGINE.items()
+    ]
+    return sorted(found, key=lambda each: each.circumstance)
+
+
+def _words(part: type) -> dict[str, str]:
+    """Return what stands below each field of a dataclass and its bases, as text."""
+    found: dict[str, str] = {}
+    for each in reversed(part.__mro__):
+        if each is object:
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(tree, ast.ClassDef)
+        for line, below in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                said = below.value if isinstance(below, ast.Expr) else None
+                if isinstance(said, ast.Constant) and isinstance(said.value, str):
+                    found[line.target.id] = " ".join(said.value.split())
+    return found
+
+
+def _default(each: Field[Any]) -> object:
+    return None if each.default is MISSING else each.default
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.value) if isinstance(value, enum.Enum) else str(value)

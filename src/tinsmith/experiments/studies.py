@@ -1,0 +1,37 @@
+"""Runs that are more than one run, or none: studies of several experiments, and measurements without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.experiments import rubric_quality
+from tinsmith.experiments.worlds import Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyEntry:
+    """One of them; `tinsmith run NAME key=value ...` runs it."""
+
+    name: str
+    question: str
+    run: Callable[[Mapping[str, str], Told], Path]
+    """Takes `key=value` as text, and returns the folder of its results."""
+
+
+STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            StudyEntry(
+                name="rubric_quality",
+                question=rubric_quality.QUESTION,
+                run=rubric_quality.run_rubric_quality,
+            ),
+        )
+    }
+)
+"""Every study by its name."""
