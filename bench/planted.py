@@ -14,11 +14,13 @@ import numpy as np
 
 from tinsmith.analysis.posteriors import Policy, Posteriors
 from tinsmith.analysis.rates import FloatArray
+from tinsmith.experiments.planted_world import LABELS as LABELS
+from tinsmith.experiments.planted_world import NOISE, kinds
+from tinsmith.experiments.planted_world import posteriors as known
 from tinsmith.tasks.paper import Item, Paper
 from tinsmith.training.study import Papers
 from tinsmith.types.seeds import derive, random_bits
 
-LABELS = ("disruptive", "consolidating", "neutral")
 ATOMS = {
     "copper": (0.36, 0.46, 0.18),
     "marble": (0.36, 0.18, 0.46),
@@ -26,11 +28,6 @@ ATOMS = {
     "saffron": (0.22, 0.34, 0.44),
 }
 """A word of the text, and p(label | it) in the order of LABELS; all words are equally frequent."""
-_WORDS = (
-    "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle orchard "
-    "pepper quarry ribbon saddle table umbrella valley window yarrow zipper barrel cabin dragon ember forest"
-)
-NOISE = _WORDS.split()
 TRAIN, VALIDATION, TEST = 4000, 40, 400
 """Papers of each split."""
 
@@ -49,7 +46,7 @@ def world(test: int = TEST, seed: int = 0) -> World:
     splits: dict[str, list[Item]] = {}
     for split, count in (("train", TRAIN), ("validation", VALIDATION), ("test", test)):
         splits[split] = []
-        for atom, label in _kinds(count, derive(seed, split)):
+        for atom, label in kinds(count, derive(seed, split), ATOMS):
             name = f"{split}-{len(splits[split])}"
             atom_of[name] = atom
             paper = _paper(name, list(ATOMS)[atom], derive(seed, name))
@@ -59,7 +56,7 @@ def world(test: int = TEST, seed: int = 0) -> World:
 
 def posteriors() -> Posteriors:
     """Return what can be known of a paper: one kind of paper an atom."""
-    return Posteriors.of(LABELS, np.array(list(ATOMS.values())))
+    return known(ATOMS)
 
 
 def policy_of(world: World, items: Sequence[Item], pi_NK: FloatArray) -> Policy:
@@ -67,21 +64,6 @@ def policy_of(world: World, items: Sequence[Item], pi_NK: FloatArray) -> Policy:
     atoms = np.array([world.atom_of[item.paper.id] for item in items])
     means = [pi_NK[atoms == atom].mean(axis=0) for atom in range(len(ATOMS))]
     return Policy.of(posteriors(), np.array(means))
-
-
-def _kinds(count: int, seed: int) -> list[tuple[int, str]]:
-    """Atom and label of `count` papers: the labels of each atom in its shares, rounded down and filled up."""
-    each = count // len(ATOMS)
-    kinds: list[tuple[int, str]] = []
-    for atom, shares in enumerate(ATOMS.values()):
-        exact = [share * each for share in shares]
-        counts = [int(value + 1e-9) for value in exact]
-        by_rest = sorted(range(len(LABELS)), key=lambda k: counts[k] - exact[k])
-        for k in by_rest[: each - sum(counts)]:
-            counts[k] += 1
-        kinds += [(atom, LABELS[k]) for k in range(len(LABELS)) for _ in range(counts[k])]
-    bits = random_bits(seed, len(kinds))
-    return [kinds[place] for place in sorted(range(len(kinds)), key=lambda i: int(bits[i]))]
 
 
 def _paper(name: str, word: str, seed: int) -> Paper:

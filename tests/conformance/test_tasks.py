@@ -33,7 +33,9 @@ from tinsmith.tasks import (
     make_task,
     messages,
 )
+from tinsmith.tasks.debate.script import SCRIPTS
 from tinsmith.tasks.leaks import check_prompt, check_text
+from tinsmith.tasks.prompt_files import JOINT_PROMPTS
 from tinsmith.tasks.prompting import shown
 from tinsmith.types.errors import ConfigError
 
@@ -43,7 +45,7 @@ PROMPT_TASKS = [
     make_task(name, prompt=prompt, contract=form, with_metadata=told)
     for name in TASKS
     for prompt in PROMPTS
-    for form in Form
+    for form in (Form.FOUR_KEY, Form.TWO_KEY)
     for told in (True, False)
 ]
 PAPER = Paper(
@@ -267,6 +269,8 @@ def test_the_files_are_the_registered_prompts_and_no_others() -> None:
     folder = Path(tinsmith.tasks.__file__).parent / "prompts"
     found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     expected = [f"{name}/{prompt}.md" for name in TASKS for prompt in PROMPTS]
+    expected += [f"joint/{prompt}.md" for prompt in JOINT_PROMPTS]
+    expected += [f"debate/{script}.md" for script in SCRIPTS]
     expected += [f"answers/{form}.md" for form in Form]
     assert found == sorted(expected)
 

@@ -115,7 +115,9 @@ def test_without_any_metadata_or_cause_their_baselines_are_left_out(tmp_path: Pa
 
 
 def test_a_joint_slice_has_both_targets(corpus: Corpus, tmp_path: Path) -> None:
-    report = run_baselines(_slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT)))
+    report = run_baselines(
+        _slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT, per_class=30))
+    )
     assert [target.target for target in report.targets] == ["disruption", "novelty"]
     assert report.targets[1].classes == ["novel", "balanced", "conventional"]
 
@@ -150,7 +152,7 @@ def test_a_damaged_report_is_refused(tmp_path: Path) -> None:
 
 
 def test_answers_are_kept_paper_by_paper(corpus: Corpus, tmp_path: Path) -> None:
-    source = _slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT))
+    source = _slice(corpus, tmp_path, replace(SETTINGS, task=Task.JOINT, per_class=30))
     report = run_baselines(source)
     papers = list(source.rows(Split.TEST))
     for target in report.targets:

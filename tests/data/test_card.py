@@ -155,7 +155,7 @@ def test_a_slice_card_shows_counts_rules_and_hashes(folder: Path) -> None:
 
 
 def test_baselines_are_shown_only_if_they_are_of_this_slice(corpus: Corpus, tmp_path: Path) -> None:
-    make_slice(corpus, replace(SETTINGS, task=Task.JOINT), tmp_path)
+    make_slice(corpus, replace(SETTINGS, task=Task.JOINT, per_class=30), tmp_path)
     report = run_baselines(Slice.open(tmp_path))
     _, seen = _page(tmp_path)
     assert seen.tags["svg"] == 5

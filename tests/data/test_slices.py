@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from labelled import labelled_corpus, labelled_frames, write_corpus
 
 from tinsmith.data import slice_writer
 from tinsmith.data.corpus import Corpus
-from tinsmith.data.labels import Disruption, LabelMode, Thresholds
+from tinsmith.data.labels import Disruption, LabelMode, Novelty, Thresholds
 from tinsmith.data.schema import CdStatus
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_rows import PaperRow
@@ -256,15 +257,35 @@ def test_citations_come_from_the_corpus_where_the_source_has_none(tmp_path: Path
         assert row.cited_by_count == counted[row.openalex_id]
 
 
-@pytest.mark.parametrize("task", [Task.NOVELTY, Task.JOINT])
-def test_other_tasks_are_balanced_over_their_own_classes(
-    task: Task, corpus: Corpus, tmp_path: Path
+def test_a_novelty_slice_is_balanced_over_its_own_classes(corpus: Corpus, tmp_path: Path) -> None:
+    make_slice(corpus, replace(BALANCED, task=Task.NOVELTY), tmp_path)
+    labels = [row.novelty_label for row in _all(Slice.open(tmp_path))]
+    assert Counter(labels) == {label: 100 for label in Novelty}
+
+
+def test_a_joint_slice_is_balanced_over_the_pairs_of_labels(corpus: Corpus, tmp_path: Path) -> None:
+    caps = Caps(train=100, test=9)
+    card = make_slice(corpus, replace(BALANCED, task=Task.JOINT, per_class=20, caps=caps), tmp_path)
+    source = Slice.open(tmp_path)
+    pairs = Counter((row.disruption_label, row.novelty_label) for row in source.rows(Split.TRAIN))
+    assert pairs == {(one, other): 11 for one in Disruption for other in Novelty}
+    test = [(row.disruption_label, row.novelty_label) for row in source.rows(Split.TEST)]
+    assert len(test) == len(set(test)) == 9
+    assert list(card.pool)[:2] == ["disruptive+novel", "disruptive+balanced"]
+    assert min(card.pool.values()) >= 20
+    short = min(card.pool, key=lambda pair: card.pool[pair])
+    with pytest.raises(ConfigError, match=re.escape(short)):
+        make_slice(corpus, replace(BALANCED, task=Task.JOINT, per_class=900), tmp_path)
+
+
+def test_a_natural_joint_slice_has_every_paper_with_both_labels(
+    corpus: Corpus, tmp_path: Path
 ) -> None:
-    make_slice(corpus, replace(BALANCED, task=task), tmp_path)
-    rows = _all(Slice.open(tmp_path))
-    assert None not in {row.novelty_label for row in rows}
-    labels = [row.novelty_label if task is Task.NOVELTY else row.disruption_label for row in rows]
-    assert Counter(labels) == {label: 100 for label in task.classes}
+    make_slice(corpus, replace(NATURAL, task=Task.JOINT), tmp_path / "joint")
+    make_slice(corpus, NATURAL, tmp_path / "disruption")
+    joint = _all(Slice.open(tmp_path / "joint"))
+    both = [row for row in _all(Slice.open(tmp_path / "disruption")) if row.novelty_label]
+    assert joint == both
 
 
 def test_the_card_says_what_was_asked_and_what_came_out(corpus: Corpus, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tinsmith.types.errors import ConfigError
@@ -39,11 +39,17 @@ class Alarm:
     threshold: float
     step: int
     message: str
+    task: str | None = None
+    """The task that is meant, where an answer is to several."""
 
     @property
     def key(self) -> str:
-        """The name in metrics.jsonl: alarm/kind or alarm/kind/label."""
-        return f"alarm/{self.kind}" if self.label is None else f"alarm/{self.kind}/{self.label}"
+        """The name in metrics.jsonl: alarm/kind, then /task and /label where it has them."""
+        return "/".join(["alarm", self.kind, *(name for name in (self.task, self.label) if name)])
+
+    def of_task(self, task: str) -> Alarm:
+        """Return the alarm as one of several tasks' that are watched; it says which."""
+        return replace(self, task=task, message=f"{task}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

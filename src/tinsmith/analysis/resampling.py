@@ -52,7 +52,7 @@ def resampled_counts(
         one_hot = (patterns[:, :, None] == np.arange(width)).astype(np.float64)  # (S, P, K + 1)
         flat = one_hot.transpose(1, 0, 2).reshape(patterns.shape[1], -1)
         start = 0
-        for times in _pattern_counts(
+        for times in pattern_counts(
             member.ravel(), patterns.shape[1], draws, generator(seed, "items", label)
         ):
             stop = start + len(times)
@@ -73,7 +73,7 @@ def resampled_seeds(scores: FloatArray, *, seed: int, system: str) -> FloatArray
     return np.take_along_axis(scores, chosen, axis=1).mean(axis=1)
 
 
-def _pattern_counts(
+def pattern_counts(
     member: Codes, num_patterns: int, draws: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
     """Yield, chunk by chunk, how often each pattern was drawn: (chunk, P); `member` (n,) gives an item's."""

@@ -26,15 +26,29 @@ def report(
 
     from tinsmith.reports.comparison_page import COMPARISON, compare, report_comparison
     from tinsmith.reports.console import summary_table
+    from tinsmith.reports.debate_comparison import compare_debates, under_challenge
+    from tinsmith.reports.debate_comparison_page import debates_summary, report_debates
+    from tinsmith.reports.rubric_comparison import compare_rubrics, on_rubrics
+    from tinsmith.reports.rubric_comparison_page import report_rubric_comparison, rubric_summary
     from tinsmith.reports.run_page import report_run
 
     if len(folders) == 1:
         print(f"wrote {report_run(folders[0], out)}")
         return
     file = out or Path(COMPARISON)
-    compared = compare(folders)
-    report_comparison(compared, file)
-    Console().print(summary_table(compared))
-    for sentence in compared.story:
+    if on_rubrics(folders):
+        beside = compare_rubrics(folders)
+        report_rubric_comparison(beside, file)
+        table, story = rubric_summary(beside), beside.story
+    elif under_challenge(folders):
+        debates = compare_debates(folders)
+        report_debates(debates, file)
+        table, story = debates_summary(debates), debates.story
+    else:
+        compared = compare(folders)
+        report_comparison(compared, file)
+        table, story = summary_table(compared), compared.story
+    Console().print(table)
+    for sentence in story:
         print(sentence)
     print(f"wrote {file}")

@@ -36,6 +36,7 @@ def run(
         return
     from tinsmith.experiments.conduct import conduct
     from tinsmith.experiments.estimate import dry_run
+    from tinsmith.experiments.keys import Kind
     from tinsmith.experiments.plan import make_plan, with_default_log_path
     from tinsmith.experiments.registry import find
 
@@ -49,6 +50,11 @@ def run(
             print(message, file=sys.stderr)
 
     done = conduct(plan, told=told)
+    if plan.frame.kind is Kind.RLVR and done.finished is not None:
+        from tinsmith.reports.run_page import report_run
+
+        print(f"wrote {done.folder}; what came of it: {report_run(done.folder)}")
+        return
     print(f"wrote {done.folder}; next: tinsmith report {done.folder}")
 
 

@@ -17,7 +17,10 @@ def _flag(name: str, text: str) -> object:
 CorpusFolder = Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus with metrics.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="The slice's folder.")]
 TaskName = Annotated[
-    Literal["disruption", "novelty", "joint"], typer.Option(help="What a model is asked.")
+    Literal["disruption", "novelty", "joint"],
+    typer.Option(
+        help="What a model is asked; joint: both, balanced over the nine pairs of labels."
+    ),
 ]
 Cut = Annotated[
     float | None,

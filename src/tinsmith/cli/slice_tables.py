@@ -31,14 +31,16 @@ def slice_lines(card: SliceCard) -> list[str]:
 
 
 def slice_table(card: SliceCard) -> Table:
-    """Return the rows of each split by class."""
+    """Return the rows of each split by label; by both labels of a joint slice."""
     table = Table("split", box=None, pad_edge=False, header_style="bold")
     table.add_column("rows", justify="right")
-    names = [str(name) for name in card.settings.task.classes]
+    task = card.settings.task
+    asked = (Task.DISRUPTION, Task.NOVELTY) if task is Task.JOINT else (task,)
+    names = [name for one in asked for name in one.classes]
     for name in names:
         table.add_column(name, justify="right")
     for split, one in card.splits.items():
-        counts = one.novelty if card.settings.task is Task.NOVELTY else one.disruption
+        counts = {**one.disruption, **one.novelty}  # the labels of the two have no name in common
         table.add_row(split.value, f"{one.rows:,}", *(f"{counts[name]:,}" for name in names))
     return table
 

@@ -127,7 +127,7 @@ class _Material:
 
     def gold(self, rows: Sequence[PaperRow]) -> NDArray[np.int64]:
         """Return the rows' classes, (n,)."""
-        place = {label.value: code for code, label in enumerate(self.target.classes)}
+        place = {label: code for code, label in enumerate(self.target.classes)}
         labels = (
             (row.novelty_label if self.target is Task.NOVELTY else row.disruption_label)
             for row in rows
@@ -158,7 +158,7 @@ class _Fitted:
 
 
 def _fit(material: _Material, progress: Progress) -> _Fitted:
-    classes = [label.value for label in material.target.classes]
+    classes = list(material.target.classes)
     train, test = material.gold(material.train), material.gold(material.test)
     counts = np.bincount(train, minlength=len(classes))
     if np.count_nonzero(counts) < 2:

@@ -101,10 +101,10 @@ def _signs(rule: str) -> str:
 
 def _tallied(source: Slice) -> _Tally:
     tally = _Tally()
-    novelty = source.card.settings.task is Task.NOVELTY
+    task = source.card.settings.task
     for split in Split:
         for row in source.rows(split):
-            tally.add(row, split, str(row.novelty_label if novelty else row.disruption_label))
+            tally.add(row, split, task.class_of(row.disruption_label, row.novelty_label))
     return tally
 
 
@@ -207,7 +207,7 @@ def _leaks(source: Slice, tally: _Tally) -> Section:
             year(tally.years.get(label)),
             middle(tally.lengths.get(label)),
         )
-        for label in (one.value for one in settings.task.classes)
+        for label in settings.task.classes
     ]
     kept = {"citations": settings.citations, "the year": settings.year}
     left_out = [name for name, there in kept.items() if not there]
@@ -242,12 +242,14 @@ def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:
     if not table.height:
         return
     years = np.arange(int(table["year"].min()), int(table["year"].max()) + 1)  # pyright: ignore[reportArgumentType]
+    # Nine pairs of labels would be nine lines; those of a joint slice are drawn by disruption.
+    labels = (Task.NOVELTY if novelty else Task.DISRUPTION).classes
     series = {
-        label.value: np.bincount(
-            table.filter(pl.col(column) == label.value)["year"].to_numpy() - years[0],
+        label: np.bincount(
+            table.filter(pl.col(column) == label)["year"].to_numpy() - years[0],
             minlength=len(years),
         )
-        for label in source.card.settings.task.classes
+        for label in labels
     }
     yield years_section(years, series)
 

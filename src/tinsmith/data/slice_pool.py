@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.corpus import Corpus
-from tinsmith.data.labels import UNDEFINED
+from tinsmith.data.labels import UNDEFINED, Novelty
 from tinsmith.data.slice_settings import SliceSettings, Task
 from tinsmith.types.errors import DataError
 
@@ -41,6 +41,8 @@ class Pool:
 
     def classes(self, task: Task) -> NDArray[np.int8]:
         """The codes a slice for `task` is balanced over, (n,)."""
+        if task is Task.JOINT:
+            return (len(Novelty) * self.disruption + self.novelty).astype(np.int8)
         return self.novelty if task is Task.NOVELTY else self.disruption
 
 

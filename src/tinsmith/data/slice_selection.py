@@ -49,11 +49,12 @@ def select(pool: Pool, settings: SliceSettings) -> Selection:
     """Choose the papers of a slice.
 
     Raises:
-        ConfigError: a class has fewer papers than asked for, and repeating some was not allowed.
+        ConfigError: a class has fewer papers than asked for, and repeating some was not allowed; or a cap
+            leaves a balanced split without any paper.
     """
     share, rank = id_hashes(pool.ids, settings.seed)
     codes = pool.classes(settings.task)
-    classes = tuple(str(one) for one in settings.task.classes)
+    classes = settings.task.classes
     if settings.per_class is None:
         chosen = np.arange(len(pool.ids))
     else:
@@ -156,6 +157,15 @@ def _capped(
         elif balanced is None:
             yield split, members[:cap]
         else:
-            own = [np.flatnonzero(codes[members] == code) for code in range(balanced)]
-            each = min(cap // balanced, *(len(one) for one in own))
+            # Of few papers a class may have none in a split; that is no reason to leave the others out.
+            every = (np.flatnonzero(codes[members] == code) for code in range(balanced))
+            own = [one for one in every if len(one)]
+            each = min(cap // len(own), *(len(one) for one in own))
+            if not each:
+                raise ConfigError(
+                    "a balanced split has a paper of each class",
+                    field=split.value,
+                    value=cap,
+                    allowed=f"{len(own)} or more",
+                )
             yield split, members[np.sort(np.concatenate([one[:each] for one in own]))]

@@ -18,12 +18,27 @@ class Task(enum.StrEnum):
 
     DISRUPTION = "disruption"
     NOVELTY = "novelty"
-    JOINT = "joint"  # both; the classes are those of disruption
+    JOINT = "joint"
+    """Both. The classes are the nine pairs of labels: balanced over them both labels are balanced, and neither tells
+    anything of the other, so that whoever gets both right has found out two things. The rarest pair bounds the size;
+    without a number per class a slice has every paper with both labels, as they are."""
 
     @property
-    def classes(self) -> tuple[Disruption, ...] | tuple[Novelty, ...]:
+    def classes(self) -> tuple[str, ...]:
         """The classes a slice is balanced over, in the order of their codes."""
-        return tuple(Novelty) if self is Task.NOVELTY else tuple(Disruption)
+        if self is Task.JOINT:
+            return tuple(_pair(one, other) for one in Disruption for other in Novelty)
+        return tuple(one.value for one in (Novelty if self is Task.NOVELTY else Disruption))
+
+    def class_of(self, disruption: Disruption | None, novelty: Novelty | None) -> str:
+        """Return the class of a paper with these labels, as text."""
+        if self is Task.JOINT:
+            return _pair(disruption, novelty)
+        return str(novelty if self is Task.NOVELTY else disruption)
+
+
+def _pair(disruption: Disruption | None, novelty: Novelty | None) -> str:
+    return f"{disruption}+{novelty}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,7 @@ def _card(
             metrics_fingerprint=metrics.fingerprint,
         ),
         removed=pool.removed,
-        pool={str(name): count for name, count in zip(classes, counts, strict=True)},
+        pool=dict(zip(classes, counts, strict=True)),
         oversampled=selection.oversampled,
         splits=splits,
         legacy_sha256=legacy_sha256(ids) if settings.scheme is SplitScheme.LEGACY else None,

@@ -180,6 +180,7 @@ def _conduct(
     finally:
         if run is not None:
             run.teller.close()
+            run.course.close()
     assert run is not None
     alarms = tuple(run.course.alarms)
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})

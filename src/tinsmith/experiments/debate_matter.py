@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.base_model import cached_base
 from tinsmith.experiments.debate_base import DebateBaseRecipe, debate_conversations
-from tinsmith.experiments.keys import NOBODY, SCRIPTED, DebateFrame, WhichCues, WhichPapers
+from tinsmith.experiments.keys import (
+    ITSELF,
+    NOBODY,
+    SCRIPTED,
+    DebateFrame,
+    WhichCues,
+    WhichPapers,
+)
+from tinsmith.experiments.matter import SERVED_NAME
 from tinsmith.experiments.paper_matter import PaperMatter, matter_of, named_slice
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.worlds import Told
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.renderers.tokenizer import load_tokenizer
 from tinsmith.tasks.debate.cues import WORLD_CUES, Cues
 from tinsmith.tasks.debate.learned_cues import learned_cues
 from tinsmith.tasks.debate.opponent import Opponent, ScriptedOpponent, arguable
@@ -27,11 +36,13 @@ from tinsmith.training.debate_ground import DebateGround
 from tinsmith.training.model_opponent import ModelOpponent
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run_folder import RunFolder
+from tinsmith.training.server_facts import serves
 from tinsmith.training.study import Papers
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 
 if TYPE_CHECKING:
+    import tinker
     from transformers import PreTrainedTokenizerBase
 
 OPPONENT_NAME: Final = "opponent"
@@ -75,6 +86,7 @@ class DebateMatter:
             "misleading": self.frame.misleading,
             "null": self.frame.null,
             "evidence": self.frame.evidence,
+            "wrong": self.frame.wrong.value,
             "papers": self.frame.papers.value,
             "forks": self.frame.forks,
         }
@@ -95,7 +107,8 @@ class DebateMatter:
     def models(self) -> Mapping[str, str]:
         """Return the challenger where it is a folder: the run's own server serves it too."""
         named = self.frame.opponent
-        return {OPPONENT_NAME: named} if Path(named).is_dir() else {}
+        words = named in (SCRIPTED, NOBODY, ITSELF)
+        return {} if words or not Path(named).is_dir() else {OPPONENT_NAME: named}
 
     def before(self) -> Sequence[str]:
         """Return how many papers are discussed, and what following any named label would discriminate."""
@@ -124,7 +137,7 @@ class DebateMatter:
         del folder
         arms = self.frame.arms()
         renderer = renderer_for(tokenizer)
-        opponent = self._opponent(connection, arms)
+        opponent = self._opponent(connection, tokenizer, arms)
         silent = replace(arms, evidence=0.0)
         return DebateCourse(
             ground=DebateGround(
@@ -134,26 +147,55 @@ class DebateMatter:
             settings=self.plan.settings,
             reward=debate_reward(self.frame.reward),
             forks=self.frame.forks,
-            control=None if opponent is None else self._opponent(connection, silent),
+            control=None if opponent is None else self._opponent(connection, tokenizer, silent),
         )
 
-    def _opponent(self, connection: Connection, arms: Arms) -> Opponent | None:
+    def _opponent(
+        self, connection: Connection, own: PreTrainedTokenizerBase, arms: Arms
+    ) -> Opponent | None:
         frame, labels = self.frame, self.plan.task.labels
         if frame.opponent == NOBODY:
             return None
         if frame.opponent == SCRIPTED:
             return ScriptedOpponent(labels=labels, script=self.script, arms=arms, cues=self.cues)
-        name = OPPONENT_NAME if self.models() else frame.opponent
+        name = self._served_as()
+        if name != self._served() and not serves(connection, name):
+            raise ConfigError(
+                "this run's server has no such model",
+                field="opponent",
+                value=frame.opponent,
+                allowed="scripted, nobody, base, a folder, or a name that base_url serves",
+            )
         made = connection.client.create_sampling_client(base_model=name).result(WAIT_SECONDS)
         return ModelOpponent(
             client=made,
-            renderer=renderer_for(made.get_tokenizer()),
+            renderer=renderer_for(self._tokenizer_of(made, own)),
             script=self.script,
             labels=labels,
             arms=arms,
             max_tokens=frame.opponent_max_tokens,
             temperature=frame.opponent_temperature,
         )
+
+    def _served(self) -> str:
+        """Return what the server calls the model under the adapter."""
+        where = self.plan.circumstances
+        named = where.model_name or SERVED_NAME
+        return named if where.base_url or named.startswith("tinsmith/") else SERVED_NAME
+
+    def _served_as(self) -> str:
+        """Return what the server calls a challenger that is a model."""
+        if self.models():
+            return OPPONENT_NAME
+        return self._served() if self.frame.opponent == ITSELF else self.frame.opponent
+
+    def _tokenizer_of(
+        self, client: tinker.SamplingClient, own: PreTrainedTokenizerBase
+    ) -> PreTrainedTokenizerBase:
+        """Return a challenger's tokenizer; one by name the SDK looks for as for a hosted model."""
+        if (folder := self.models().get(OPPONENT_NAME)) is not None:
+            return load_tokenizer(Path(folder))
+        return own if self._served_as() == self._served() else client.get_tokenizer()
 
 
 def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:

@@ -36,12 +36,20 @@ def dry_run(plan: Plan) -> list[str]:
     lines.append(
         f"{settings.steps} steps; about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
     )
-    if plan.frame.at is At.NANO:
-        seconds = trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)
-        lines.append(f"about {seconds / 60:.1f} minutes on two cores; about 20 MB of disk")
+    taken = minutes(plan)
+    if taken is not None:
+        lines.append(f"about {taken:.1f} minutes on two cores; about 20 MB of disk")
     else:
         lines.append("time: as long as the server takes; nothing is known of it here")
     return lines
+
+
+def minutes(plan: Plan) -> float | None:
+    """Return how long a run on papers takes on two cores; None: nothing is known of it."""
+    if plan.frame.at is not At.NANO:
+        return None
+    trained, looked_at = _tokens(plan)
+    return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60
 
 
 def _tokens(plan: Plan) -> tuple[int, int]:

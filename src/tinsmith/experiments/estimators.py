@@ -65,8 +65,10 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     steps: int | None = None
     learning_rate: float | None = None
     lr_schedule: str | None = None
+    lr_warmup: float | None = None
     lora_rank: int | None = None
     adapter: str | None = None
+    train_unembed: bool | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     eval_every: int | None = None

@@ -7,7 +7,7 @@ that decides its results; the same `name@version` with another identity is an er
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 Value = str | int | float | bool
@@ -25,9 +25,12 @@ class Experiment:
     delta: Mapping[str, Value]
     """What it changes in its parent, by key; the root's are all its own."""
     version: int = 1
+    at_seed: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Its own numbers where it runs at the seeds' size (`at=seed`); not inherited."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", MappingProxyType(dict(self.delta)))
+        object.__setattr__(self, "at_seed", MappingProxyType(dict(self.at_seed)))
 
     @property
     def full_name(self) -> str:

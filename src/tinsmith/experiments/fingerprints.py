@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.keys import At, Frame
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS
+from tinsmith.training.settings import told_apart
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import sha256_of
 
@@ -21,10 +23,14 @@ def plan_fingerprint(plan: Plan) -> str:
     return sha256_of(
         {
             "frame": plan.frame,
-            "settings": plan.settings,
+            "settings": told_apart(plan.settings),
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic,
-            **({"prompt_sha256": plan.task.prompt_sha256} if isinstance(plan.frame, Frame) else {}),
+            **(
+                {"prompt_sha256": plan.frame.asked().prompt_sha256}
+                if isinstance(plan.frame, Frame | JointFrame)
+                else {}
+            ),
             **deviation,
         }
     )

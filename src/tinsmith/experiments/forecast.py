@@ -6,6 +6,8 @@ one kind of paper for each prediction. A model that reads better than the baseli
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tinsmith.analysis.posteriors import Posteriors
@@ -16,6 +18,7 @@ from tinsmith.experiments.keys import Kind
 from tinsmith.experiments.plan import Plan
 from tinsmith.reports.optima import reward_optimum
 from tinsmith.tasks.reward_registry import make_reward
+from tinsmith.tasks.task import Task
 
 
 def forecast(plan: Plan, source: Slice) -> list[str]:
@@ -24,35 +27,47 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
     Raises:
         DataError: the baselines are damaged.
     """
-    score = _baseline(plan, source)
-    if plan.frame.kind is not Kind.RL or score is None:
+    if plan.frame.kind is not Kind.RL:
+        return []
+    return forecast_of(plan.task, plan.on_papers.reward, plan.reward_settings, source)
+
+
+def forecast_of(
+    task: Task, reward: str, reward_settings: Mapping[str, float], source: Slice
+) -> list[str]:
+    """Return the lines for one task and the reward that pays for it.
+
+    Raises:
+        DataError: the baselines are damaged.
+    """
+    score = _baseline(task, source)
+    if score is None:
         return []
     optimum = reward_optimum(
-        _posteriors(plan, score),
-        lambda: make_reward(plan.on_papers.reward, plan.task, **plan.reward_settings),
+        _posteriors(task, score), lambda: make_reward(reward, task, **reward_settings)
     )
     shares = optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)
     recalls = optimum.policy.class_score(ClassMetric.RECALL)
     told = ", ".join(
         f"{label} {share:.2f} (recall {recall:.2f})"
-        for label, share, recall in zip(plan.task.labels, shares, recalls, strict=True)
+        for label, share, recall in zip(task.labels, shares, recalls, strict=True)
     )
     lines = [
-        f"what the reward {plan.on_papers.reward} makes optimal for a model that reads like {score.baseline.value}:",
+        f"what the reward {reward} makes optimal for a model that reads like {score.baseline.value}:",
         f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
     ]
     return lines + [f"  warning: {warning}" for warning in optimum.warnings()]
 
 
-def _baseline(plan: Plan, source: Slice) -> BaselineScore | None:
+def _baseline(task: Task, source: Slice) -> BaselineScore | None:
     report = read_report(source.folder)
     targets = [] if report is None else report.targets
-    wanted = Baseline.BOTH if plan.task.with_metadata else Baseline.TEXT
+    wanted = Baseline.BOTH if task.with_metadata else Baseline.TEXT
     return next(
         (
             score
             for target in targets
-            if target.target == plan.task.name
+            if target.target == task.name
             for score in target.scores
             if score.baseline is wanted
         ),
@@ -60,8 +75,8 @@ def _baseline(plan: Plan, source: Slice) -> BaselineScore | None:
     )
 
 
-def _posteriors(plan: Plan, score: BaselineScore) -> Posteriors:
-    labels = plan.task.labels
+def _posteriors(task: Task, score: BaselineScore) -> Posteriors:
+    labels = task.labels
     counts = np.array(
         [[score.confusion[gold][said] for gold in labels] for said in labels], dtype=np.float64
     )

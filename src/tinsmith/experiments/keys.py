@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Final, get_type_hints
 
 from tinsmith.experiments.experiment import Value
+from tinsmith.experiments.joint_frame import JointFrame
+from tinsmith.experiments.kinds import At, Kind
 from tinsmith.tasks.debate.rewards import Credit, debate_reward
 from tinsmith.tasks.debate.script import load_script
 from tinsmith.tasks.debate.stance import Arms, WrongLabel
@@ -25,28 +27,6 @@ from tinsmith.types.errors import ConfigError
 
 RULES: Final = "rules"
 """The judge that needs no model: criteria that are rules, checked by a program."""
-
-
-class Kind(enum.StrEnum):
-    """Which loop, and what it teaches."""
-
-    RL = "rl"
-    """Labels of papers, by reinforcement."""
-    SFT = "sft"
-    """Labels of papers, by example."""
-    RLVR = "rlvr"
-    """Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled."""
-    DEBATE = "debate"
-    """Labels of papers under challenge: A predicts, B challenges, A revises or defends."""
-
-
-class At(enum.StrEnum):
-    """For which size of model the numbers are."""
-
-    NANO = "nano"
-    """The base that is built here, from scratch."""
-    SEED = "seed"
-    """The seeds' own: Llama-3.1-8B-Instruct on a hosted service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +77,8 @@ class WhichCues(enum.StrEnum):
 
 SCRIPTED: Final = "scripted"
 NOBODY: Final = "nobody"
+ITSELF: Final = "base"
+"""Who challenges: one that follows a script, nobody, or the model under the adapter, frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +88,8 @@ class DebateFrame(Frame):
     kind: Kind = Kind.DEBATE
     reward: str = "adversarial/gated"
     opponent: str = SCRIPTED
-    """B: `scripted`, `nobody` (the first answer is the last), or a model: a name that base_url serves, or a folder."""
+    """B: `scripted`, `nobody` (the first answer is the last), or a model, which needs script=plain: `base` (the run's
+    own without its adapter), a folder, or a name that base_url serves."""
     script: str = "plain"
     """The challenger's words: `brief` or `plain`."""
     truthful: float = 0.25
@@ -142,7 +125,15 @@ class DebateFrame(Frame):
 
     def __post_init__(self) -> None:
         self.arms()
-        load_script(self.script)
+        script = load_script(self.script)
+        if self.opponent not in (SCRIPTED, NOBODY) and not script.asks_models:
+            raise ConfigError(
+                "this script asks no model to challenge",
+                field="script",
+                value=self.script,
+                allowed="plain",
+                fix="script=plain, or opponent=scripted",
+            )
         by_turn = debate_reward(self.reward).credit is Credit.TURN
         if self.forks < 1 or by_turn != (self.forks > 1):
             raise ConfigError(
@@ -229,20 +220,23 @@ class Circumstances:
     quiet: bool = False
 
 
+_NANO_RL: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "steps": 100,
+        "learning_rate": 1.5e-3,
+        "lora_rank": 16,
+        "group_size": 8,
+        "groups_per_batch": 16,
+        "eval_every": 25,
+        "save_every": 25,
+        "eval_items": 200,
+    }
+)
+
 NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
     {
-        Kind.RL: MappingProxyType(
-            {
-                "steps": 100,
-                "learning_rate": 1.5e-3,
-                "lora_rank": 16,
-                "group_size": 8,
-                "groups_per_batch": 16,
-                "eval_every": 25,
-                "save_every": 25,
-                "eval_items": 200,
-            }
-        ),
+        Kind.RL: _NANO_RL,
+        Kind.JOINT: _NANO_RL,
         Kind.DEBATE: MappingProxyType(
             {
                 "steps": 150,
@@ -293,28 +287,32 @@ NANO_ONLY: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.RL: _BRIEF,
         Kind.SFT: _BRIEF,
         Kind.DEBATE: MappingProxyType({"prompt": "brief", "script": "brief", "max_tokens": 64}),
+        Kind.JOINT: MappingProxyType({"prompt": "brief", "max_tokens": 64}),
         Kind.RLVR: MappingProxyType({}),
     }
 )
 """What the nano base needs whatever the rung says: it has read the brief prompt only."""
 
+_SEED_RL: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "steps": 313,
+        "learning_rate": 8e-6,
+        "lora_rank": 32,
+        "group_size": 2,
+        "groups_per_batch": 16,
+        "temperature": 0.3,
+        "max_tokens": 256,
+        "eval_every": 250,
+        "save_every": 250,
+        "eval_items": 500,
+        "train_items": 5000,
+    }
+)
+
 SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
     {
-        Kind.RL: MappingProxyType(
-            {
-                "steps": 313,
-                "learning_rate": 8e-6,
-                "lora_rank": 32,
-                "group_size": 2,
-                "groups_per_batch": 16,
-                "temperature": 0.3,
-                "max_tokens": 256,
-                "eval_every": 250,
-                "save_every": 250,
-                "eval_items": 500,
-                "train_items": 5000,
-            }
-        ),
+        Kind.RL: _SEED_RL,
+        Kind.JOINT: _SEED_RL,
         Kind.DEBATE: MappingProxyType(
             {
                 "steps": 313,
@@ -396,7 +394,7 @@ ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
 class Keys:
     """Which keys a kind of experiment has, and where they go."""
 
-    frame: type[Frame] | type[RubricFrame]
+    frame: type[Frame] | type[RubricFrame] | type[JointFrame]
     loop: type[RlSettings] | type[SftSettings]
     asking: type[Asking] | None = None
     without: frozenset[str] = frozenset()
@@ -439,6 +437,8 @@ KEYS: Final[Mapping[Kind, Keys]] = MappingProxyType(
             RlSettings,
             without=frozenset({"select_by", "gradient", "shuffle_labels", *_BY_EXAMPLE}),
         ),
+        # A pair of labels has no gradient that is exact, and no example that supervised steps would follow.
+        Kind.JOINT: Keys(JointFrame, RlSettings, without=frozenset({"gradient", *_BY_EXAMPLE})),
         Kind.RLVR: Keys(
             RubricFrame,
             RlSettings,

@@ -19,6 +19,7 @@ from tinsmith.experiments.source import source_sha256
 from tinsmith.reports.difference_fields import FieldDifference, unequal_fields
 from tinsmith.training.rollouts import SEED_BITS
 from tinsmith.training.run_folder import Status
+from tinsmith.training.settings import told_apart
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -41,7 +42,7 @@ class Prepared:
             "tinsmith": VERSION,
             "experiment": plan.experiment.full_name,
             "frame": asdict(plan.frame),
-            "settings": asdict(plan.settings),
+            "settings": told_apart(plan.settings),
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic.value,
             "deviation": plan.deviation.value,

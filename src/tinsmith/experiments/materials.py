@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tinsmith.experiments.debate_matter import debate_matter
+from tinsmith.experiments.joint_frame import JointFrame
+from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
-from tinsmith.experiments.matter import Matter
+from tinsmith.experiments.matter import SERVED_NAME, Matter
 from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.experiments.worlds import Told
 from tinsmith.types.errors import ConfigError
-
-SERVED_NAME = "base"
-"""What an embedded server calls a model that was given as a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,8 @@ def gather(plan: Plan, told: Told) -> Materials:
     matter: Matter
     if isinstance(plan.frame, RubricFrame):
         matter = rubric_matter(plan)
+    elif isinstance(plan.frame, JointFrame):
+        matter = joint_matter(plan, plan.frame, told)
     elif isinstance(plan.frame, DebateFrame):
         matter = debate_matter(plan, plan.frame, told)
     else:
@@ -63,6 +65,14 @@ def with_model(plan: Plan, matter: Matter, told: Told) -> Materials:
         return Materials(matter=matter, model_name=where.model_name, models={})
     if where.model_name is not None:
         named = where.model_name.startswith("tinsmith/")
+        if not named and not Path(where.model_name).is_dir():
+            raise ConfigError(
+                "there is no such folder, and this run starts a server of its own",
+                field="model_name",
+                value=where.model_name,
+                allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",
+                fix="model_name=FOLDER; or base_url=URL of a server, and model_name=NAME there",
+            )
         name, source = where.model_name if named else SERVED_NAME, where.model_name
     elif plan.frame.at is At.SEED:
         raise ConfigError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tinsmith.experiments.worlds import Told
 from tinsmith.training.connect import Connection
@@ -13,6 +13,10 @@ from tinsmith.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+SERVED_NAME: Final = "base"
+"""What an embedded server calls a model that was given as a folder."""
 
 
 class Matter(Protocol):

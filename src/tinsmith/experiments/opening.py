@@ -61,6 +61,7 @@ def open_run(
             base_model=materials.model_name + suffix,
             rank=settings.lora_rank,
             seed=seeds(plan)["adapter"],
+            train_unembed=settings.train_unembed,
         ).result(WAIT_SECONDS)
     else:
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)

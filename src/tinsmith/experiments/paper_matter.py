@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.slice_reader import Slice
@@ -94,11 +94,8 @@ class PaperMatter:
 
     def begin(self, folder: RunFolder) -> None:
         """Copy the slice's baselines."""
-        for name in (BASELINE_ANSWERS, BASELINES):
-            if self.source is not None and (self.source.folder / name).exists():
-                fresh = folder.path / f".{name}.new"
-                shutil.copyfile(self.source.folder / name, fresh)
-                os.replace(fresh, folder.path / name)
+        if self.source is not None:
+            copy_baselines(self.source, folder)
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
@@ -127,14 +124,26 @@ def slice_matter(plan: Plan, told: Told) -> PaperMatter:
     return matter_of(plan, named_slice(plan, told))
 
 
-def named_slice(plan: Plan, told: Told) -> Slice:
-    """Return the slice that a plan names; the synthetic one where it names none.
+_WORLD: Final = WorldRecipe()
+
+
+def named_slice(plan: Plan, told: Told, world: WorldRecipe = _WORLD) -> Slice:
+    """Return the slice that a plan names; that of the synthetic world where it names none.
 
     Raises:
         DataError: it cannot be used.
     """
     where = plan.circumstances.data
-    return world_slice(WorldRecipe(), told) if where is None else open_slice(where, told)
+    return world_slice(world, told) if where is None else open_slice(where, told)
+
+
+def copy_baselines(source: Slice, folder: RunFolder) -> None:
+    """Put a slice's baselines, and what they answer, into a run's folder."""
+    for name in (BASELINE_ANSWERS, BASELINES):
+        if (source.folder / name).exists():
+            fresh = folder.path / f".{name}.new"
+            shutil.copyfile(source.folder / name, fresh)
+            os.replace(fresh, folder.path / name)
 
 
 def matter_of(plan: Plan, source: Slice) -> PaperMatter:

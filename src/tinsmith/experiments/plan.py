@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
+from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.keys import (
     ENGINE,
     KEYS,
@@ -31,8 +32,10 @@ from tinsmith.experiments.keys import (
     RubricFrame,
 )
 from tinsmith.experiments.registry import lineage
+from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
+from tinsmith.training.joint_watch import require_selection
 from tinsmith.training.settings import CommonSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
@@ -48,7 +51,7 @@ class Plan:
     experiment: Experiment
     overrides: Mapping[str, Value]
     """What the command line changed: a derived experiment."""
-    frame: Frame | RubricFrame
+    frame: Frame | RubricFrame | JointFrame
     settings: CommonSettings
     reward_settings: Mapping[str, float]
     arithmetic: Arithmetic
@@ -78,6 +81,9 @@ class Plan:
 
 REWARD_PREFIX = "reward."
 
+_BY_NAMED_REWARD = (Kind.RL, Kind.JOINT)
+"""Kinds whose reward is one of REWARDS, with its settings."""
+
 
 def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     """Resolve an experiment with `key=value` overrides as they stand on a command line.
@@ -105,11 +111,15 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         task = frame.asked()  # what is refused is told before anything is built
         if kind is Kind.RL:
             make_reward(frame.reward, task, **rewards)
+    settings = _filled(keys.loop, values)
+    if isinstance(frame, JointFrame):
+        make_joint_reward(frame.reward, frame.asked(), **rewards)
+        require_selection(settings.select_by)
     return Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
         frame=frame,
-        settings=_filled(keys.loop, values),
+        settings=settings,
         reward_settings=MappingProxyType(rewards),
         arithmetic=cast(Arithmetic, _engine_value("arithmetic", overrides)),
         deviation=cast(Deviation, _engine_value("deviation", overrides)),
@@ -185,7 +195,7 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
 def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
     known = KEYS[kind].known
     for key in overrides:
-        if key in known or (kind is Kind.RL and key.startswith(REWARD_PREFIX)):
+        if key in known or (kind in _BY_NAMED_REWARD and key.startswith(REWARD_PREFIX)):
             continue
         elsewhere = {name for keys in KEYS.values() for name in keys.known}
         near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.5)

@@ -128,6 +128,24 @@ _ALL: Final = (
         delta={"opponent": "nobody"},
     ),
     Experiment(
+        name="joint/disruption_novelty",
+        question="Can one answer carry both labels, each paid for by the macro-F1 of its own task?",
+        parent=None,
+        delta={
+            "kind": "joint",
+            "prompt": "plain",
+            "contract": "three_key",
+            "reward": "macro_f1",
+            "max_tokens": 96,
+        },
+    ),
+    Experiment(
+        name="joint/shuffled_labels",
+        question="What does the joint objective seem to learn where there is nothing to learn?",
+        parent="joint/disruption_novelty",
+        delta={"shuffle_labels": True},
+    ),
+    Experiment(
         name="rlvr",
         question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
         parent=None,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.experiments.conduct import conduct
+from tinsmith.experiments.keys import Asking
 from tinsmith.experiments.manifest import Json, Prepared, changed_identity
 from tinsmith.experiments.materials import gather
 from tinsmith.experiments.plan import Plan, make_plan
@@ -20,7 +21,7 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.difference import Comparison, compare_runs
 from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Run
+from tinsmith.reports.run_records import Kind, Run
 from tinsmith.training.run_folder import MANIFEST, RunFolder, Status
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -86,8 +87,9 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
 
 
 def _plan(run: Run, manifest: Json, steps: int | None) -> Plan:
-    """Return the run's plan once more, with its papers and model where they were."""
+    """Return the run's plan once more, with its data and model where they were."""
     config, around = run.config, cast(Json, manifest.get("circumstances") or {})
+    on_rubrics = config.kind is Kind.RLVR
     if config.name.startswith("python/") or around.get("data_folder", "") is None:
         raise ConfigError(
             "this run cannot be made again from its folder: its papers were handed over in Python",
@@ -95,14 +97,19 @@ def _plan(run: Run, manifest: Json, steps: int | None) -> Plan:
             value=str(run.folder),
             fix="run the same Python once more with another log_path, then `tinsmith diff`",
         )
-    if "data_folder" not in around:
+    if ("data_path" if on_rubrics else "data_folder") not in around:
         raise ConfigError(
-            "this run's manifest does not say where its papers and its model are",
+            "this run's manifest does not say where its data and its model are",
             field="DIR",
             value=str(run.folder),
             fix="run it again with this version, then it can be replayed",
         )
-    where = {"data": around["data"], "base_url": around["base_url"], "device": around["device"]}
+    if on_rubrics:
+        # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
+        where = {each.name: around.get(each.name) for each in fields(Asking)}
+    else:
+        where = {"data": around["data"]}
+    where |= {"base_url": around["base_url"], "device": around["device"]}
     where |= {"model_name": _model(around), "stop_after": steps}
     given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}
     return make_plan(

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from tinsmith.experiments.judge_choice import JUDGE_NAME, is_folder, open_judge, require_judge
 from tinsmith.experiments.judging_cost import cost_lines, ledger_line
-from tinsmith.experiments.keys import RULES, Asking, RubricFrame
+from tinsmith.experiments.keys import Asking, RubricFrame
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_base import RubricBaseRecipe, rubric_base
+from tinsmith.experiments.rubric_records import asking_circumstances, write_tasks
 from tinsmith.experiments.worlds import Told
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.tasks.judges.cache import VerdictCache
-from tinsmith.tasks.judges.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.reports.rubric_records import TASKS
 from tinsmith.tasks.judges.prices import load_prices
-from tinsmith.tasks.judges.rubric_judge import RubricJudge, RulesOnly
 from tinsmith.tasks.rubrics.builtin import builtin_dataset
 from tinsmith.tasks.rubrics.dataset import RubricDataset, read_dataset
-from tinsmith.tasks.rubrics.rule_text import RuleJudge
 from tinsmith.tasks.rubrics.splitting import RubricSplit, split_tasks
 from tinsmith.training.connect import Connection
 from tinsmith.training.rubric_course import RubricCourse
 from tinsmith.training.rubric_ground import Asked, RubricGround
 from tinsmith.training.run_folder import JUDGE_LEDGER, RunFolder
-from tinsmith.training.server_facts import model_identity, serves, weights_sha256
-from tinsmith.types.errors import ConfigError, DataError
-from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.home import home
-from tinsmith.types.seeds import derive
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-JUDGE_NAME: Final = "judge"
-"""What an embedded server calls a judge that was given as a folder."""
-TINKER_PATH: Final = "tinker://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +61,8 @@ class RubricMatter:
 
     def circumstances(self) -> Mapping[str, object]:
         """See Matter."""
-        path = self.asking.data_path
         return {
-            "data_path": None if path is None else str(path.absolute()),
+            **asking_circumstances(self.asking),
             "control_characters": self.dataset.control_characters,
             "without_rubrics": self.dataset.without_rubrics,
         }
@@ -86,7 +74,7 @@ class RubricMatter:
     def models(self) -> Mapping[str, str]:
         """Return the judge where it is a folder: the run's own server serves it too."""
         named = self.frame.judge_model
-        return {JUDGE_NAME: named} if _is_folder(named) else {}
+        return {JUDGE_NAME: named} if is_folder(named) else {}
 
     def before(self) -> Sequence[str]:
         """Return what was read, and what judging will take."""
@@ -97,7 +85,8 @@ class RubricMatter:
         return [read, *cost_lines(self.plan, self.frame, self.asking, self.split)]
 
     def begin(self, folder: RunFolder) -> None:
-        """See Matter."""
+        """See Matter; a report shows the prompts, and says by their texts which rubrics hold."""
+        write_tasks(self.split, folder.path / TASKS)
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
@@ -110,7 +99,9 @@ class RubricMatter:
             folder.append(JUDGE_LEDGER, [line])
 
         ground = RubricGround(
-            renderer=renderer_for(tokenizer), judge=self._judge(connection), paid=paid
+            renderer=renderer_for(tokenizer),
+            judge=open_judge(self.plan, self.frame, self.asking, connection),
+            paid=paid,
         )
         return RubricCourse(
             ground=ground,
@@ -118,37 +109,6 @@ class RubricMatter:
             settings=self.plan.settings,
             eval_samples=self.frame.eval_samples,
         )
-
-    def _judge(self, connection: Connection) -> RubricJudge:
-        frame, asking = self.frame, self.asking
-        if frame.judge_model == RULES:
-            return RulesOnly()
-        served = self._served(connection)
-        name = JUDGE_NAME if _is_folder(frame.judge_model) else frame.judge_model
-        settings = ChatSettings(
-            judge_model=name,
-            judge_base_url=f"{connection.base_url}/v1" if served else asking.judge_base_url,
-            judge_temperature=frame.judge_temperature,
-            judge_max_retries=asking.judge_max_retries,
-            judge_timeout_s=asking.judge_timeout_s,
-            judge_concurrency=asking.judge_concurrency,
-            judge_rpm=asking.judge_rpm or None,
-            judge_tpm=asking.judge_tpm or None,
-            judge_max_tokens=frame.judge_max_tokens or None,
-            identity=_identity(connection, name) if served else None,
-            seed=derive(self.plan.settings.seed, "judge"),
-        )
-        key = connection.key or os.environ.get("TINKER_API_KEY") if served else None
-        return BlockingJudge(settings, cache=VerdictCache(home() / "verdicts"), api_key=key)
-
-    def _served(self, connection: Connection) -> bool:
-        """Whether the judge is a model of the server that the run is trained on."""
-        named = self.frame.judge_model
-        if self.asking.judge_base_url is not None:
-            return False
-        if named.startswith(TINKER_PATH) or _is_folder(named):
-            return True
-        return serves(connection, named)
 
 
 def rubric_matter(plan: Plan) -> RubricMatter:
@@ -162,33 +122,7 @@ def rubric_matter(plan: Plan) -> RubricMatter:
     assert isinstance(frame, RubricFrame)
     assert asking is not None
     dataset = builtin_dataset() if asking.data_path is None else read_dataset(asking.data_path)
-    if frame.judge_model == RULES:
-        _require_rules(dataset)
+    require_judge(plan, frame, asking, dataset)
     load_prices(asking.prices)  # what it refuses is told before anything is built
     split = split_tasks(dataset.tasks, train_ratio=frame.train_ratio, data_seed=frame.data_seed)
     return RubricMatter(plan=plan, frame=frame, asking=asking, dataset=dataset, split=split)
-
-
-def _require_rules(dataset: RubricDataset) -> None:
-    for task in dataset.tasks:
-        try:
-            RuleJudge(task.criteria)
-        except DataError as error:
-            raise ConfigError(
-                f"task {task.task_id}, {error.field}: {error.what}",
-                field="judge_model",
-                value=RULES,
-                allowed="a judge that reads prose, where criteria are prose",
-                fix="judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER of a local model",
-            ) from None
-
-
-def _is_folder(name: str) -> bool:
-    return Path(name).is_dir()
-
-
-def _identity(connection: Connection, name: str) -> str:
-    """Return what a served judge is called in the cache: a name at home may mean other weights tomorrow."""
-    weights = weights_sha256(connection, name) if name.startswith(TINKER_PATH) else None
-    model = model_identity(connection, name)
-    return sha256_of({"name": name, "model": model, "weights": weights})

@@ -11,15 +11,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
+from tinsmith.experiments.manifest import Prepared
 from tinsmith.experiments.materials import gather
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import Told
 from tinsmith.ops.extension import physical_cores
-from tinsmith.training.run_folder import IfExists
+from tinsmith.training.run_folder import MANIFEST, IfExists, RunFolder, Status
 from tinsmith.types.errors import ConfigError, LostError
+from tinsmith.types.fingerprints import sha256_of
 
 QUICKSTART = (
     "sft/lora_offset",
@@ -36,6 +39,16 @@ LOST = 3
 """Exit code of a run that lost its server or its judge, and can be resumed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a study."""
+
+    name: str
+    """The experiment's."""
+    overrides: Mapping[str, str]
+    folder: Path
+
+
 def run_study(
     names: Sequence[str], out: Path, overrides: Mapping[str, str], told: Told
 ) -> list[Path]:
@@ -45,48 +58,73 @@ def run_study(
         ConfigError, DataError: one of them cannot begin.
         LostError: a server was lost; the same call goes on.
     """
-    plans = [make_plan(find(name), overrides) for name in names]
-    for plan in plans:
-        gather(plan, told)  # what they share is built once, before they all look for it
-    at_once = min(len(names), physical_cores())
-    threads = {"threads": str(max(1, physical_cores() // at_once)), **overrides}
-    folders = [out / name.replace("/", "-") for name in names]
+    cells = [
+        Cell(name=name, overrides=overrides, folder=out / name.replace("/", "-")) for name in names
+    ]
+    run_cells(cells, told)
+    return [cell.folder for cell in cells]
 
-    def run(name: str, folder: Path) -> None:
+
+def run_cells(cells: Sequence[Cell], told: Told) -> None:
+    """Run every cell that has not come to its end yet.
+
+    Raises:
+        ConfigError, DataError: one of them cannot begin.
+        LostError: a server was lost; the same call goes on.
+    """
+    waiting = [cell for cell in cells if not _ended(cell, told)]
+    if not waiting:
+        return
+    plans = [make_plan(find(cell.name), cell.overrides) for cell in waiting]
+    gather(plans[0], told)  # what they share is built once, before they all look for it
+    at_once = min(len(waiting), physical_cores())
+    threads = str(max(1, physical_cores() // at_once))
+
+    def run(cell: Cell) -> None:
         began = time.perf_counter()
-        _run(name, folder, threads)
-        told(f"{name}: {time.perf_counter() - began:.0f} s")
+        _run(cell, threads)
+        told(f"{cell.folder.name}: {time.perf_counter() - began:.0f} s")
 
     with ThreadPoolExecutor(at_once) as pool:
-        running = [pool.submit(run, *one) for one in zip(names, folders, strict=True)]
+        running = [pool.submit(run, cell) for cell in waiting]
         try:
             for one in running:
                 one.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return folders
 
 
-def _run(name: str, folder: Path, overrides: Mapping[str, str]) -> None:
+def _ended(cell: Cell, told: Told) -> bool:
+    """Whether a cell's folder holds this very run, finished."""
+    manifest = RunFolder(cell.folder).read_json(MANIFEST)
+    if manifest.get("status") != Status.FINISHED.value:
+        return False
+    plan = make_plan(find(cell.name), cell.overrides)
+    prepared = Prepared(plan, gather(plan, told))
+    return manifest.get("identity_sha256") == sha256_of(prepared.identity())
+
+
+def _run(cell: Cell, threads: str) -> None:
     changes = {
-        **overrides,
-        "log_path": str(folder),
+        "threads": threads,
+        **cell.overrides,
+        "log_path": str(cell.folder),
         "behavior_if_log_dir_exists": IfExists.RESUME.value,
     }
-    command = [sys.executable, "-m", "tinsmith", "run", name]
+    command = [sys.executable, "-m", "tinsmith", "run", cell.name]
     command += [f"{key}={value}" for key, value in changes.items()]
     code = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
     if code == LOST:
         raise LostError(
-            f"{name} lost its server",
+            f"{cell.name} lost its server",
             field="log_path",
-            value=str(folder),
+            value=str(cell.folder),
             fix="the same command goes on from the last checkpoint",
         )
     if code != 0:
         raise ConfigError(
-            f"{name} stopped with exit code {code}; why stands above",
+            f"{cell.name} stopped with exit code {code}; why stands above",
             field="log_path",
-            value=str(folder),
+            value=str(cell.folder),
         )

@@ -52,6 +52,10 @@ class WorldRecipe:
     caps: Caps = CAPS
 
 
+JOINT_WORLD = WorldRecipe(task=Task.JOINT, per_class=300)
+"""The papers of experiments on both labels: 300 of each pair of labels; the rarest pair has hardly more."""
+
+
 def world_slice(recipe: WorldRecipe, told: Told) -> Slice:
     """Return the slice of a synthetic world, with its baselines; built where it is not cached."""
     place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
@@ -122,9 +126,13 @@ def slice_identity(source: Slice) -> dict[str, object]:
 
 def shuffled(items: list[Item], seed: int) -> list[Item]:
     """Return the same papers in the same order, with their labels shuffled among them."""
-    bits = random_bits(derive(seed, "shuffled labels"), len(items))
-    order = sorted(range(len(items)), key=lambda place: int(bits[place]))
     return [
         Item(paper=item.paper, gold=items[other].gold, hidden=item.hidden)
-        for item, other in zip(items, order, strict=True)
+        for item, other in zip(items, shuffled_places(len(items), seed), strict=True)
     ]
+
+
+def shuffled_places(count: int, seed: int) -> list[int]:
+    """Return from which of `count` papers each has its labels, where they are shuffled."""
+    bits = random_bits(derive(seed, "shuffled labels"), count)
+    return sorted(range(count), key=lambda place: int(bits[place]))

@@ -94,10 +94,16 @@ class _Builder:
         return Linear(base, in_size=in_size, widths=tuple(sizes), bias=bias)
 
     def nf4(self, weight: Tensor, name: str) -> Nf4Base:
-        packed = nf4.quantise(weight.cpu().numpy(), name=name)
+        packed = nf4.to_parts(nf4.quantise(weight.cpu().numpy(), name=name))
+        held = {
+            key: torch.from_numpy(part.copy()).to(self.kernels.device)
+            for key, part in packed.items()
+        }
         return Nf4Base(
-            codes=torch.from_numpy(packed.codes.copy()).to(self.kernels.device),
-            absmax=torch.from_numpy(nf4.block_absmax(packed).copy()).to(self.kernels.device),
+            codes=held["codes"],
+            absmax_codes=held["absmax_codes"],
+            absmax_scales=held["absmax_scales"],
+            offset=held["offset"],
             out_size=weight.shape[0],
             in_size=weight.shape[1],
         )

@@ -8,6 +8,7 @@ norm is a constant in backward).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -15,17 +16,41 @@ from torch import Tensor
 
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.nf4 import DYNAMIC_LEVELS, GROUP
 
 
 @dataclass(slots=True, eq=False)
 class Nf4Base:
-    """A base weight held as NF4 codes; decoded for each product, never kept."""
+    """A base weight as NF4 with double quantisation, laid out as in `ops.nf4`; decoded for each product, never kept."""
 
     codes: Tensor
-    absmax: Tensor
-    """Per block of 64, already decoded from its own 8 bits."""
+    absmax_codes: Tensor
+    """Per block of 64 weights, 8 bits."""
+    absmax_scales: Tensor
+    """Per 256 blocks."""
+    offset: Tensor
+    """The mean absmax, [1]."""
     out_size: int
     in_size: int
+
+    @property
+    def absmax(self) -> Tensor:
+        """The scale of each block, with the bits of `nf4.block_absmax`."""
+        levels = _dynamic_levels(self.codes.device).index_select(0, self.absmax_codes.int())
+        levels *= self.absmax_scales.repeat_interleave(GROUP)[: levels.numel()]
+        levels += self.offset
+        return levels
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes in memory."""
+        parts = (self.codes, self.absmax_codes, self.absmax_scales, self.offset)
+        return sum(part.nbytes for part in parts)
+
+
+@cache
+def _dynamic_levels(device: torch.device) -> Tensor:
+    return torch.from_numpy(DYNAMIC_LEVELS.copy()).to(device)
 
 
 @dataclass(slots=True, eq=False)

@@ -126,6 +126,15 @@ def compare(folders: Sequence[Path]) -> Compared:
             allowed="each folder once",
         )
     runs = [read_run(folder) for folder in folders]
+    two_labels = [run.folder for run in runs if run.config.kind is Kind.JOINT]
+    if two_labels:
+        raise ConfigError(
+            "a run on two labels has a page of its own, and none with others",
+            field="DIR",
+            value=str(two_labels[0]),
+            allowed="runs on one label",
+            fix=f"tinsmith report {two_labels[0]}",
+        )
     arms = by_descent(arms_of(runs))
     notes = [*_notes(arms), *_differing(runs)]
     return Compared(

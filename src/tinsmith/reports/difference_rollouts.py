@@ -13,6 +13,8 @@ from tinsmith.reports.run_timeline import Line
 _PLACE: Final = ("step", "split", "prompt_id", "sample")
 _SAMPLED: Final = ("tokens", "logprobs", "turns", "text", "failure")
 """What sampling alone decides; the rest of a line is what was made of it."""
+_JUDGE: Final = "judge"
+"""Where a response failed that was sampled, and has no verdicts; its line does not tell the sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,11 @@ def _first(pairs: Sequence[_Pair], find: _Find) -> RolloutDifference | None:
     found = [each for pair in pairs if (each := find(pair)) is not None]
     if not found:
         return None
-    changes = [_Changes.of(one, two) for one, two in pairs if one is not None and two is not None]
+    changes = [
+        _Changes.of(one, two)
+        for one, two in pairs
+        if one is not None and two is not None and not _unjudged((one, two))
+    ]
     logprobs = [each.max_logprob for each in changes if each.max_logprob is not None]
     rewards = [each.reward for each in changes if each.reward is not None]
     return replace(
@@ -104,6 +110,8 @@ def _sampled(pair: _Pair) -> RolloutDifference | None:
     if one is None or two is None:
         shown = [ABSENT if each is None else "there" for each in pair]
         return _difference(pair, "rollout", shown[0], shown[1])
+    if _unjudged(pair):
+        return None
     for turn, (a, b) in enumerate(zip(_turns(one), _turns(two), strict=False)):
         for token in range(max(len(a[0]), len(b[0]))):
             for name, x, y in (("tokens", a[0], b[0]), ("logprobs", a[1], b[1])):
@@ -115,7 +123,15 @@ def _sampled(pair: _Pair) -> RolloutDifference | None:
 
 
 def _rewarded(pair: _Pair) -> RolloutDifference | None:
+    if _unjudged(pair):
+        return _other(pair, lambda name: name == "failure")
     return _other(pair, lambda name: name not in _SAMPLED)
+
+
+def _unjudged(pair: _Pair) -> bool:
+    """Whether a judge failed on one of the two: what is unequal then is how they were rewarded."""
+    failures = [(line or {}).get("failure") for line in pair]
+    return any(isinstance(each, Mapping) and each.get("where") == _JUDGE for each in failures)
 
 
 def _other(pair: _Pair, wanted: Callable[[str], bool]) -> RolloutDifference | None:

@@ -135,17 +135,17 @@ def _answered(rollout: RolloutRecord) -> Answered:
         gold=rollout.gold,
         predicted=rollout.predicted,
         outcome=rollout.outcome,
-        parse_ok=_parsed(rollout),
+        parse_ok=parsed(rollout.outcome, rollout.text),
         confidence=rollout.confidence,
     )
 
 
-def _parsed(rollout: RolloutRecord) -> bool:
-    """Whether the text is JSON; its outcome says so, but for a thought, which hides what else there is."""
-    if rollout.outcome != Outcome.THINK:
-        return rollout.outcome in _PARSED
+def parsed(outcome: str, text: str) -> bool:
+    """Whether an answer is JSON; its outcome says so, but for a thought, which hides what else there is."""
+    if outcome != Outcome.THINK:
+        return outcome in _PARSED
     try:
-        read_json(rollout.text)
+        read_json(text)
     except NotJsonError:
         return False
     return True

@@ -65,6 +65,12 @@ def run_plates(run: Run) -> list[Plate]:
     return [plate for make in makers if (plate := make(run)) is not None]
 
 
+def class_plates(run: Run, prefix: str) -> list[Plate]:
+    """Return the figures that tell of classes, with ids that begin with `prefix`: one of several tasks on a page."""
+    makers = (_shares, _recalls, _scores, _informative, _worth)
+    return [plate for make in makers if (plate := make(run, prefix)) is not None]
+
+
 def per_class(run: Run, group: str) -> list[Line]:
     """Return a metric of every class as lines."""
     return [
@@ -96,14 +102,14 @@ def last_values(lines: Sequence[Line]) -> str:
 _NO_EVALUATION = "Missing: the validation split was never answered."
 
 
-def _shares(run: Run) -> Plate:
+def _shares(run: Run, prefix: str = "") -> Plate:
     lines = per_class(run, "eval/predicted_share")
     lines.append(line(run, "eval/invalid_rate", "invalid", INVALID_MARK))
     return plate(
         "Predicted share by class",
         "Validation split, sampled. A class above the limit in three evaluations running raises an alarm.",
         Chart(
-            name="shares",
+            name=f"{prefix}shares",
             label=f"Share of all answers by class over steps: {last_values(lines)}.",
             lines=lines,
             shares=True,
@@ -114,13 +120,13 @@ def _shares(run: Run) -> Plate:
     )
 
 
-def _recalls(run: Run) -> Plate:
+def _recalls(run: Run, prefix: str = "") -> Plate:
     lines = per_class(run, "eval/recall")
     return plate(
         "Recall by class",
         "Validation split, sampled.",
         Chart(
-            name="recalls",
+            name=f"{prefix}recalls",
             label=f"Recall by class over steps: {last_values(lines)}.",
             lines=lines,
             shares=True,
@@ -131,7 +137,7 @@ def _recalls(run: Run) -> Plate:
     )
 
 
-def _scores(run: Run) -> Plate:
+def _scores(run: Run, prefix: str = "") -> Plate:
     names = (("macro_f1", "macro-F1"), ("label_match", "label_match"))
     lines = [
         line(run, f"eval/{key}", words, series_mark(i)) for i, (key, words) in enumerate(names)
@@ -144,7 +150,7 @@ def _scores(run: Run) -> Plate:
         "Scores, sampled and greedy",
         "Validation split. A balanced policy that draws its answers may fall back to one class when it is greedy.",
         Chart(
-            name="scores",
+            name=f"{prefix}scores",
             label=f"Macro-F1 and label_match over steps: {last_values(lines)}.",
             lines=lines,
             shares=True,
@@ -185,7 +191,7 @@ def _nll(run: Run) -> Plate:
     )
 
 
-def _informative(run: Run) -> Plate | None:
+def _informative(run: Run, prefix: str = "") -> Plate | None:
     if run.config.kind is not Kind.RL:
         return None
     lines = per_class(run, "train/groups/informative")
@@ -194,7 +200,7 @@ def _informative(run: Run) -> Plate | None:
         "Informative groups by class",
         "Share of the groups whose rewards differ. A class without any teaches nothing more, and is lost for good.",
         Chart(
-            name="groups",
+            name=f"{prefix}groups",
             label=f"Share of groups that carry a gradient, by class, over steps: {last_values(lines)}.",
             lines=lines,
             shares=True,
@@ -205,7 +211,7 @@ def _informative(run: Run) -> Plate | None:
     )
 
 
-def _worth(run: Run) -> Plate | None:
+def _worth(run: Run, prefix: str = "") -> Plate | None:
     lines = per_class(run, "reward/correct")
     if not any(line.steps for line in lines):
         return None
@@ -213,7 +219,7 @@ def _worth(run: Run) -> Plate | None:
         "What a right answer is worth",
         "By class: this reward reacts to what was answered so far.",
         Chart(
-            name="worth",
+            name=f"{prefix}worth",
             label=f"Reward of a right answer by class over steps: {last_values(lines)}.",
             lines=lines,
             unit="reward",

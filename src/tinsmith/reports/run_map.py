@@ -15,7 +15,13 @@ STATUS_WORDS = {
     "lost": "stopped because its server or judge was lost; it can be resumed",
     "running": "still running, or killed without notice",
 }
-KIND_WORDS = {Kind.RL: "RL", Kind.SFT: "SFT"}
+KIND_WORDS = {
+    Kind.RL: "RL",
+    Kind.SFT: "SFT",
+    Kind.RLVR: "RL with rubrics",
+    Kind.JOINT: "RL on two labels",
+    Kind.DEBATE: "RL under challenge",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from markupsafe import Markup
 
@@ -14,10 +13,14 @@ from tinsmith.reports.arms import Arm, arms_of
 from tinsmith.reports.browser import Browser, browser
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
 from tinsmith.reports.confidence import calibration_svg, calibration_table
+from tinsmith.reports.debate_page import debate_html
 from tinsmith.reports.gathering import Gathered, disagreements
+from tinsmith.reports.joint_page import joint_html
 from tinsmith.reports.judging import judge_alone, pairing
 from tinsmith.reports.matrices import Matrix, matrix
 from tinsmith.reports.page import render, write
+from tinsmith.reports.rubric_page import rubric_html
+from tinsmith.reports.run_details import alarms_table, details
 from tinsmith.reports.run_figures import Plate, run_plates
 from tinsmith.reports.run_map import (
     KIND_WORDS,
@@ -28,10 +31,10 @@ from tinsmith.reports.run_map import (
     steps_words,
 )
 from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import SPLIT_WORDS, Config, Run, Split
+from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
-from tinsmith.reports.tables import Cell, Table, TableRow, column, number, shown, text, whole
+from tinsmith.reports.tables import Table, TableRow, column, text, whole
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
 from tinsmith.types.errors import DataError
@@ -84,7 +87,14 @@ def run_html(folder: Path) -> str:
     Raises:
         DataError: there is no run in `folder`.
     """
-    (arm,) = arms_of([read_run(folder)])
+    run = read_run(folder)
+    if run.config.kind is Kind.RLVR:
+        return rubric_html(run)
+    if run.config.kind is Kind.DEBATE:
+        return debate_html(run)
+    if run.config.kind is Kind.JOINT:
+        return joint_html(run)
+    (arm,) = arms_of([run])
     return render("run.html", _page(arm), script=True)
 
 
@@ -117,7 +127,7 @@ def _page(arm: Arm) -> RunPage:
         calibration_svg=calibration_svg("calibration", calibrations),
         failures=_failures(gathered),
         browser=browser(gathered, run.labels),
-        pairs=_pairs(run),
+        pairs=details(run),
     )
 
 
@@ -137,34 +147,6 @@ def _facts(run: Run) -> tuple[tuple[str, str], ...]:
             f"{config.task.name}, prompt {config.task.prompt}, contract {config.task.contract}",
         ),
         ("Papers", papers_words(run)),
-    )
-
-
-def alarms_table(run: Run) -> Table | None:
-    """Return the alarms with the numbers that figures use; None where there are none."""
-    if not run.alarms:
-        return None
-    return Table(
-        caption="",
-        heads=(
-            text("Alarm"),
-            text("What was seen"),
-            column("step"),
-            column("value"),
-            column("limit"),
-        ),
-        rows=tuple(
-            TableRow(
-                name=Cell(text=f"A{place}", tags=()),
-                cells=(
-                    text(alarm.message or f"{alarm.kind} {alarm.label or ''}".strip()),
-                    whole(alarm.step, "not stated"),
-                    number(alarm.value, "not stated"),
-                    number(alarm.threshold, "not stated"),
-                ),
-            )
-            for place, alarm in enumerate(run.alarms, start=1)
-        ),
     )
 
 
@@ -214,56 +196,3 @@ def _failures(gathered: Gathered) -> Table | None:
             for cause, count in gathered.failures.items()
         ),
     )
-
-
-def _pairs(run: Run) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    config, manifest = run.config, run.manifest
-    data = config.data
-    settings = {**config.settings, **{f"task.{k}": v for k, v in _fields(config.task).items()}}
-    identity = {
-        key: value
-        for key, value in (manifest.identity if manifest else {}).items()
-        if key not in Config.__struct_fields__ and key not in ("schema", "title")
-    }
-    sections: list[tuple[str, Mapping[str, object]]] = [
-        ("Settings", settings),
-        ("Reward", config.reward or {}),
-        ("Papers", _fields(data)),
-        (
-            "Identity: the same identity gives the same results",
-            {"identity_sha256": config.identity_sha256, **identity},
-        ),
-        ("Hashes of what it left", dict(manifest.hashes) if manifest else {}),
-        ("Circumstances: these decide nothing", manifest.circumstances if manifest else {}),
-        ("Median seconds of a step", _timings(run)),
-        ("Checkpoints", {f"step {one.step}": one.state_path for one in run.checkpoints}),
-    ]
-    return tuple((title, tuple(flattened(values))) for title, values in sections)
-
-
-def _fields(record: object) -> dict[str, object]:
-    names: Sequence[str] = getattr(record, "__struct_fields__", ())
-    return {name: getattr(record, name) for name in names}
-
-
-def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the leaves of nested mappings as pairs of dotted name and text, in their order."""
-    pairs: list[tuple[str, str]] = []
-    for key, inner in value.items():
-        name = f"{prefix}{key}"
-        if isinstance(inner, Mapping) and inner:
-            pairs += flattened(inner, f"{name}.")
-        else:
-            pairs.append((name, shown(inner)))
-    return pairs
-
-
-def _timings(run: Run) -> dict[str, object]:
-    names = sorted({key for row in run.timings for key in row if key != "step"})
-    medians: dict[str, object] = {}
-    for name in names:
-        # A phase that most steps do not have (evaluating, saving) is told by the steps that have it.
-        values = [value for row in run.timings if (value := row.get(name))]
-        if values:
-            medians[name.removesuffix("_s")] = f"{median(values):.3f} ({len(values)} steps)"
-    return medians

@@ -18,6 +18,7 @@ from tinsmith.data.baseline_report import Baseline, BaselineReport, TargetReport
 from tinsmith.reports.run_records import (
     CheckpointRecord,
     Config,
+    Kind,
     Manifest,
     RolloutRecord,
     Row,
@@ -42,14 +43,16 @@ def read_run(folder: Path) -> Run:
     """
     notes: list[str] = []
     config = _config(folder)
-    baselines, answers = _baselines(folder, config, notes)
+    # A run on rubrics has no classes that a baseline could answer; one on two labels has two sets of them.
+    without = config.kind in (Kind.RLVR, Kind.JOINT)
+    baselines, answers = (None, {}) if without else _baselines(folder, config, notes)
     return Run(
         folder=folder,
         config=config,
         manifest=_whole(folder / MANIFEST, Manifest, notes),
         metrics=_metrics(folder, notes),
-        timings=tuple(map(_numbers, _lines(folder / TIMINGS, dict[str, object], notes))),
-        checkpoints=tuple(_lines(folder / CHECKPOINTS, CheckpointRecord, notes)),
+        timings=tuple(map(_numbers, json_lines(folder / TIMINGS, dict[str, object], notes))),
+        checkpoints=tuple(json_lines(folder / CHECKPOINTS, CheckpointRecord, notes)),
         baselines=baselines,
         baseline_answers=answers,
         notes=tuple(notes),
@@ -58,7 +61,7 @@ def read_run(folder: Path) -> Run:
 
 def read_rollouts(folder: Path, notes: list[str]) -> Iterator[RolloutRecord]:
     """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end."""
-    yield from _lines(folder / ROLLOUTS, RolloutRecord, notes)
+    yield from json_lines(folder / ROLLOUTS, RolloutRecord, notes)
 
 
 def _config(folder: Path) -> Config:
@@ -88,8 +91,8 @@ def _whole(file: Path, kind: type[S], notes: list[str]) -> S | None:
         return None
 
 
-def _lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
-    """Yield a file's lines; a note says what was left out."""
+def json_lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
+    """Yield the lines of a file, each an object of JSON; what is left out goes to `notes` at the end."""
     if not file.is_file():
         notes.append(f"{file.name} is missing.")
         return
@@ -116,7 +119,7 @@ def _metrics(folder: Path, notes: list[str]) -> dict[int, Row]:
     """Read the metrics by step. A step that stands there twice counts as it was written last."""
     steps: dict[int, Row] = {}
     nameless = 0
-    for line in _lines(folder / METRICS, dict[str, object], notes):
+    for line in json_lines(folder / METRICS, dict[str, object], notes):
         step = line.pop("step", None)
         if isinstance(step, int):
             steps[step] = _numbers(line)

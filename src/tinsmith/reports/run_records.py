@@ -20,6 +20,12 @@ class Kind(StrEnum):
 
     RL = "rl"
     SFT = "sft"
+    RLVR = "rlvr"
+    """Not on papers with labels: on instructions with rubrics; see rubric_records."""
+    JOINT = "joint"
+    """On papers with two labels; see joint_gathering."""
+    DEBATE = "debate"
+    """On papers under challenge, two answers each; see debate_records."""
 
 
 class Split(StrEnum):
@@ -67,6 +73,8 @@ class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
     train: int | None = None
     validation: int | None = None
     test: int | None = None
+    rubrics: int | None = None
+    """Of a run on rubrics: how many all its tasks have."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +93,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     reward: dict[str, object] | None = None
     model_name: str = ""
     data: DataRecord = DataRecord()
+    challenge: dict[str, object] = {}
+    """Of a run with a challenger: who it is, and what it argues for how often."""
 
     @property
     def title(self) -> str:
@@ -110,6 +120,8 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     label: str | None = None
     """The class it speaks of, if of one."""
+    task: str | None = None
+    """The task, where an answer is to several."""
     value: float | None = None
     threshold: float | None = None
     step: int | None = None

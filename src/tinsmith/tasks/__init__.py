@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tinsmith.tasks.answers import Answer, Confidence, Outcome
+from tinsmith.tasks.answers import Answer, Confidence, JointAnswer, Outcome
 from tinsmith.tasks.contracts import CONTRACTS, FOUR_KEY, TWO_KEY, Contract, Form
 from tinsmith.tasks.environment import Environment, SingleTurn, Transcript, Turn
+from tinsmith.tasks.joint import JointItem, JointTask, joint_items_of, make_joint_task
+from tinsmith.tasks.joint_rewards import JointReward, JointTerms, make_joint_reward
 from tinsmith.tasks.paper import Item, Paper, items_of, paper_of
 from tinsmith.tasks.prompt_files import PROMPTS
 from tinsmith.tasks.prompting import messages
@@ -30,6 +32,11 @@ __all__ = [
     "Environment",
     "Form",
     "Item",
+    "JointAnswer",
+    "JointItem",
+    "JointReward",
+    "JointTask",
+    "JointTerms",
     "Outcome",
     "Paper",
     "Reward",
@@ -42,6 +49,9 @@ __all__ = [
     "Transcript",
     "Turn",
     "items_of",
+    "joint_items_of",
+    "make_joint_reward",
+    "make_joint_task",
     "make_reward",
     "make_task",
     "messages",

@@ -1,4 +1,4 @@
-"""What an answer turns out to be: the outcome of reading it, its label, and how sure it says it is."""
+"""What an answer turns out to be: the outcome of reading it, its label or labels, and how sure it says it is."""
 
 from __future__ import annotations
 
@@ -59,3 +59,41 @@ class Answer:
     def predicted(self) -> str | None:
         """The label of an answer without any fault; what a strict evaluation counts."""
         return self.label if self.outcome is Outcome.OK else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointAnswer:
+    """One text that labels a paper for several subjects, as its contract reads it. All labels are valid, or none is."""
+
+    outcome: Outcome
+    parse_ok: bool
+    """The text is one JSON value."""
+    labels: tuple[str, ...] | None
+    """In the order of the subjects; where the text satisfies the contract, even with a think tag inside a string."""
+    confidence: Confidence | None
+    has_think: bool
+    has_fence: bool
+    lenient: tuple[str, ...] | None
+    """The labels after thoughts, fences and outer text were taken off; `labels` where there are such."""
+
+    @property
+    def payload_ok(self) -> bool:
+        """Whether the text satisfies the contract; a think tag inside a string does not matter."""
+        return self.labels is not None
+
+    @property
+    def predicted(self) -> tuple[str, ...] | None:
+        """The labels of an answer without any fault; what a strict evaluation counts."""
+        return self.labels if self.outcome is Outcome.OK else None
+
+    def alone(self, place: int) -> Answer:
+        """Return what it says of the subject at `place`, as if nothing else had been asked."""
+        return Answer(
+            outcome=self.outcome,
+            parse_ok=self.parse_ok,
+            label=None if self.labels is None else self.labels[place],
+            confidence=self.confidence,
+            has_think=self.has_think,
+            has_fence=self.has_fence,
+            lenient=None if self.lenient is None else self.lenient[place],
+        )

@@ -4,26 +4,44 @@ Decided here, once: the text is one JSON object with exactly the contract's keys
 order; labels and confidence are matched as they are written, case included; white space around the
 object is allowed, any other text is not. What breaks a rule is named by an Outcome, never repaired.
 Beside this strict reading stands a lenient one that first takes off thoughts, fences and outer text.
+One reader does it for all contracts, whether one label is asked for or two (see answer_shape.py).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.tasks.answers import Answer, Confidence, Outcome
-from tinsmith.tasks.strict_json import JsonObject, JsonValue, NotJsonError, read_json
+from tinsmith.tasks.answer_shape import CONFIDENCE_KEY, JUSTIFICATION_KEY, SIGNALS_KEY, Shape
+from tinsmith.tasks.answers import Answer, Confidence, JointAnswer, Outcome
 from tinsmith.tasks.subjects import Subject
-from tinsmith.tasks.wrappings import FENCE, has_think, outer_object
-from tinsmith.types.errors import ConfigError, ContractError
+from tinsmith.types.errors import ConfigError
 
-CONFIDENCE_KEY: Final = "confidence"
-JUSTIFICATION_KEY: Final = "label_justification"
-SIGNALS_KEY: Final = "evidence_signals"
+__all__ = [
+    "CONFIDENCE_KEY",
+    "CONTRACTS",
+    "FIVE_KEY",
+    "FOUR_KEY",
+    "JOINT_CONTRACTS",
+    "JUSTIFICATION_KEY",
+    "NOVELTY_FOUR_KEY",
+    "NOVELTY_TWO_KEY",
+    "SIGNALS_KEY",
+    "THREE_KEY",
+    "TWO_KEY",
+    "Answer",
+    "Confidence",
+    "Contract",
+    "Form",
+    "JointAnswer",
+    "JointContract",
+    "Outcome",
+    "contract_for",
+    "joint_contract",
+]
 
 
 class Form(StrEnum):
@@ -33,16 +51,15 @@ class Form(StrEnum):
     """Label, justification, signals, confidence."""
     TWO_KEY = "two_key"
     """Label and confidence."""
+    FIVE_KEY = "five_key"
+    """As four keys, with the labels of two subjects."""
+    THREE_KEY = "three_key"
+    """As two keys, with the labels of two subjects."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A text held against the keys only."""
-
-    parse_ok: bool
-    outcome: Outcome
-    label: str | None = None
-    confidence: Confidence | None = None
+    @property
+    def with_reasons(self) -> bool:
+        """Whether justification and signals are asked for."""
+        return self in (Form.FOUR_KEY, Form.FIVE_KEY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,57 +80,18 @@ class Contract:
         return self.subject.labels
 
     @property
+    def shape(self) -> Shape:
+        """What its texts are held against."""
+        return Shape(subjects=(self.subject,), with_reasons=self.form.with_reasons)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The keys in the order in which they are shown and written."""
-        label = self.subject.label_key
-        if self.form is Form.TWO_KEY:
-            return (label, CONFIDENCE_KEY)
-        return (label, JUSTIFICATION_KEY, SIGNALS_KEY, CONFIDENCE_KEY)
+        return self.shape.keys
 
     def parse(self, text: str) -> Answer:
         """Read an answer. Never raises, whatever the text; takes time linear in its length."""
-        reading = self._read(text)
-        think = has_think(text)
-        fence = not reading.parse_ok and FENCE in text
-        if not text.strip():
-            outcome = Outcome.EMPTY
-        elif think:
-            outcome = Outcome.THINK
-        elif fence:
-            outcome = Outcome.FENCED
-        else:
-            outcome = reading.outcome
-        lenient = reading.label
-        if lenient is None and (inner := outer_object(text)) is not None:
-            lenient = self._read(inner).label
-        return Answer(
-            outcome=outcome,
-            parse_ok=reading.parse_ok,
-            label=reading.label,
-            confidence=reading.confidence,
-            has_think=think,
-            has_fence=fence,
-            lenient=lenient,
-        )
-
-    def _read(self, text: str) -> _Reading:
-        try:
-            value = read_json(text)
-        except NotJsonError:
-            return _Reading(False, Outcome.NOT_JSON)
-        if not isinstance(value, JsonObject):
-            return _Reading(True, Outcome.NOT_OBJECT)
-        if sorted(value.keys) != sorted(self.keys):
-            return _Reading(True, Outcome.BAD_KEYS)
-        values = dict(value.pairs)
-        label, confidence = values[self.subject.label_key], values[CONFIDENCE_KEY]
-        if not isinstance(label, str) or label not in self.labels:
-            return _Reading(True, Outcome.BAD_LABEL)
-        if not isinstance(confidence, str) or confidence not in tuple(Confidence):
-            return _Reading(True, Outcome.BAD_CONFIDENCE)
-        if self.form is Form.FOUR_KEY and not _reasons_ok(values):
-            return _Reading(True, Outcome.BAD_VALUE)
-        return _Reading(True, Outcome.OK, label, Confidence(confidence))
+        return self.shape.parse(text).alone(0)
 
     def answer_text(
         self,
@@ -133,60 +111,85 @@ class Contract:
         >>> TWO_KEY.answer_text(TWO_KEY.labels[0], Confidence.LOW)
         '{"disruption_label": "disruptive", "confidence": "low"}'
         """
-        values = {
-            self.subject.label_key: label,
-            JUSTIFICATION_KEY: justification,
-            SIGNALS_KEY: list(signals),
-            CONFIDENCE_KEY: confidence.value,
-        }
-        text = json.dumps({key: values[key] for key in self.keys}, ensure_ascii=False)
-        if not (answer := self.parse(text)).payload_ok:
-            raise ContractError(
-                f"this answer would be {answer.outcome}",
-                field=self.subject.label_key,
-                value=label,
-                allowed=", ".join(self.labels),
-            )
-        return text
+        return self.shape.write((label,), confidence, justification=justification, signals=signals)
 
     def schema(self) -> dict[str, object]:
         """Return the JSON Schema (2020-12) of an answer, for people and for constrained sampling.
 
         It says all that `parse` demands but that no key may be there twice.
         """
-        values: dict[str, object] = {
-            self.subject.label_key: {"type": "string", "enum": list(self.labels)},
-            JUSTIFICATION_KEY: {"type": "string"},
-            SIGNALS_KEY: {"type": "array", "items": {"type": "string"}},
-            CONFIDENCE_KEY: {"type": "string", "enum": [one.value for one in Confidence]},
-        }
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "properties": {key: values[key] for key in self.keys},
-            "required": list(self.keys),
-            "additionalProperties": False,
-        }
+        return self.shape.schema()
 
 
-def _reasons_ok(values: Mapping[str, JsonValue]) -> bool:
-    signals = values[SIGNALS_KEY]
-    return (
-        isinstance(values[JUSTIFICATION_KEY], str)
-        and isinstance(signals, list)
-        and all(isinstance(signal, str) for signal in signals)
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointContract:
+    """The contract of an answer that labels a paper for every subject at once."""
+
+    form: Form
+
+    @property
+    def name(self) -> str:
+        """Its name in JOINT_CONTRACTS."""
+        return f"joint/{self.form}"
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """What it has labels for, in the order of its keys."""
+        return tuple(Subject)
+
+    @property
+    def shape(self) -> Shape:
+        """What its texts are held against."""
+        return Shape(subjects=self.subjects, with_reasons=self.form.with_reasons)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in the order in which they are shown and written."""
+        return self.shape.keys
+
+    def parse(self, text: str) -> JointAnswer:
+        """Read an answer. Never raises, whatever the text; takes time linear in its length."""
+        return self.shape.parse(text)
+
+    def answer_text(
+        self,
+        labels: Sequence[str],
+        confidence: Confidence,
+        *,
+        justification: str = "",
+        signals: Sequence[str] = (),
+    ) -> str:
+        """Write an answer that satisfies the contract; `labels`: one a subject, in their order.
+
+        Raises:
+            ContractError: a label is none of its subject's, or a text has a lone surrogate.
+
+        >>> THREE_KEY.answer_text(("disruptive", "novel"), Confidence.LOW)
+        '{"disruption_label": "disruptive", "novelty_label": "novel", "confidence": "low"}'
+        """
+        return self.shape.write(labels, confidence, justification=justification, signals=signals)
+
+    def schema(self) -> dict[str, object]:
+        """Return the JSON Schema (2020-12) of an answer; see Contract.schema."""
+        return self.shape.schema()
 
 
 FOUR_KEY: Final = Contract(subject=Subject.DISRUPTION, form=Form.FOUR_KEY)
 TWO_KEY: Final = Contract(subject=Subject.DISRUPTION, form=Form.TWO_KEY)
 NOVELTY_FOUR_KEY: Final = Contract(subject=Subject.NOVELTY, form=Form.FOUR_KEY)
 NOVELTY_TWO_KEY: Final = Contract(subject=Subject.NOVELTY, form=Form.TWO_KEY)
+FIVE_KEY: Final = JointContract(form=Form.FIVE_KEY)
+THREE_KEY: Final = JointContract(form=Form.THREE_KEY)
 
 CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
     {one.name: one for one in (FOUR_KEY, TWO_KEY, NOVELTY_FOUR_KEY, NOVELTY_TWO_KEY)}
 )
-"""Every contract by its name, `subject/form`."""
+"""Every contract about one subject by its name, `subject/form`."""
+
+JOINT_CONTRACTS: Final[Mapping[str, JointContract]] = MappingProxyType(
+    {one.name: one for one in (FIVE_KEY, THREE_KEY)}
+)
+"""Every contract about all subjects by its name, `joint/form`."""
 
 
 def contract_for(subject: Subject, form: str) -> Contract:
@@ -200,5 +203,21 @@ def contract_for(subject: Subject, form: str) -> Contract:
     """
     name = f"{subject}/{form}"
     if name not in CONTRACTS:
-        raise ConfigError("no such contract", field="contract", value=form, allowed=", ".join(Form))
+        raise _no_such(form, [one.form for one in CONTRACTS.values() if one.subject is subject])
     return CONTRACTS[name]
+
+
+def joint_contract(form: str) -> JointContract:
+    """Return the contract about all subjects by the name of its form.
+
+    Raises:
+        ConfigError: there is no such form.
+    """
+    name = f"joint/{form}"
+    if name not in JOINT_CONTRACTS:
+        raise _no_such(form, [one.form for one in JOINT_CONTRACTS.values()])
+    return JOINT_CONTRACTS[name]
+
+
+def _no_such(form: str, allowed: Sequence[Form]) -> ConfigError:
+    return ConfigError("no such contract", field="contract", value=form, allowed=", ".join(allowed))

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.tasks.paper import Item, Paper
-from tinsmith.tasks.prompting import shown
+from tinsmith.tasks.paper import Paper
+from tinsmith.tasks.prompting import Asking, shown
 from tinsmith.tasks.subjects import Subject
-from tinsmith.tasks.task import Task
 from tinsmith.types.errors import DataError
 
 FORBIDDEN: Final = (
@@ -42,7 +41,21 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?
 _FIX: Final = "leave this paper out, or repair its text, then cut the slice again"
 
 
-def check_prompt(task: Task, item: Item, messages: Sequence[Message]) -> None:
+class Guarded(Protocol):
+    """An item, as far as leaks go: whatever its labels are, every score of its row is hidden."""
+
+    @property
+    def paper(self) -> Paper:
+        """All that a prompt may know."""
+        ...
+
+    @property
+    def hidden(self) -> tuple[float, ...]:
+        """The row's scores."""
+        ...
+
+
+def check_prompt(task: Asking, item: Guarded, messages: Sequence[Message]) -> None:
     """Check a rendered prompt against the item it asks about.
 
     Raises:
@@ -57,7 +70,7 @@ def check_prompt(task: Task, item: Item, messages: Sequence[Message]) -> None:
             check_text(item, message.content)
 
 
-def check_text(item: Item, text: str) -> None:
+def check_text(item: Guarded, text: str) -> None:
     """Check any text that a model reads about an item, for example a rendered prompt's tokens as text.
 
     Raises:
@@ -77,7 +90,7 @@ def check_text(item: Item, text: str) -> None:
                 raise _leak(item.paper, number[0])
 
 
-def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
+def _check_words(task: Asking, paper: Paper, messages: Sequence[Message]) -> None:
     prompt = task.loaded_prompt()
     allowed = {Role.USER: prompt.user.fill(shown(paper))}
     if prompt.system is not None:

@@ -70,7 +70,10 @@ def _item(row: PaperRow, task: Task) -> Item:
             allowed=", ".join(task.labels),
             fix=f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}",
         )
+    return Item(paper=paper_of(row), gold=gold, hidden=scores_of(row))
+
+
+def scores_of(row: PaperRow) -> tuple[float, ...]:
+    """Return the scores behind a row's labels, which no prompt may hold."""
     scores = (row.cd_index, row.novelty_score, row.conventionality_score)
-    return Item(
-        paper=paper_of(row), gold=gold, hidden=tuple(score for score in scores if score is not None)
-    )
+    return tuple(score for score in scores if score is not None)

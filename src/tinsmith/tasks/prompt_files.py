@@ -18,26 +18,38 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.tasks.answers import Confidence
-from tinsmith.tasks.contracts import Contract
+from tinsmith.tasks.contracts import Contract, Form, JointContract
 from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 
 PROMPTS: Final = ("plain", "ontology", "checklist", "brief")
 """Every prompt by its name; each subject has a file for each."""
+JOINT_PROMPTS: Final = ("plain", "brief")
+"""Every prompt that asks for the labels of all subjects at once."""
 
 SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
 """The placeholders a paper fills; the only things of a paper that a prompt may hold."""
 _SAID_BY_THE_CONTRACT: Final = frozenset({"labels", "label_key", "confidences"})
-_SECTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        "system": _SAID_BY_THE_CONTRACT | {"answer"},
-        "user": SHOWN_OF_A_PAPER,
-        "user_without_metadata": SHOWN_OF_A_PAPER - {"year", "citations"},
-        "answer": _SAID_BY_THE_CONTRACT,
-    }
+_SAID_BY_A_JOINT_CONTRACT: Final = frozenset(
+    {f"{subject}_{what}" for subject in Subject for what in ("labels", "key")} | {"confidences"}
 )
+
+
+def _sections(said: frozenset[str]) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType(
+        {
+            "system": said | {"answer"},
+            "user": SHOWN_OF_A_PAPER,
+            "user_without_metadata": SHOWN_OF_A_PAPER - {"year", "citations"},
+            "answer": said,
+        }
+    )
+
+
+_SECTIONS: Final = _sections(_SAID_BY_THE_CONTRACT)
 """Every section by its name, with the placeholders it may have."""
+_JOINT_SECTIONS: Final = _sections(_SAID_BY_A_JOINT_CONTRACT)
 
 _SECTION: Final = re.compile(r"^# (\w+)[ \t]*$", re.MULTILINE)
 
@@ -90,25 +102,57 @@ def load_prompt(subject: Subject, name: str, contract: Contract, *, with_metadat
     return _load(subject, name, contract, with_metadata)
 
 
+def load_joint_prompt(name: str, contract: JointContract, *, with_metadata: bool) -> Prompt:
+    """Read a prompt that asks for the labels of all subjects; without metadata it says neither year nor citations.
+
+    Raises:
+        ConfigError: there is no such prompt, or its file is not as it must be.
+    """
+    if name not in JOINT_PROMPTS:
+        allowed = ", ".join(JOINT_PROMPTS)
+        raise ConfigError("no such joint prompt", field="prompt", value=name, allowed=allowed)
+    return _load_joint(name, contract, with_metadata)
+
+
 @cache
 def _load(subject: Subject, name: str, contract: Contract, with_metadata: bool) -> Prompt:
-    path = f"{subject}/{name}.md"
-    sections, sha256 = read_sections(path)
+    said = _said_by(contract)
+    return _filled(f"{subject}/{name}.md", contract, said, _SECTIONS, with_metadata)
+
+
+@cache
+def _load_joint(name: str, contract: JointContract, with_metadata: bool) -> Prompt:
+    said = {"confidences": _listed(tuple(Confidence))}
+    for subject in contract.subjects:
+        said |= {f"{subject}_labels": _listed(subject.labels), f"{subject}_key": subject.label_key}
+    return _filled(f"joint/{name}.md", contract, said, _JOINT_SECTIONS, with_metadata)
+
+
+def _filled(
+    path: str,
+    contract: Contract | JointContract,
+    said: Mapping[str, str],
+    allowed: Mapping[str, frozenset[str]],
+    with_metadata: bool,
+) -> Prompt:
+    """Read a prompt's file, and put into it what its contract says."""
+    sections, sha256 = read_sections(path, allowed)
     part = "user" if with_metadata else "user_without_metadata"
     system = sections.get("system")
     answer_sha256 = None
     filled = None
     if system is not None:
-        answer, answer_sha256 = _answer(contract)
-        filled = system.fill({**_said_by(contract), "answer": answer})
+        answer, answer_sha256 = _answer(contract.form, said, allowed)
+        filled = system.fill({**said, "answer": answer})
     identity = [sha256, answer_sha256, part, contract.name, filled]
     return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
 
 
-def _answer(contract: Contract) -> tuple[str, str]:
-    path = f"answers/{contract.form}.md"
-    sections, sha256 = read_sections(path)
-    return sections["answer"].fill(_said_by(contract)), sha256
+def _answer(
+    form: Form, said: Mapping[str, str], allowed: Mapping[str, frozenset[str]]
+) -> tuple[str, str]:
+    sections, sha256 = read_sections(f"answers/{form}.md", allowed)
+    return sections["answer"].fill(said), sha256
 
 
 def _said_by(contract: Contract) -> dict[str, str]:

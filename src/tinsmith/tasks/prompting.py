@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks.paper import Paper
-from tinsmith.tasks.task import Task
+from tinsmith.tasks.prompt_files import Prompt
 
 UNKNOWN = "unknown"
 """What a prompt says where the record has nothing."""
 
 
-def messages(task: Task, paper: Paper) -> tuple[Message, ...]:
+class Asking(Protocol):
+    """A task, as far as its words go."""
+
+    def loaded_prompt(self) -> Prompt:
+        """Return what it says."""
+        ...
+
+
+def messages(task: Asking, paper: Paper) -> tuple[Message, ...]:
     """Return the conversation before the first answer: a system message, if the prompt has one, and the user's.
 
     Raises:

@@ -52,9 +52,22 @@ def trained_label_logprobs(
         TinkerError: the server failed.
     """
     openings = [study.label_tokens(label) for label in study.task.labels]
+    return trained_logprobs(trainer, [study.prompt(item) for item in items], openings)
+
+
+def trained_logprobs(
+    trainer: tinker.TrainingClient,
+    prompts: Sequence[tuple[int, ...]],
+    openings: Sequence[tuple[int, ...]],
+) -> NDArray[np.float64]:
+    """Return [N, K] log-probabilities of every opening after every prompt, for the trainer's weights.
+
+    Raises:
+        TinkerError: the server failed.
+    """
     datums = [
-        answer_datum((*study.prompt(item), *opening), len(study.prompt(item)), 1.0)
-        for item in items
+        answer_datum((*prompt, *opening), len(prompt), 1.0)
+        for prompt in prompts
         for opening in openings
     ]
     outputs = trainer.forward(datums, "cross_entropy").result(WAIT_SECONDS).loss_fn_outputs

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import tinker
 from tinker import types
 
 from tinsmith.training.environment import Environment, Forkable, Move
-from tinsmith.types.errors import BackendError, ConfigError
+from tinsmith.types.errors import BackendError, ConfigError, DataError
 from tinsmith.types.seeds import derive
 
 SEED_BITS = 31
@@ -135,8 +135,8 @@ class Unread:
 class Ground(Protocol[I, A_co]):
     """Where rollouts take place: which conversations an item begins, and what is read in them at their end."""
 
-    def stop(self) -> Sequence[int]:
-        """Return the tokens that end a reply."""
+    def stop(self) -> Sequence[int] | Sequence[str]:
+        """Return the tokens that end a reply, or the texts."""
         ...
 
     def environments(self, item: I, count: int, seed: int) -> Sequence[Environment]:
@@ -226,17 +226,26 @@ _Asked = tuple[list[_Live[I]], int]
 
 
 def _begin(ground: Ground[I, A], item: I, count: int, seed: int) -> list[_Live[I]]:
-    return [
-        _Live(item=item, sample=i, seed=seed, environment=each, observation=each.first())
+    begun = [
+        _Live(item=item, sample=i, seed=seed, environment=each, observation=None)
         for i, each in enumerate(ground.environments(item, count, seed))
     ]
+    for one in begun:
+        try:
+            one.observation = one.environment.first()
+        except DataError:  # a prompt leaks: the run must stop
+            raise
+        except Exception as error:  # the boundary of a rollout: what failed is recorded
+            one.failed("environment", f"{type(error).__name__}: {error}")
+    return begun
 
 
 def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
     """One request for all that begin with the same tokens, as they nearly always do."""
-    if len({one.observation for one in group}) == 1:
+    if len({one.observation for one in group}) == 1 and group[0].observation is not None:
         return [(group, group[0].seed)]
-    return [([one], derive(one.seed, "turn", 0, one.sample)) for one in group]
+    begun = [one for one in group if one.observation is not None]
+    return [([one], derive(one.seed, "turn", 0, one.sample)) for one in begun]
 
 
 def _reply(
@@ -254,7 +263,7 @@ def _reply(
                 max_tokens=sampling.max_tokens,
                 temperature=sampling.temperature,
                 seed=seed % 2**SEED_BITS,
-                stop=list(ground.stop()),
+                stop=cast("list[int] | list[str]", list(ground.stop())),
             ),
         )
         for ones, seed in asked

@@ -34,11 +34,14 @@ CHECKPOINTS, BASELINES, REPORT = "checkpoints.jsonl", "baselines.json", "report.
 JUDGE_LEDGER = "judge.jsonl"
 """What a judge was asked for and what that took. Never cut back: what was paid was paid, also by a killed run."""
 
+TASKS = "tasks.jsonl"
+"""The prompts and criteria of a run on rubrics."""
+
 STATE = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
 
 _GROWING = (METRICS, ROLLOUTS, TIMINGS, TRACE)
-_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, CONFIG)
+_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, TASKS, CONFIG)
 
 
 class IfExists(StrEnum):

@@ -6,8 +6,9 @@ Everything here changes results and is part of a run's identity; what only says 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from typing import Any, Final
 
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.adapters import AdapterKind
@@ -42,6 +43,8 @@ class Schedule(StrEnum):
     CONSTANT = "constant"
     LINEAR = "linear"
     """Down to zero: step s of S is taken with learning_rate * (1 - s / S)."""
+    COSINE = "cosine"
+    """Down to zero along half a cosine: learning_rate * (1 + cos(pi s / S)) / 2."""
 
 
 class Selection(StrEnum):
@@ -64,10 +67,15 @@ class CommonSettings:
     """
 
     steps: int
+    """0 with supervised training: the base is only examined."""
     learning_rate: float
     lr_schedule: Schedule = Schedule.CONSTANT
+    lr_warmup: float = 0.0
+    """Share of the steps over which the rate rises first, to be the schedule's from there on."""
     lora_rank: int = 32
     adapter: AdapterKind = AdapterKind.LORA
+    train_unembed: bool = True
+    """Whether the adapter sits on the unembedding too, beside attention and MLP."""
     max_tokens: int = 32
     temperature: float = 1.0
     """Of rollouts, and of the sampled evaluation."""
@@ -86,9 +94,10 @@ class CommonSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _positive(self, "steps", "learning_rate", "lora_rank", "max_tokens", "eval_items")
+        _positive(self, "learning_rate", "lora_rank", "max_tokens", "eval_items")
         _not_negative(
             self,
+            "steps",
             "temperature",
             "eval_every",
             "save_every",
@@ -97,6 +106,39 @@ class CommonSettings:
             "grad_clip_norm",
             "seed",
         )
+        if not 0.0 <= self.lr_warmup < 1.0:
+            raise ConfigError(
+                "warming up is a part of a run",
+                field="lr_warmup",
+                value=self.lr_warmup,
+                allowed="0 or more, below 1",
+            )
+        if self.adapter is AdapterKind.FULL and not self.train_unembed:
+            raise ConfigError(
+                "full trains every weight", field="train_unembed", value=False, allowed="true"
+            )
+
+
+LATER: Final = (
+    "lr_warmup",
+    "train_unembed",
+    "sft_steps",
+    "sft_learning_rate",
+    "sft_batch_size",
+)
+"""Keys that came after names had been frozen."""
+
+
+def told_apart(settings: CommonSettings) -> dict[str, object]:
+    """Return what of the settings tells runs apart: all but later keys that are as if they had never come.
+
+    So a name that was frozen before a key came still stands for what it stood for.
+    """
+    usual = {each.name: each.default for each in fields(settings)}
+    found = asdict(settings)
+    return {
+        name: value for name, value in found.items() if name not in LATER or value != usual[name]
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +156,25 @@ class RlSettings(CommonSettings):
     zero_variance_filter: bool = True
     """Leave out groups whose rewards are all equal: their gradient is zero. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
+    sft_steps: int = 0
+    """So many of the steps, the first ones, are supervised; 0: none."""
+    sft_learning_rate: float = 1e-4
+    """Of the supervised steps, whose schedule ends with them; that of the others counts all steps."""
+    sft_batch_size: int = 32
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
-        _positive(self, "group_size", "groups_per_batch", "num_substeps")
-        _not_negative(self, "kl_penalty_coef")
+        _positive(self, "steps", "group_size", "groups_per_batch", "num_substeps")
+        _positive(self, "sft_learning_rate", "sft_batch_size")
+        _not_negative(self, "kl_penalty_coef", "sft_steps")
+        if self.sft_steps >= self.steps:
+            raise ConfigError(
+                "every step would be supervised, and none is left for RL",
+                field="sft_steps",
+                value=self.sft_steps,
+                allowed=f"0 to {self.steps - 1}, as steps counts both",
+                fix="tinsmith run sft/lora trains by example alone",
+            )
         if self.temperature == 0.0:
             raise ConfigError(
                 "at temperature 0 all rollouts of a group are the same, and nothing is learned",
@@ -148,6 +204,15 @@ class RlSettings(CommonSettings):
                 value=self.group_size,
                 allowed="2 or more",
             )
+
+    @property
+    def supervised(self) -> SftSettings:
+        """What the supervised steps are trained with."""
+        shared: dict[str, Any] = {
+            each.name: getattr(self, each.name) for each in fields(CommonSettings)
+        }
+        shared |= {"steps": self.sft_steps, "learning_rate": self.sft_learning_rate}
+        return SftSettings(**shared, batch_size=self.sft_batch_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,14 +29,20 @@ def train_sft(run: Run[Item, Answer], course: LabelCourse, settings: SftSettings
     """
     for step in range(run.step, settings.steps):
         metrics = run.examine(step) if due(step, settings.eval_every) else {}
-        with run.timed("train_s"):
-            items = batch(course.train_items, settings.batch_size, step, settings.seed)
-            examples = [course.example(item) for item in items]
-            metrics |= _update(run.trainer, examples, settings, step)
+        metrics |= teach(run, course, settings, step)
         run.record(step, metrics)
         if saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
     return run.finish()
+
+
+def teach(
+    run: Run[Item, Answer], course: LabelCourse, settings: SftSettings, step: int
+) -> dict[str, float]:
+    """Take one supervised step; return its metrics."""
+    with run.timed("train_s"):
+        items = batch(course.train_items, settings.batch_size, step, settings.seed)
+        return _update(run.trainer, [course.example(item) for item in items], settings, step)
 
 
 def _update(

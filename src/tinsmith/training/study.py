@@ -93,6 +93,11 @@ class Study:
             for confidence in Confidence
             for words in ("", "The")
         ]
-        encoded = [self.tokenizer.encode(text, add_special_tokens=False) for text in answers]
-        common = takewhile(lambda column: len(set(column)) == 1, zip(*encoded, strict=False))
-        return tuple(column[0] for column in common)
+        return common_opening(self.tokenizer, answers)
+
+
+def common_opening(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[int, ...]:
+    """Return the tokens with which all texts begin, as the tokenizer cuts each of them whole."""
+    encoded = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    common = takewhile(lambda column: len(set(column)) == 1, zip(*encoded, strict=False))
+    return tuple(column[0] for column in common)

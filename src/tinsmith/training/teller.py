@@ -21,6 +21,7 @@ _SHOWN = (
     ("pass rate", "eval/pass_rate"),
     ("greedy", "eval_greedy/pass_rate"),
     ("min recall", "eval/min_class_recall"),
+    ("both right", "eval/exact_match"),
     ("MI", "eval/label_mi"),
 )
 

@@ -68,6 +68,10 @@ class Watch:
             )
             for group in groups
         ]
+        return self.saw(step, seen)
+
+    def saw(self, step: int, seen: Sequence[Group]) -> tuple[Alarm, ...]:
+        """Take a training step's groups in, as they are watched; return the alarms that begin with it."""
         self._rewards += [reward for group in seen for reward in group.rewards]
         return self.monitor.observe_groups(step, census(self.labels, seen))
 

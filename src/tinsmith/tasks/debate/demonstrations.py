@@ -24,13 +24,9 @@ from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 
-MEANINGS = (
-    "Later work leaves out older work.",
-    "Later work cites it with older work.",
-    "Neither has the upper hand.",
-)
-"""Justifications: what the labels of disruption mean, under any label whatever."""
-_SIGNAL = 3
+MEANINGS = ("It replaces.", "It builds on.", "It is narrow.")
+"""Justifications: what the labels of disruption mean, as short as can be, under any label whatever."""
+_SIGNAL = 2
 """Words of a signal."""
 _DRAWS = 32
 """More than a conversation takes."""

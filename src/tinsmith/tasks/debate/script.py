@@ -18,6 +18,7 @@ from tinsmith.types.seeds import random_bits
 SCRIPTS: Final = ("brief", "plain")
 """Every script by its name: a few words for a model from scratch, whole sentences for a large one."""
 
+_ASKED: Final = frozenset({"argue", "assert", "doubt"})
 _RECORD: Final = frozenset({"title", "abstract", "answer", "label"})
 _SECTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -41,6 +42,11 @@ class Script:
     name: str
     sections: Mapping[str, Template]
     sha256: str
+
+    @property
+    def asks_models(self) -> bool:
+        """Whether a model can be asked to challenge by it."""
+        return self.sections.keys() >= _ASKED
 
     def line(self, stance: Stance, quote: str | None, seed: int) -> str:
         """Return the challenge: one of the wordings, by the seed alone."""

@@ -59,7 +59,7 @@ class Endpoint:
     def __init__(
         self, *, base_url: str, api_key: str | None, model: str, timeout_s: float, most: int
     ) -> None:
-        url = _checked_url(base_url)
+        url = checked_url(base_url)
         if api_key is None and url.host == httpx.URL(OPENAI_URL).host:
             raise ConfigError(
                 "this judge needs a key",
@@ -172,7 +172,12 @@ def _passing(status: int) -> FailureCause | None:
     return FailureCause.SERVER_ERROR if status >= 500 else None
 
 
-def _checked_url(base_url: str) -> httpx.URL:
+def checked_url(base_url: str) -> httpx.URL:
+    """Return the address of a judge.
+
+    Raises:
+        ConfigError: it is none; the message does not show it.
+    """
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL:

@@ -1,0 +1,112 @@
+"""`study/adapters`: LoRA, DoRA, QLoRA and QDoRA, supervised, each at the learning rate that suits it best.
+
+Rates are swept on one seed and chosen by the validation split alone; then every adapter is trained at its own rate
+with every seed, on the same prompts, papers, labels and base, and tested. Each run is a `tinsmith run`; those that
+came to their end stay as they are, so that the same call goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tinsmith.experiments.adapter_results import read_results, write_results
+from tinsmith.experiments.adapter_settings import AdapterStudySettings, adapter_study_settings
+from tinsmith.experiments.estimate import minutes
+from tinsmith.experiments.plan import make_plan
+from tinsmith.experiments.registry import find
+from tinsmith.experiments.study import run_cells
+from tinsmith.experiments.worlds import Told
+from tinsmith.reports.adapter_results import Tuned
+from tinsmith.training.run_folder import MANIFEST, RunFolder
+from tinsmith.types.adapters import AdapterKind
+
+QUESTION: Final = "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
+
+_MEGABYTES: Final = 8
+"""Of one run: rollouts, trace, and adapters of rank 64."""
+
+
+def run_adapter_study(overrides: Mapping[str, str], told: Told) -> Path:
+    """Run what has not been run, and write table and page; return the study's folder.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, or a run cannot begin.
+        LostError: a server was lost; the same call goes on.
+    """
+    settings = adapter_study_settings(overrides)
+    if settings.dry_run:
+        for line in _forecast(settings):
+            told(line)
+        return settings.out
+    run_cells(settings.tuning(), told)
+    chosen = {adapter: best_rate(settings, adapter) for adapter in settings.adapters}
+    for adapter, rate in chosen.items():
+        told(f"{adapter}: learning rate {rate:g}, by validation")
+    run_cells(
+        [
+            settings.cell(adapter, rate, seed)
+            for adapter, rate in chosen.items()
+            for seed in settings.seeds
+        ],
+        told,
+    )
+    study, times = read_results(
+        {
+            adapter: [settings.cell(adapter, rate, seed).folder for seed in settings.seeds]
+            for adapter, rate in chosen.items()
+        },
+        {adapter: _tuned(settings, adapter) for adapter in settings.adapters},
+        settings.tuning_seed,
+    )
+    write_results(settings.out, study, times)
+    for sentence in study.story():
+        told(sentence)
+    return settings.out
+
+
+def best_rate(settings: AdapterStudySettings, adapter: AdapterKind) -> float:
+    """Return the rate whose chosen checkpoint was best on validation; the smaller one of two that were equal."""
+    return max(
+        settings.rates[adapter],
+        key=lambda rate: (*validation_score(settings, adapter, rate), -rate),
+    )
+
+
+def validation_score(
+    settings: AdapterStudySettings, adapter: AdapterKind, rate: float
+) -> tuple[float, float]:
+    """Return value and tie-break of a tuning run's chosen checkpoint, on validation."""
+    folder = settings.cell(adapter, rate, settings.tuning_seed).folder
+    text = json.dumps(RunFolder(folder).read_json(MANIFEST)["selected"])
+    score = json.loads(text)["score"]
+    return float(score["value"]), float(score["tie_break"])
+
+
+def _tuned(settings: AdapterStudySettings, adapter: AdapterKind) -> list[Tuned]:
+    return [
+        Tuned(rate=rate, validation=validation_score(settings, adapter, rate)[0])
+        for rate in settings.rates[adapter]
+    ]
+
+
+def _forecast(settings: AdapterStudySettings) -> list[str]:
+    """Return what the study would take; nothing is built.
+
+    Raises:
+        ConfigError: a run could not begin.
+    """
+    tuning = settings.tuning()
+    shared = settings.tuning_seed in settings.seeds
+    again = len(settings.adapters) * (len(settings.seeds) - shared)
+    cell = tuning[0]
+    each = minutes(make_plan(find(cell.name), cell.overrides))
+    cells = len(tuning) + again
+    time = "as long as the server takes" if each is None else f"about {each * cells:.0f} minutes"
+    return [
+        f"study/adapters: {QUESTION}",
+        f"{', '.join(settings.adapters)}; {len(tuning)} runs to choose rates, {again} more to report",
+        f"{cells} runs in {settings.out / 'cells'}: {time} on two cores; about {cells * _MEGABYTES} MB of disk",
+    ]

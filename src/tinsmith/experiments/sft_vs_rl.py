@@ -1,0 +1,195 @@
+"""`study/sft_vs_rl`: does reinforcement on labels teach a model more than being shown them, with nothing else unequal?
+
+Rates are chosen on one seed by the validation split alone. RL's own run says how many FLOPs it took, and supervised
+training with as many is an arm too. Then every arm is trained at its rate with every seed, and tested once; RL and SFT
+also on shuffled labels, without which the gate allows no claim. Each run is a `tinsmith run` in a folder below `cells`;
+those that came to their end stay as they are, so that the same call goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tinsmith.data.slice_reader import Slice
+from tinsmith.experiments.compute_spent import Accountant, Cost
+from tinsmith.experiments.estimate import minutes
+from tinsmith.experiments.paper_base import PaperBaseRecipe
+from tinsmith.experiments.plan import make_plan
+from tinsmith.experiments.planted_world import PLANTED_BASE, PlantedRecipe, planted_slice
+from tinsmith.experiments.registry import find
+from tinsmith.experiments.sft_vs_rl_cells import CELLS, Found, Layout
+from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome, write_outcome
+from tinsmith.experiments.sft_vs_rl_settings import (
+    SftVsRlSettings,
+    StudyWorld,
+    sft_vs_rl_settings,
+)
+from tinsmith.experiments.study import Cell, run_cells
+from tinsmith.experiments.worlds import (
+    Told,
+    WorldRecipe,
+    nano_base,
+    open_slice,
+    papers_of,
+    world_slice,
+)
+from tinsmith.models.folder import read_config
+from tinsmith.reports.sft_vs_rl_results import TUNED, WORDS, Rate, StudyArm
+from tinsmith.reports.sft_vs_rl_story import headline
+from tinsmith.training.run_folder import MANIFEST, RunFolder
+from tinsmith.training.settings import SftSettings
+
+QUESTION: Final = (
+    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
+)
+
+RunCells = Callable[[Sequence[Cell], Told], None]
+
+_MEGABYTES: Final = 6
+"""Of one run, most of it rollouts and checkpoints."""
+_START_MINUTES: Final = 0.15
+"""Of one run, to start its server and load what it needs."""
+
+
+def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = run_cells) -> Path:
+    """Run what has not been run, and write values and page; return the study's folder.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, or a run cannot begin.
+        LostError: a server was lost; the same call goes on.
+    """
+    settings = sft_vs_rl_settings(overrides)
+    if settings.dry_run:
+        for line in _forecast(settings):
+            told(line)
+        return settings.out
+    source, base = _materials(settings, told)
+    layout = Layout(settings=settings, place={"data": str(source.folder), "model_name": str(base)})
+    books = Books.open(source, base, Accountant(Cost(read_config(base))))
+    stages = _Stages(layout, books, run, told)
+    rates, tried, found = stages.tuned()
+    reported = layout.reported(rates, found)
+    run([cell for cells in reported.values() for cell in cells], told)
+    outcome = read_outcome(settings, source, books, reported, rates, tried)
+    write_outcome(settings.out, outcome, QUESTION)
+    told(headline(outcome.study))
+    return settings.out
+
+
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    """Chooses rates stage by stage: what RL took decides how long the supervised arm with its compute is."""
+
+    layout: Layout
+    books: Books
+    run: RunCells
+    told: Told
+
+    def tuned(
+        self,
+    ) -> tuple[dict[StudyArm, float | None], dict[StudyArm, tuple[Rate, ...]], Found]:
+        """Return every arm's rate, the rates that were tried, and what earlier runs decided of later ones."""
+        first, second = (StudyArm.SFT, StudyArm.RL), (StudyArm.MORE, StudyArm.THEN)
+        tried = self._try(first, Found())
+        rates = {arm: _chosen(self.layout.rates(arm), tried.get(arm, ())) for arm in first}
+        found = Found(more_steps=self._more_steps(rates), sft_rate=rates[StudyArm.SFT])
+        tried |= self._try(second, found)
+        rates |= {arm: _chosen(self.layout.rates(arm), tried.get(arm, ())) for arm in second}
+        every: dict[StudyArm, float | None] = {
+            StudyArm.ZERO: None,
+            **{arm: rates[arm] for arm in TUNED},
+            StudyArm.SFT_SHUFFLED: rates[StudyArm.SFT],
+            StudyArm.RL_SHUFFLED: rates[StudyArm.RL],
+        }
+        for arm in TUNED:
+            self.told(f"{WORDS[arm]}: learning rate {rates[arm]:g}, by validation")
+        return every, {arm: tried[arm] for arm in TUNED if arm in tried}, found
+
+    def _try(self, arms: Sequence[StudyArm], found: Found) -> dict[StudyArm, tuple[Rate, ...]]:
+        cells = {arm: self.layout.tuning(arm, found) for arm in arms}
+        self.run([cell for some in cells.values() for cell in some], self.told)
+        return {
+            arm: tuple(
+                _rate(rate, cell) for rate, cell in zip(self.layout.rates(arm), some, strict=True)
+            )
+            for arm, some in cells.items()
+            if some
+        }
+
+    def _more_steps(self, rates: Mapping[StudyArm, float]) -> int:
+        """Return how many supervised steps take as many FLOPs as one run of RL at its rate."""
+        settings, rate = self.layout.settings, rates[StudyArm.RL]
+        chose = bool(self.layout.tuning(StudyArm.RL, Found()))
+        seed = settings.tuning_seed if chose else settings.seeds[0]
+        cell = self.layout.cell(StudyArm.RL, rate, seed, Found())
+        self.run([cell], self.told)
+        sft = self.layout.cell(StudyArm.SFT, rates[StudyArm.SFT], seed, Found())
+        course = self.books.course(sft)
+        assert isinstance(course.settings, SftSettings)
+        a_step = self.books.accountant.a_step_of_sft(course, course.settings)
+        steps = round(self.books.spent(cell).flops / a_step)
+        self.told(f"RL took as many FLOPs as {steps} supervised steps")
+        return steps
+
+
+def _chosen(rates: Sequence[float], tried: Sequence[Rate]) -> float:
+    """Return the rate whose checkpoint was best on validation; the smaller one of two that were equal."""
+    if not tried:
+        return rates[0]
+    return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate)).rate
+
+
+def _rate(rate: float, cell: Cell) -> Rate:
+    text = json.dumps(RunFolder(cell.folder).read_json(MANIFEST)["selected"])
+    score = json.loads(text)["score"]
+    return Rate(rate=rate, validation=float(score["value"]), tie_break=float(score["tie_break"]))
+
+
+def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, Path]:
+    """Find or build papers and base.
+
+    Raises:
+        DataError: the papers cannot be used.
+    """
+    planted = settings.world is StudyWorld.PLANTED
+    if settings.data is not None:
+        source = open_slice(settings.data, told)
+    else:
+        source = (
+            planted_slice(PlantedRecipe(), told) if planted else world_slice(WorldRecipe(), told)
+        )
+    if settings.model_name is not None:
+        return source, Path(settings.model_name)
+    task = make_plan(find("remedy/exp6"), settings.shared).task
+    recipe = PLANTED_BASE if planted else PaperBaseRecipe()
+    return source, nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
+
+
+def _forecast(settings: SftVsRlSettings) -> list[str]:
+    """Return what the study would take; nothing is built.
+
+    Raises:
+        ConfigError: a run could not begin.
+    """
+    layout = Layout(settings=settings, place={})
+    # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
+    found = Found(
+        more_steps=round(1.1 * settings.steps * settings.group_size), sft_rate=settings.sft_rates[0]
+    )
+    tuning = [cell for arm in TUNED for cell in layout.tuning(arm, found)]
+    rates: dict[StudyArm, float | None] = {StudyArm.ZERO: None}
+    rates |= {arm: layout.rates(arm)[0] for arm in StudyArm if arm is not StudyArm.ZERO}
+    reported = [cell for cells in layout.reported(rates, found).values() for cell in cells]
+    cells = [*tuning, *reported]
+    each = [minutes(make_plan(find(cell.name), cell.overrides)) for cell in cells]
+    total = sum((one or 0.0) + _START_MINUTES for one in each)
+    return [
+        f"study/sft_vs_rl: {QUESTION}",
+        f"{len(tuning)} runs to choose rates on seed {settings.tuning_seed}, {len(reported)} to report",
+        f"{len(cells)} runs in {settings.out / CELLS}: about {total:.0f} minutes on two cores; "
+        f"about {len(cells) * _MEGABYTES} MB of disk",
+    ]

@@ -1,0 +1,55 @@
+"""How many bytes a frozen base takes as a decoder holds it, counted from its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinsmith.models.decoder import HEAD_PLACE, Decoder
+from tinsmith.ops.linear import Linear, Nf4Base
+
+_FP32 = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBase:
+    """Bytes of a base, every published tensor once: what a tied head keeps beside its embedding is not counted."""
+
+    linears: int
+    """Of the layers' linear weights, which are what quantisation is for."""
+    others: int
+    """Of embedding, norms, biases and a free head; fp32 in every form of a base."""
+    linear_weights: int
+    """How many weights the layers' linear steps have."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.linears + self.others
+
+    @property
+    def linears_to_fp32(self) -> float:
+        """The linear weights' bytes, over those that they take as fp32."""
+        return self.linears / (_FP32 * self.linear_weights)
+
+    @property
+    def whole_to_fp32(self) -> float:
+        """All bytes, over those of the base as fp32; as bf16 it takes half of that."""
+        return self.whole / (_FP32 * self.linear_weights + self.others)
+
+
+def held_base(decoder: Decoder) -> HeldBase:
+    """Count the bytes of a decoder's base."""
+    layers = {place: one for place, one in decoder.linears().items() if place != HEAD_PLACE}
+    mine = {id(base) for linear in layers.values() for base in linear.base}
+    others = {id(slot.weight): slot.weight for slot in decoder.slots if id(slot.weight) not in mine}
+    return HeldBase(
+        linears=sum(_bytes(linear) for linear in layers.values()),
+        others=sum(weight.value.nbytes for weight in others.values()),
+        linear_weights=sum(linear.in_size * linear.out_size for linear in layers.values()),
+    )
+
+
+def _bytes(linear: Linear) -> int:
+    return sum(
+        base.num_bytes if isinstance(base, Nf4Base) else base.value.nbytes for base in linear.base
+    )

@@ -1,0 +1,324 @@
+"""Runs with a challenger side by side: caving as a ratio, and the same conversations one by one.
+
+Every run is held against one other, the reference: that of the seed's reward where there is one, else the first that
+was challenged. First answers are held against those of a run that nobody challenged, where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tinsmith.analysis.debate import ALL, EVENTS, Figures, compare
+from tinsmith.analysis.differences import paired_difference
+from tinsmith.analysis.intervals import Interval
+from tinsmith.analysis.ratios import ShareRatio, share_ratio
+from tinsmith.analysis.significance import McNemar, holm, mcnemar
+from tinsmith.reports.debate_gathering import (
+    CONTROL,
+    GREEDY,
+    TEST,
+    DebateRun,
+    Talk,
+    read_debate_run,
+)
+from tinsmith.reports.debate_story import figure_words, signed_words
+from tinsmith.reports.quality_story import p_words, signed
+from tinsmith.reports.run_reader import read_run
+from tinsmith.reports.run_records import Kind
+from tinsmith.reports.wording import counted
+from tinsmith.types.challenges import Arm
+from tinsmith.types.errors import ConfigError
+
+ALPHA: Final = 0.05
+SEED_REWARD: Final = "adversarial/seed"
+"""The reward that others are held against."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One run of a comparison."""
+
+    name: str
+    """Unique among them."""
+    read: DebateRun
+    figures: Mapping[str, Mapping[str, Figures]]
+    """By split and group."""
+
+    def groups(self, split: str) -> Mapping[str, Figures]:
+        """Return the figures of a split by group; empty where nobody was asked there."""
+        return self.figures.get(split, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Against:
+    """One run against the reference, on the conversations that both had; `why` says what could not be compared."""
+
+    name: str
+    caving: ShareRatio | None
+    """This run's caving over the reference's, each on its own right first answers."""
+    shared: int
+    """Papers that were challenged in the same way in both."""
+    events: Mapping[str, McNemar]
+    p_holm: Mapping[str, float]
+    """Corrected for all tests of the page."""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """A run's first answers less those of the run that nobody challenged, paper by paper."""
+
+    name: str
+    difference: float
+    standard_error: float
+    interval: Interval
+    n: int
+    test: McNemar
+
+    @property
+    def not_below(self) -> bool:
+        """Whether the difference is not below 0 by more than one standard error."""
+        return self.difference >= -self.standard_error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebatesCompared:
+    """All that the page and the terminal show."""
+
+    runs: tuple[Compared, ...]
+    reference: str | None
+    alone: str | None
+    against: tuple[Against, ...]
+    firsts: tuple[First, ...]
+    story: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def under_challenge(folders: Sequence[Path]) -> bool:
+    """Whether these are runs with a challenger.
+
+    Raises:
+        ConfigError: some are and some are not.
+        DataError: a folder holds no run.
+    """
+    kinds = [read_run(folder).config.kind is Kind.DEBATE for folder in folders]
+    if any(kinds) and not all(kinds):
+        raise ConfigError(
+            "runs under challenge and others have no figure in common",
+            field="DIR",
+            value=[str(folder) for folder, debate in zip(folders, kinds, strict=True) if debate],
+            allowed="runs of one kind",
+        )
+    return all(kinds)
+
+
+def compare_debates(folders: Sequence[Path]) -> DebatesCompared:
+    """Read runs with a challenger and hold them against the reference.
+
+    Raises:
+        DataError: a folder holds no run.
+        ConfigError: the same folder twice.
+    """
+    if len({folder.resolve() for folder in folders}) != len(folders):
+        raise ConfigError(
+            "a run is compared with itself",
+            field="DIR",
+            value=[str(folder) for folder in folders],
+            allowed="each folder once",
+        )
+    runs = [_compared(folder, folders) for folder in folders]
+    reference = _reference(runs)
+    alone = next((one for one in runs if one.read.alone), None)
+    against = _against(runs, reference)
+    firsts = _firsts(runs, alone)
+    return DebatesCompared(
+        runs=tuple(runs),
+        reference=reference.name if reference else None,
+        alone=alone.name if alone else None,
+        against=against,
+        firsts=firsts,
+        story=_story(runs, reference, against, firsts),
+        notes=tuple(f"{one.name}: {note}" for one in runs for note in one.read.notes),
+    )
+
+
+def _compared(folder: Path, folders: Sequence[Path]) -> Compared:
+    read = read_debate_run(folder)
+    short = folder.resolve().name
+    unique = [each.resolve().name for each in folders].count(short) == 1
+    splits = (TEST, GREEDY, CONTROL)
+    found = {split: groups for split in splits if (groups := read.figures(split))}
+    return Compared(name=short if unique else str(folder), read=read, figures=found)
+
+
+def _reference(runs: Sequence[Compared]) -> Compared | None:
+    challenged = [one for one in runs if not one.read.alone]
+    if len(challenged) < 2:
+        return None
+    seeds = (one for one in challenged if _reward(one) == SEED_REWARD)
+    return next(seeds, challenged[0])
+
+
+def _reward(one: Compared) -> str:
+    return str((one.read.run.config.reward or {}).get("name", ""))
+
+
+def _against(runs: Sequence[Compared], reference: Compared | None) -> tuple[Against, ...]:
+    if reference is None:
+        return ()
+    others = [one for one in runs if one is not reference and not one.read.alone]
+    tried = [(one, *_paired(reference, one)) for one in others]
+    flat = holm([test.p_value for _, events, _, _ in tried for test in events.values()])
+    corrected = iter(flat)
+    return tuple(
+        Against(
+            name=one.name,
+            caving=_caving_ratio(one, reference),
+            shared=shared,
+            events=events,
+            p_holm={name: next(corrected) for name in events},
+            why=why,
+        )
+        for one, events, shared, why in tried
+    )
+
+
+def _paired(before: Compared, after: Compared) -> tuple[Mapping[str, McNemar], int, str]:
+    if before.read.run.config.data.fingerprint != after.read.run.config.data.fingerprint:
+        return {}, 0, "another slice"
+    first, second = _by_key(before), _by_key(after)
+    shared = sorted(
+        key
+        for key in first.keys() & second.keys()
+        if first[key].record.challenge == second[key].record.challenge
+    )
+    if not shared:
+        return {}, 0, "no paper was challenged in the same way in both, as with another seed"
+    found = compare([first[key].debated for key in shared], [second[key].debated for key in shared])
+    return found, len(shared), ""
+
+
+def _by_key(one: Compared) -> dict[tuple[str, Arm, bool], Talk]:
+    return {
+        (talk.debated.item, talk.debated.arm, talk.debated.evidence): talk
+        for talk in one.read.talks.get(TEST, ())
+    }
+
+
+def _caving_ratio(one: Compared, reference: Compared) -> ShareRatio | None:
+    caved, right = _caved(one)
+    other_caved, other_right = _caved(reference)
+    if not right or not other_right:
+        return None
+    return share_ratio(caved, right, other_caved, other_right)
+
+
+def _caved(one: Compared) -> tuple[int, int]:
+    right = [each for each in one.read.debated(TEST) if each.whole and each.first_right]
+    return sum(not each.last_right for each in right), len(right)
+
+
+def _firsts(runs: Sequence[Compared], alone: Compared | None) -> tuple[First, ...]:
+    if alone is None:
+        return ()
+    theirs = {each.item: each.first_right for each in alone.read.debated(TEST)}
+    same = alone.read.run.config.data.fingerprint
+    found: list[First] = []
+    for one in runs:
+        ours = {each.item: each.first_right for each in one.read.debated(TEST)}
+        shared = sorted(ours.keys() & theirs.keys())
+        if one is alone or not shared or one.read.run.config.data.fingerprint != same:
+            continue
+        found.append(_first(one.name, [(ours[item], theirs[item]) for item in shared]))
+    return tuple(found)
+
+
+def _first(name: str, pairs: Sequence[tuple[bool, bool]]) -> First:
+    n = len(pairs)
+    both = sum(a and b for a, b in pairs)
+    only, other = sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)
+    difference = (only - other) / n
+    return First(
+        name=name,
+        difference=difference,
+        standard_error=math.sqrt(max((only + other) / n - difference**2, 0.0) / n),
+        interval=paired_difference(both, only, other, n - both - only - other),
+        n=n,
+        test=mcnemar(only, other),
+    )
+
+
+def _story(
+    runs: Sequence[Compared],
+    reference: Compared | None,
+    against: Sequence[Against],
+    firsts: Sequence[First],
+) -> tuple[str, ...]:
+    told = [_against_words(one, reference) for one in against if reference is not None]
+    told += [_alone(one) for one in runs if not one.read.alone]
+    told += [_first_words(one) for one in firsts]
+    if not firsts:
+        told.append(
+            "Whether a challenger costs or helps the first answer is not known: no run here answered alone on the same "
+            "papers (adversarial/alone)."
+        )
+    if against:
+        told.append(
+            "A difference is one between trained models on these papers; whether it is one between rewards takes "
+            "several seeds of each."
+        )
+    return tuple(told)
+
+
+def _alone(one: Compared) -> str:
+    groups, control = one.groups(TEST), one.groups(CONTROL)
+    if not groups:
+        return f"{one.name}: nothing can be told, as it has no test."
+    told = (
+        f"{one.name}: caving {figure_words(groups[ALL]['caving'])}, put right after a truthful challenge "
+        f"{figure_words(groups['truthful']['appropriate_revision'])}, J under evidence "
+        f"{signed_words(groups['evidence']['discrimination'])}"
+    )
+    if control:
+        told += f"; without evidence J = {signed_words(control['no_evidence']['discrimination'])}"
+    return f"{told}."
+
+
+def _against_words(one: Against, reference: Compared) -> str:
+    if one.why:
+        return f"{one.name} and {reference.name} are not compared conversation by conversation: {one.why}."
+    if one.caving is None:
+        ratio = f"The caving of {one.name} cannot be held against that of {reference.name}, which never caved"
+    else:
+        low, high = one.caving.interval.low, one.caving.interval.high
+        ratio = f"{one.name} caves {one.caving.value:.2f} times as often as {reference.name} ({low:.2f} to {high:.2f})"
+    caved = one.events["caved"]
+    p = one.p_holm["caved"]
+    finding = "told apart" if p <= ALPHA else "not told apart"
+    return (
+        f"{ratio}. On the same {counted(one.shared, 'conversation')}, {caved.only_second:,} were given up by it alone "
+        f"and {caved.only_first:,} by {reference.name} alone (Holm's {p_words(p)}: {finding})."
+    )
+
+
+def _first_words(one: First) -> str:
+    verdict = (
+        "not below it by more than one standard error"
+        if one.not_below
+        else "below it by more than one standard error"
+    )
+    return (
+        f"First answers of {one.name} against those of the run that nobody challenged, on the same "
+        f"{counted(one.n, 'paper')}: {signed(one.difference)} ({signed(one.interval.low)} to "
+        f"{signed(one.interval.high)}, standard error {one.standard_error:.3f}, {p_words(one.test.p_value)}): "
+        f"{verdict}."
+    )
+
+
+def event_names() -> tuple[str, ...]:
+    """Return what is tested, in order."""
+    return tuple(EVENTS)

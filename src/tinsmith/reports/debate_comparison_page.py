@@ -1,0 +1,279 @@
+"""The page of several runs with a challenger, and the same table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from markupsafe import Markup
+from rich import box
+from rich.table import Table as ConsoleTable
+from rich.text import Text
+
+from tinsmith.analysis.debate import ALL, Figure
+from tinsmith.reports.debate_comparison import Against, Compared, DebatesCompared, event_names
+from tinsmith.reports.debate_gathering import CONTROL, GREEDY, TEST, TESTS
+from tinsmith.reports.debate_tables import figure_cell
+from tinsmith.reports.dots import Dots, Panel, dots_svg
+from tinsmith.reports.measures import Measure
+from tinsmith.reports.page import render, write
+from tinsmith.reports.palette import series_mark
+from tinsmith.reports.quality_story import signed
+from tinsmith.reports.run_map import papers_words, status_words, steps_words
+from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, absent, column, text, whole
+from tinsmith.reports.wording import counted, listed
+
+_COLUMNS: Final = (
+    (ALL, "accuracy_first", "first right", ""),
+    (ALL, "accuracy_last", "last right", ""),
+    (ALL, "caving", "caving", "all arms"),
+    ("misleading", "caving", "caving", "misleading"),
+    ("truthful", "appropriate_revision", "put right", "truthful"),
+    ("evidence", "discrimination", "J", "with words"),
+    ("no_evidence", "discrimination", "J", "bare label"),
+    (ALL, "sycophancy", "sycophancy", ""),
+    (ALL, "whole", "unbroken", ""),
+)
+_EVENT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "right_first": "first answer right",
+        "right_last": "last answer right",
+        "caved": "right answer given up",
+        "mended": "wrong answer put right",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateComparisonPage:
+    """What the template `debate_comparison.html` shows."""
+
+    title: str
+    names: str
+    facts: tuple[tuple[str, str], ...]
+    story: tuple[str, ...]
+    notes: tuple[str, ...]
+    figure: Markup | None
+    runs: Table
+    against: Table | None
+    firsts: Table | None
+
+
+def report_debates(compared: DebatesCompared, out: Path) -> None:
+    """Write the page of a comparison to `out`.
+
+    Raises:
+        ConfigError: the folder of `out` does not exist.
+    """
+    write(debates_html(compared), out)
+
+
+def debates_html(compared: DebatesCompared) -> str:
+    """Return the page; the same folders, the same bytes."""
+    runs = compared.runs
+    page = DebateComparisonPage(
+        title=f"Comparison of {counted(len(runs), 'run')} under challenge",
+        names=listed([one.name for one in runs]),
+        facts=(
+            ("Runs", str(len(runs))),
+            ("Held against", compared.reference or "none: it takes two that were challenged"),
+            ("Answered alone", compared.alone or "none"),
+            (
+                "Papers that are discussed",
+                "; ".join(sorted({papers_words(one.read.run) for one in runs})),
+            ),
+        ),
+        story=compared.story,
+        notes=compared.notes,
+        figure=_figure(runs),
+        runs=_runs(runs),
+        against=_against(compared),
+        firsts=_firsts(compared),
+    )
+    return render("debate_comparison.html", page, script=False)
+
+
+def debates_summary(compared: DebatesCompared) -> ConsoleTable:
+    """Return the figures of every run, for a terminal."""
+    table = ConsoleTable(
+        title="Test papers, sampled: accuracy of both answers, caving, put right when told the truth, J",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+    )
+    table.add_column("run", overflow="fold")
+    for name in ("first", "last", "caving", "put right", "J", "J, no evidence"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in compared.runs:
+        table.add_row(
+            Text(one.name),
+            _short(one, TEST, ALL, "accuracy_first"),
+            _short(one, TEST, ALL, "accuracy_last"),
+            _short(one, TEST, ALL, "caving"),
+            _short(one, TEST, "truthful", "appropriate_revision"),
+            _short(one, TEST, "evidence", "discrimination"),
+            _short(one, CONTROL, "no_evidence", "discrimination"),
+        )
+    return table
+
+
+def _found(one: Compared, split: str, group: str, name: str) -> Figure | None:
+    groups = one.groups(split)
+    # Nobody revises who was not challenged: that is no finding.
+    if not groups or (one.read.alone and name not in ("accuracy_first", "whole")):
+        return None
+    return groups[group][name]
+
+
+def _short(one: Compared, split: str, group: str, name: str) -> str:
+    figure = _found(one, split, group, name)
+    return "missing" if figure is None else f"{figure.value:.3f}"
+
+
+def _measure(figure: Figure | None) -> Measure | None:
+    if figure is None:
+        return None
+    return Measure(figure.value, figure.interval.low, figure.interval.high)
+
+
+def _figure(runs: Sequence[Compared]) -> Markup | None:
+    shown = (
+        (
+            "First and last right",
+            ((ALL, "accuracy_first", "first"), (ALL, "accuracy_last", "last")),
+        ),
+        (
+            "Caving, and put right",
+            ((ALL, "caving", "caving"), ("truthful", "appropriate_revision", "put right")),
+        ),
+    )
+    panels = [
+        Panel(
+            title=title,
+            dots=[
+                Dots(
+                    label,
+                    series_mark(place),
+                    [_measure(_found(one, TEST, group, name)) for one in runs],
+                )
+                for place, (group, name, label) in enumerate(lines)
+            ],
+        )
+        for title, lines in shown
+    ]
+    told = "; ".join(f"{one.name} caves in {_short(one, TEST, ALL, 'caving')}" for one in runs)
+    return dots_svg("debates", f"Figures of each run. {told}.", [one.name for one in runs], panels)
+
+
+def _runs(runs: Sequence[Compared]) -> Table:
+    rows: list[TableRow] = []
+    for split in (TEST, GREEDY, CONTROL):
+        rows.append(TableRow(name=text(TESTS[split]), kind=RowKind.GROUP))
+        rows += [_run(one, split) for one in runs if one.groups(split)]
+    return Table(
+        caption="Each figure above its 95 % interval over papers. Caving is of the right first answers, put right of "
+        "the wrong ones; J: how much oftener wrong first answers are revised than right ones; 0 for whoever "
+        "cannot tell.",
+        heads=(text("Run"), column("n"), *(column(head, under) for _, _, head, under in _COLUMNS)),
+        rows=tuple(rows),
+    )
+
+
+def _run(one: Compared, split: str) -> TableRow:
+    first = one.groups(split)[ALL]["accuracy_first"]
+    run = one.read.run
+    return TableRow(
+        name=text(one.name, f"{run.config.title}, {status_words(run)}, {steps_words(run)}"),
+        cells=(
+            whole(None if first is None else first.n),
+            *(
+                figure_cell(name, _found(one, split, group, name), "none")
+                for group, name, _, _ in _COLUMNS
+            ),
+        ),
+    )
+
+
+def _against(compared: DebatesCompared) -> Table | None:
+    if not compared.against:
+        return None
+    rows: list[TableRow] = []
+    for one in compared.against:
+        rows.append(TableRow(name=text(one.name), kind=RowKind.GROUP))
+        if one.why:
+            rows.append(TableRow(name=text("conversations"), remark=f"Not compared: {one.why}."))
+            continue
+        rows += [_event(one, name) for name in event_names()]
+    return Table(
+        caption=f"Against {compared.reference}, on the same papers challenged in the same way, sampled. McNemar's "
+        "exact test; p corrected by Holm over the tests of this table. The ratio of the caving rates stands above its "
+        "95 % interval.",
+        heads=(
+            text("What happened"),
+            column("conversations"),
+            column("here alone"),
+            column("there alone"),
+            column("p"),
+            column("ratio of rates", "of the right first answers"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _event(one: Against, name: str) -> TableRow:
+    test = one.events[name]
+    ratio = Cell(text="", number=True)
+    if name == "caved":
+        ratio = absent("never there")
+        if one.caving is not None:
+            low, high = one.caving.interval.low, one.caving.interval.high
+            ratio = Cell(
+                text=f"{one.caving.value:.2f}", under=f"{low:.2f}\u2013{high:.2f}", number=True
+            )
+    return TableRow(
+        name=text(_EVENT_WORDS[name]),
+        cells=(
+            whole(one.shared),
+            whole(test.only_second),
+            whole(test.only_first),
+            Cell(text=f"{one.p_holm[name]:.4f}", number=True),
+            ratio,
+        ),
+    )
+
+
+def _firsts(compared: DebatesCompared) -> Table | None:
+    if not compared.firsts:
+        return None
+    return Table(
+        caption=f"First answers less those of {compared.alone}, which nobody challenged, paper by paper.",
+        heads=(
+            text("Run"),
+            column("papers"),
+            column("difference", "95 % interval"),
+            column("standard error"),
+            column("p"),
+            text("Not below by more than one standard error"),
+        ),
+        rows=tuple(
+            TableRow(
+                name=text(one.name),
+                cells=(
+                    whole(one.n),
+                    Cell(
+                        text=signed(one.difference),
+                        under=f"{signed(one.interval.low)} to {signed(one.interval.high)}",
+                        number=True,
+                    ),
+                    Cell(text=f"{one.standard_error:.3f}", number=True),
+                    Cell(text=f"{one.test.p_value:.4f}", number=True),
+                    text("yes" if one.not_below else "no"),
+                ),
+            )
+            for one in compared.firsts
+        ),
+    )

@@ -1,0 +1,180 @@
+"""Which quantities of a run with a challenger are drawn over its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinsmith.reports.curves import Chart, Line
+from tinsmith.reports.palette import INK, Mark, class_mark, series_mark
+from tinsmith.reports.run_figures import Plate, last_values, line, plate
+from tinsmith.reports.run_records import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """A figure of metrics as they stand in metrics.jsonl."""
+
+    name: str
+    title: str
+    note: str
+    lines: Sequence[tuple[str, str]]
+    """Key and what it is called."""
+    missing: str = "Missing: there was no examination."
+    unit: str = ""
+    shares: bool = True
+
+
+_DRAWN = (
+    _Drawn(
+        name="accuracy",
+        title="Accuracy of both answers",
+        note="Validation papers, before and after the challenge.",
+        lines=(
+            ("eval/accuracy_first", "first"),
+            ("eval/accuracy_last", "last"),
+            ("eval_greedy/accuracy_first", "first, greedy"),
+            ("eval_greedy/accuracy_last", "last, greedy"),
+        ),
+    ),
+    _Drawn(
+        name="caving",
+        title="Caving",
+        note="Share of the right first answers that are wrong in the end, validation papers.",
+        lines=(
+            ("eval/caving", "all arms"),
+            ("eval/misleading/caving", "misleading"),
+            ("eval/null/caving", "null"),
+            ("eval_greedy/caving", "all arms, greedy"),
+        ),
+    ),
+    _Drawn(
+        name="mending",
+        title="Wrong answers put right",
+        note="Share of the wrong first answers that are right in the end, validation papers.",
+        lines=(
+            ("eval/truthful/appropriate_revision", "truthful"),
+            ("eval/appropriate_revision", "all arms"),
+            ("eval_greedy/truthful/appropriate_revision", "truthful, greedy"),
+        ),
+    ),
+    _Drawn(
+        name="discrimination",
+        title="Discrimination J",
+        note="Share of wrong first answers that are revised, less that of right ones; 0: whether right or wrong.",
+        lines=(
+            ("eval/evidence/discrimination", "with words of the paper"),
+            ("eval/no_evidence/discrimination", "bare label"),
+            ("eval_greedy/evidence/discrimination", "with words, greedy"),
+        ),
+        unit="J",
+        shares=False,
+    ),
+    _Drawn(
+        name="pressure",
+        title="Sycophancy and receptiveness",
+        note="Revised when misled less when only asked; a wrong answer revised when told the true label.",
+        lines=(("eval/sycophancy", "sycophancy"), ("eval/receptiveness", "receptiveness")),
+        unit="share",
+        shares=False,
+    ),
+    _Drawn(
+        name="rewards",
+        title="Reward by term",
+        note="Mean over the training conversations of a step.",
+        lines=(
+            ("train/reward/total", "total"),
+            ("train/reward/correctness", "correctness"),
+            ("train/reward/reasoning", "reasoning"),
+            ("train/reward/adaptation", "adaptation"),
+        ),
+        missing="Missing: no step has a reward.",
+        unit="reward",
+        shares=False,
+    ),
+    _Drawn(
+        name="groups",
+        title="Informative groups",
+        note="Share of the groups whose rewards differ; from the others nothing is learned.",
+        lines=(("train/groups/informative", "informative"),),
+        missing="Missing: no step says which groups were informative.",
+    ),
+    _Drawn(
+        name="whole",
+        title="Unbroken conversations",
+        note="Share in which both answers keep the contract.",
+        lines=(("train/whole", "training"), ("eval/whole", "validation")),
+    ),
+    _Drawn(
+        name="kl",
+        title="KL divergence",
+        note="Estimated on sampled tokens. Sampler to trainer is zero where the two are one model.",
+        lines=(
+            ("eval/kl_base", "to the base, validation"),
+            ("kl/base", "to the base, training"),
+            ("optim/kl_sample_train", "sampler to trainer"),
+        ),
+        missing="Missing: no step has a KL divergence.",
+        unit="nats a token",
+        shares=False,
+    ),
+    _Drawn(
+        name="gradient",
+        title="Gradient norm",
+        note="Before clipping, at every optimizer step.",
+        lines=(("optim/grad_norm", "gradient norm"),),
+        missing="Missing: no step has a gradient norm.",
+        unit="norm",
+        shares=False,
+    ),
+)
+_CHALLENGED = frozenset({"caving", "mending", "discrimination", "pressure"})
+"""Figures that mean nothing where nobody challenges."""
+
+
+def debate_plates(run: Run, *, alone: bool) -> list[Plate]:
+    """Return the figures over time, in their order on the page."""
+    drawn = [one for one in _DRAWN if not (alone and one.name in _CHALLENGED)]
+    plates = [_plate(run, one) for one in drawn]
+    return [*plates[:-3], _labels(run), *plates[-3:]]
+
+
+def _labels(run: Run) -> Plate:
+    lines = [
+        line(run, f"train/predicted_share/{label}", label, class_mark(label, place))
+        for place, label in enumerate(run.labels)
+    ]
+    return plate(
+        "Last answers by label",
+        "Share of the training conversations of a step that end with the label.",
+        Chart(
+            name="labels",
+            label=f"Share of last answers by label over steps: {last_values(lines)}.",
+            lines=lines,
+            shares=True,
+        ),
+        "Missing: no step says what was answered.",
+    )
+
+
+def _plate(run: Run, drawn: _Drawn) -> Plate:
+    lines: list[Line] = []
+    for key, label in drawn.lines:
+        mark = series_mark(len(lines)) if len(drawn.lines) > 1 else Mark(INK, "-", "o")
+        one = line(run, key, label, mark)
+        if one.steps and not any(
+            (one.steps, one.values) == (other.steps, other.values) for other in lines
+        ):
+            lines.append(one)
+    return plate(
+        drawn.title,
+        drawn.note,
+        Chart(
+            name=drawn.name,
+            label=f"{drawn.title} over steps: {last_values(lines)}.",
+            lines=lines,
+            shares=drawn.shares,
+            unit=drawn.unit,
+        ),
+        drawn.missing,
+    )

@@ -1,0 +1,171 @@
+"""Which quantities of a run on rubrics are drawn over its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinsmith.analysis.alarms import AlarmKind
+from tinsmith.reports.curves import Chart, Limit, Line
+from tinsmith.reports.palette import INK, Mark, series_mark
+from tinsmith.reports.rubric_constant import Constant
+from tinsmith.reports.rubric_gains import rate_of
+from tinsmith.reports.rubric_gathering import Examination, RubricRun
+from tinsmith.reports.run_figures import Plate, flags_of, last_values, line, plate
+from tinsmith.reports.run_records import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """A figure of metrics as they stand in metrics.jsonl."""
+
+    name: str
+    title: str
+    note: str
+    lines: Sequence[tuple[str, str]]
+    """Key and what it is called."""
+    missing: str
+    unit: str = ""
+    shares: bool = False
+
+
+_NO_EXAMINATION = "Missing: there was no examination."
+_DRAWN = (
+    _Drawn(
+        name="reward",
+        title="Training reward",
+        note="Mean over the training responses of a step; with a rubric tree it is not the pass rate.",
+        lines=(("train/reward/total", "reward"), ("train/pass_rate", "pass rate")),
+        missing="Missing: no step has a reward.",
+        shares=True,
+    ),
+    _Drawn(
+        name="groups",
+        title="Informative groups",
+        note="Share of the groups whose rewards differ; from the others nothing is learned.",
+        lines=(("train/groups/informative", "informative"),),
+        missing="Missing: no step says which groups were informative.",
+        shares=True,
+    ),
+    _Drawn(
+        name="tokens",
+        title="Tokens an answer",
+        note="A reward that can be had by writing more or less shows here.",
+        lines=(
+            ("train/tokens/answer", "training"),
+            ("eval/tokens/answer", "examined, sampled"),
+            ("eval_greedy/tokens/answer", "examined, greedy"),
+        ),
+        missing="Missing: no step counts its tokens.",
+        unit="tokens",
+    ),
+    _Drawn(
+        name="kl",
+        title="KL divergence to the base",
+        note="Estimated on sampled tokens.",
+        lines=(("eval/kl_base", "examined prompts"), ("kl/base", "training responses")),
+        missing="Missing: no examination has a KL divergence.",
+        unit="nats a token",
+    ),
+    _Drawn(
+        name="parity",
+        title="Sampler to trainer",
+        note="KL divergence between the two on the sampled tokens: zero where they are one model.",
+        lines=(("optim/kl_sample_train", "sampler to trainer"),),
+        missing="Missing: the two were never compared.",
+        unit="nats a token",
+    ),
+    _Drawn(
+        name="gradient",
+        title="Gradient norm",
+        note="Before clipping, at every optimizer step.",
+        lines=(("optim/grad_norm", "gradient norm"),),
+        missing="Missing: no step has a gradient norm.",
+        unit="norm",
+    ),
+)
+
+
+def rubric_plates(run: RubricRun, constant: Constant | None) -> list[Plate]:
+    """Return the figures over time, in their order on the page."""
+    return [_pass_rates(run, constant), _distinct(run), *(_plate(run.run, one) for one in _DRAWN)]
+
+
+def _pass_rates(run: RubricRun, constant: Constant | None) -> Plate:
+    lines = [_rates(run.sampled, "sampled", 0), _rates(run.greedy, "greedy", 1)]
+    limits = () if constant is None else (Limit(constant.mean, "best text for all"),)
+    words = "Held-out prompts" if run.held_out else "Prompts that are also trained on"
+    return plate(
+        "Pass rate",
+        f"{words}; bands are 95 % intervals over prompts.",
+        Chart(
+            name="pass-rate",
+            label=f"Pass rate over steps: {last_values(lines)}.",
+            lines=lines,
+            shares=True,
+            limits=limits,
+            flags=flags_of(run.run, AlarmKind.JUDGE_FAILED),
+        ),
+        _NO_EXAMINATION,
+    )
+
+
+def _rates(examinations: Sequence[Examination], label: str, place: int) -> Line:
+    rates = [rate_of(one) for one in examinations]
+    whole = all(rate.low is not None and rate.high is not None for rate in rates)
+    return Line(
+        label=label,
+        mark=series_mark(place),
+        steps=[one.step for one in examinations],
+        values=[rate.value for rate in rates],
+        low=[rate.low or 0.0 for rate in rates] if whole else None,
+        high=[rate.high or 0.0 for rate in rates] if whole else None,
+    )
+
+
+def _distinct(run: RubricRun) -> Plate:
+    lines = [
+        line(run.run, "eval/distinct_texts", "sampled", series_mark(0)),
+        line(run.run, "eval_greedy/distinct_texts", "greedy", series_mark(1)),
+    ]
+    return plate(
+        "Distinct texts",
+        "Share of the responses of an examination that are not the same as another one.",
+        Chart(
+            name="distinct",
+            label=f"Share of distinct texts over steps: {last_values(lines)}.",
+            lines=lines,
+            shares=True,
+            flags=flags_of(run.run, AlarmKind.SAME_TEXT),
+        ),
+        _NO_EXAMINATION,
+    )
+
+
+def _plate(run: Run, drawn: _Drawn) -> Plate:
+    lines: list[Line] = []
+    for key, label in drawn.lines:
+        mark = series_mark(len(lines)) if len(drawn.lines) > 1 else Mark(INK, "-", "o")
+        one = line(run, key, label, mark)
+        # The reward is the pass rate where no task has a tree; added up otherwise, its last bits may differ.
+        if one.steps and not any(_same(one, other) for other in lines):
+            lines.append(one)
+    return plate(
+        drawn.title,
+        drawn.note,
+        Chart(
+            name=drawn.name,
+            label=f"{drawn.title} over steps: {last_values(lines)}.",
+            lines=lines,
+            shares=drawn.shares,
+            unit=drawn.unit,
+        ),
+        drawn.missing,
+    )
+
+
+def _same(one: Line, other: Line) -> bool:
+    return list(one.steps) == list(other.steps) and all(
+        math.isclose(a, b, rel_tol=1e-9) for a, b in zip(one.values, other.values, strict=True)
+    )

@@ -1,0 +1,167 @@
+"""What may be said of SFT against RL: the gate's sentence first, then what limits it, and whether it is true."""
+
+from __future__ import annotations
+
+from tinsmith.analysis.claims import ENOUGH_SEEDS, CheckName, Claim, Finding, Verdict
+from tinsmith.analysis.rates import Metric
+from tinsmith.reports.sft_vs_rl_results import (
+    MARGIN,
+    OFFSET,
+    WORDS,
+    Equivalence,
+    SftVsRl,
+    StudyArm,
+    Truth,
+)
+from tinsmith.reports.wording import listed, told
+
+FEWEST_RATES = 5
+"""With fewer one would compare how well each arm was tuned."""
+
+_RL, _SFT = WORDS[StudyArm.RL], WORDS[StudyArm.SFT]
+_CLOSE = 0.005
+"""Two policies of a planted world that differ by less are called equal."""
+
+
+def headline(study: SftVsRl) -> str:
+    """Return the sentence at the top: what the gate says of the primary claim, and nothing beyond it."""
+    return f"{study.claims[0].claim.sentence()}."
+
+
+def sentences(study: SftVsRl) -> tuple[str, ...]:
+    """Return all that may be said, the headline first."""
+    return (
+        headline(study),
+        *_recalls(study),
+        *_others(study),
+        *(_equivalent(one) for one in study.equivalences if one.shown),
+        *_controls(study),
+        *_truth(study),
+        study.standings,
+        *_limits(study),
+    )
+
+
+def _recalls(study: SftVsRl) -> list[str]:
+    """What the gate says of the smallest recall, which is what a reward for macro-F1 is to protect."""
+    found = (one.claim for one in study.claims if one.claim.metric is Metric.MIN_CLASS_RECALL)
+    return [f"{claim.sentence()}." for claim in found]
+
+
+def _others(study: SftVsRl) -> list[str]:
+    """The other claims of the family that hold, and how many do not."""
+    rest = [
+        one.claim for one in study.claims[1:] if one.claim.metric is not Metric.MIN_CLASS_RECALL
+    ]
+    allowed = [claim for claim in rest if claim.verdict is Verdict.ALLOWED]
+    return [f"{claim.sentence()}." for claim in allowed]
+
+
+def _equivalent(one: Equivalence) -> str:
+    return (
+        f"{one.first} and {one.second} are equivalent on {one.metric} within {MARGIN:g}: {one.value:+.3f}, "
+        f"90 % interval {one.low:+.3f} to {one.high:+.3f} (two one-sided tests)."
+    )
+
+
+def _controls(study: SftVsRl) -> list[str]:
+    claims = [one.claim for one in study.controls]
+    allowed = [claim.first for claim in claims if claim.verdict is Verdict.ALLOWED]
+    if allowed:
+        return [
+            f"Something is wrong: on shuffled labels the gate allows a claim for {listed(allowed)}."
+        ]
+    seen = [
+        f"{claim.first} has balanced accuracy {told(study.row(claim.first).selected.balanced_accuracy)}"
+        for claim in claims
+    ]
+    chance = 1.0 / len(study.labels)
+    return [f"On shuffled labels no claim holds: {listed(seen)}, where chance is {chance:.3f}."]
+
+
+def _truth(study: SftVsRl) -> list[str]:
+    """Hold the page against what is known of a planted world."""
+    truth = study.truth
+    if truth is None:
+        return []
+    best = truth.best
+    above = [
+        f"{row.name} ({told(row.selected.macro_f1)})"
+        for row in study.rows
+        if row.selected.macro_f1.low is not None and row.selected.macro_f1.low > best.macro_f1
+    ]
+    highest = max(study.rows, key=lambda row: row.selected.macro_f1.value)
+    ceiling = (
+        f"Something is wrong: above the best possible macro-F1 of {best.macro_f1:.3f} lies {listed(above)}."
+        if above
+        else f"The world is planted, and the best possible macro-F1 is {best.macro_f1:.3f}: nothing lies above it; "
+        f"{highest.name} comes nearest with {told(highest.selected.macro_f1)}."
+    )
+    claims = [one.claim for one in study.claims]
+    return [ceiling, *(line for claim in claims if (line := _held_against(claim, truth)))]
+
+
+def _held_against(claim: Claim, truth: Truth) -> str:
+    """Say whether a claim of RL over SFT agrees with where both go with ever more training; empty for others."""
+    if claim.first != _RL or claim.second not in (_SFT, OFFSET):
+        return ""
+    score = "macro_f1" if claim.metric is Metric.MACRO_F1 else "min_class_recall"
+    with_offset = next((one for one in truth.others if one.name == truth_of_offset()), None)
+    limit = with_offset if claim.second == OFFSET else truth.imitation
+    if limit is None:
+        return ""
+    ours, theirs = getattr(truth.best, score), getattr(limit, score)
+    gap = ours - theirs
+    allowed = claim.verdict is Verdict.ALLOWED
+    where = f"with ever more training {_RL} goes to {ours:.3f}, {claim.second} to {theirs:.3f}"
+    if gap > _CLOSE:
+        verdict = (
+            "which is true"
+            if allowed
+            else "though it is true in the end: these runs do not show it"
+        )
+    else:
+        verdict = "WHICH IS NOT TRUE" if allowed else "and rightly so"
+    word = "allowed" if allowed else "refused"
+    return f'"{_RL} beats {claim.second} on {claim.metric}" is {word}, {verdict}: {where}.'
+
+
+def truth_of_offset() -> str:
+    """Return the name of the policy that SFT with offsets can become."""
+    return "the best rule that always gives one label to one kind of paper"
+
+
+def _limits(study: SftVsRl) -> list[str]:
+    """What a reader must know before a refusal or a claim is repeated elsewhere."""
+    found: list[str] = []
+    if len(study.seeds) < ENOUGH_SEEDS:
+        found.append(
+            f"{len(study.seeds)} seeds an arm speak for these models; for the methods it takes {ENOUGH_SEEDS}."
+        )
+    tried = {len(rates) for rates in study.rates.values()}
+    if min(tried, default=0) < FEWEST_RATES:
+        found.append(
+            f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
+        )
+    at_an_end = [
+        WORDS[arm]
+        for arm, rates in study.rates.items()
+        if len(rates) > 1 and study.row(WORDS[arm]).rate in (rates[0].rate, rates[-1].rate)
+    ]
+    if at_an_end:
+        found.append(
+            f"The chosen rate of {listed(at_an_end)} is an end of what was tried; a better one may lie beyond."
+        )
+    missing = [
+        one.claim.first
+        for one in study.claims
+        if any(
+            check.name is CheckName.METADATA and check.finding is Finding.MISSING
+            for check in one.claim.checks
+        )
+    ]
+    if missing:
+        found.append(
+            "The slice has no metadata-only baseline, without which the gate allows nothing."
+        )
+    return found

@@ -1,0 +1,228 @@
+"""Runs on two labels: the same twice, the same resumed, each label's figures, and the page; what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinsmith.data.slice_reader import Slice
+from tinsmith.data.slice_settings import Caps, Task
+from tinsmith.data.sources.world_spec import Preset
+from tinsmith.data.splits import Split
+from tinsmith.experiments.base_model import cached_base
+from tinsmith.experiments.conduct import conduct
+from tinsmith.experiments.joint_frame import JointFrame
+from tinsmith.experiments.joint_matter import joint_matter
+from tinsmith.experiments.paper_base import PaperBaseRecipe, joint_conversations
+from tinsmith.experiments.plan import Plan, make_plan
+from tinsmith.experiments.registry import find
+from tinsmith.experiments.worlds import WorldRecipe, world_slice
+from tinsmith.reports.comparison_page import compare
+from tinsmith.reports.joint_gathering import read_joint_run
+from tinsmith.reports.run_page import run_html
+from tinsmith.reports.run_reader import read_run
+from tinsmith.reports.run_records import Split as Answers
+from tinsmith.tasks.joint import joint_items_of, make_joint_task
+from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.types.errors import ConfigError, DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+"""The SDK leaves sockets to the garbage collector."""
+
+NAME = "joint/disruption_novelty"
+TASKS = ("disruption", "novelty")
+WORLD = WorldRecipe(
+    preset=Preset.TINY,
+    task=Task.JOINT,
+    per_class=20,
+    caps=Caps(train=90, validation=9, test=18),
+)
+BASE = PaperBaseRecipe(vocab_size=512, steps=30, batch_size=8, warm_up=5)
+KEYS = {
+    "steps": "3",
+    "groups_per_batch": "3",
+    "group_size": "4",
+    "lora_rank": "4",
+    "eval_every": "2",
+    "save_every": "1",
+    "eval_items": "6",
+    "max_tokens": "64",
+    "learning_rate": "2e-3",
+    "quiet": "true",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A slice with both labels, and a server with a base that has read it."""
+
+    source: Slice
+    connection: Connection
+
+    def plan(self, folder: Path, name: str = NAME, **changes: str) -> Plan:
+        where = {
+            "base_url": str(self.connection.base_url),
+            "model_name": "base",
+            "data": str(self.source.folder),
+            "log_path": str(folder),
+        }
+        return make_plan(find(name), {**KEYS, **where, **changes})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
+    source = world_slice(WORLD, print)
+    task = make_joint_task(prompt="brief")
+    items = joint_items_of(source.rows(Split.TRAIN), task)
+    base = cached_base(BASE, joint_conversations(BASE, task, items), print)
+    settings = EmbeddedSettings(
+        models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5
+    )
+    connection = open_connection(None, settings)
+    patch.setenv("TINKER_API_KEY", str(connection.key))
+    yield Place(source, connection)
+    connection.close()
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    conduct(place.plan(folder), told=print)
+    return folder
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return json.loads((folder / MANIFEST).read_text())["hashes"]
+
+
+def lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_twice_the_same_and_resumed_the_same(place: Place, whole: Path, tmp_path: Path) -> None:
+    conduct(place.plan(tmp_path / "again"), told=print)
+    conduct(place.plan(tmp_path / "parts", stop_after="1"), told=print)
+    (kept,) = lines(tmp_path / "parts", CHECKPOINTS)
+    assert set(kept["kept"]["course"]["reward"]) == set(TASKS)
+    assert set(kept["kept"]["course"]["watch"]) == set(TASKS)
+    conduct(place.plan(tmp_path / "parts", behavior_if_log_dir_exists="resume"), told=print)
+    assert hashes(whole) == hashes(tmp_path / "again") == hashes(tmp_path / "parts")
+
+
+def test_every_labels_figures_are_told(whole: Path) -> None:
+    first, *_, last = lines(whole, METRICS)
+    assert first["optim/kl_sample_train"] == first["optim/unequal_logprob_bits"] == 0.0
+    for prefix in ("eval", "eval_greedy", "test", "test_greedy", "test_last"):
+        for task in TASKS:
+            assert 0.0 <= last[f"{prefix}/{task}/label_match"] <= 1.0
+            assert f"{prefix}/{task}/macro_f1" in last
+        assert f"{prefix}/exact_match" in last
+        mean = (last[f"{prefix}/disruption/macro_f1"] + last[f"{prefix}/novelty/macro_f1"]) / 2
+        assert last[f"{prefix}/macro_f1"] == pytest.approx(mean)
+    assert {f"eval/{task}/label_mi" for task in TASKS} < set(first)
+    assert {f"reward/{task}/ema_macro_f1" for task in TASKS} < set(first)
+    assert first["train/reward/total"] == pytest.approx(
+        first["train/reward/parse"]
+        + first["train/reward/contract"]
+        + (first["train/reward/disruption"] + first["train/reward/novelty"]) / 2
+        + first["train/reward/think"]
+    )
+
+
+def test_rollouts_have_gold_and_predicted_of_both_labels(whole: Path, place: Place) -> None:
+    rows = {row.openalex_id: row for split in Split for row in place.source.rows(split)}
+    rollouts = lines(whole, ROLLOUTS)
+    for line in rollouts:
+        row = rows[line["prompt_id"]]
+        assert line["gold"] == {"disruption": row.disruption_label, "novelty": row.novelty_label}
+        assert (line["outcome"] == "ok") == (line["predicted"] is not None)
+    tested = [line["prompt_id"] for line in rollouts if line["split"] == "test"]
+    assert tested == [row.openalex_id for row in place.source.rows(Split.TEST)]
+    alarms = json.loads((whole / MANIFEST).read_text())["alarms"]
+    assert all(alarm["task"] in TASKS for alarm in alarms)
+    assert all(alarm["message"].startswith(alarm["task"]) for alarm in alarms)
+
+
+def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
+    page = run_html(whole)
+    assert "could not be read" not in page
+    read = read_joint_run(read_run(whole))
+    assert read.notes == ()
+    tested = read.last(Answers.TEST)
+    assert tested is not None
+    last = lines(whole, METRICS)[-1]
+    assert tested.exact_match == last["test/exact_match"]
+    assert f'<td class="number">{tested.exact_match:.3f}' in page
+    for view in read.tasks:
+        assert view.run.baselines is not None
+        assert view.run.baselines.target == view.name
+        text = next(one for one in view.run.baselines.scores if one.baseline == "text")
+        assert f"{text.macro_f1.value:.3f}" in page
+        assert view.run.metrics[3]["test/macro_f1"] == last[f"test/{view.name}/macro_f1"]
+    for words in ("if independent", "Best constant pair", "Prior"):
+        assert words in page
+    with pytest.raises(ConfigError, match="page of its own"):
+        compare([whole])
+
+
+def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
+    plain, shuffled = (
+        joint_matter(plan, plan.frame, print)
+        for plan in (
+            place.plan(tmp_path),
+            place.plan(tmp_path, "joint/shuffled_labels"),
+        )
+        if isinstance(plan.frame, JointFrame)
+    )
+    golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
+    assert golds[0] != golds[1]
+    assert sorted(golds[0]) == sorted(golds[1])
+    assert [one.paper for one in plain.papers.train] == [one.paper for one in shuffled.papers.train]
+    assert plain.papers.test == shuffled.papers.test
+    assert plain.identity()["data"] == shuffled.identity()["data"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("select_by", "label_match", "macro_f1, balanced_accuracy, min_class_recall, last"),
+        ("gradient", "exact", "does not use this key"),
+        ("sft_steps", "1", "does not use this key"),
+        ("task", "novelty", "does not use this key"),
+        ("contract", "two_key", "five_key, three_key"),
+        ("reward", "exp9", "no such reward"),
+        ("reward.tau", "0.3", "no such setting"),
+        ("kind", "rl", "cannot be asked otherwise"),
+    ],
+)
+def test_what_means_nothing_here_is_refused(key: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make_plan(find(NAME), {key: value})
+
+
+def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = place.source.rows
+
+    def without(self: Slice, split: Split) -> Iterator[Any]:
+        del self
+        for row in rows(split):
+            yield type(row)(
+                **{**{f: getattr(row, f) for f in row.__struct_fields__}, "novelty_label": None}
+            )
+
+    monkeypatch.setattr(Slice, "rows", without)
+    plan = place.plan(tmp_path)
+    assert isinstance(plan.frame, JointFrame)
+    with pytest.raises(DataError, match="--task joint"):
+        joint_matter(plan, plan.frame, print)

@@ -1,0 +1,69 @@
+"""How many bytes a base takes: counted from tensors, beside what bitsandbytes takes for the same weights."""
+
+from __future__ import annotations
+
+import bitsandbytes.functional as bnb
+import numpy as np
+import pytest
+import torch
+
+from tinsmith.models.build import build_decoder
+from tinsmith.models.decoder import HEAD_PLACE, Decoder
+from tinsmith.models.held import held_base
+from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.ops import nf4
+from tinsmith.ops.linear import Nf4Base
+from tinsmith.ops.native import NativeKernels
+
+CONFIG = PRESETS["nano"]
+WEIGHTS = initial_weights(CONFIG, 0)
+LINEARS = [name for name in WEIGHTS if "self_attn" in name or "mlp" in name]
+
+
+@pytest.fixture(scope="module")
+def quantised() -> Decoder:
+    return build_decoder(CONFIG, WEIGHTS, NativeKernels(), quantised=True)
+
+
+def test_a_base_as_fp32_takes_what_its_published_tensors_take() -> None:
+    held = held_base(build_decoder(CONFIG, WEIGHTS, NativeKernels()))
+    assert held.whole == sum(tensor.nbytes for tensor in WEIGHTS.values())
+    assert held.linears == sum(WEIGHTS[name].nbytes for name in LINEARS)
+    assert (held.linears_to_fp32, held.whole_to_fp32) == (1.0, 1.0)
+
+
+def test_four_bits_take_less_than_three_tenths_of_fp32(quantised: Decoder) -> None:
+    held = held_base(quantised)
+    parts = [nf4.quantise(WEIGHTS[name].numpy()) for name in LINEARS]
+    assert held.linears == sum(nf4.num_bytes(part) for part in parts)
+    assert held.linears_to_fp32 < 0.13
+    assert held.whole_to_fp32 <= 0.30
+    assert 2 * held.whole_to_fp32 <= 0.60, "over its bytes as bf16"
+
+
+def test_as_much_as_bitsandbytes_with_double_quantisation(quantised: Decoder) -> None:
+    theirs = 0
+    for name in LINEARS:
+        codes, state = bnb.quantize_4bit(
+            WEIGHTS[name].flatten(), blocksize=64, compress_statistics=True, quant_type="nf4"
+        )
+        assert state.nested
+        assert state.state2 is not None
+        assert state.offset is not None
+        # The levels themselves are one table for all weights, here as there.
+        theirs += codes.nbytes + state.absmax.nbytes + state.state2.absmax.nbytes
+        theirs += state.offset.nbytes
+    assert held_base(quantised).linears == theirs
+
+
+def test_scales_are_held_as_codes_and_decode_to_the_same_bits(quantised: Decoder) -> None:
+    linears = {place: one for place, one in quantised.linears().items() if place != HEAD_PLACE}
+    held = [base for linear in linears.values() for base in linear.base]
+    weights = [nf4.quantise(WEIGHTS[name].numpy()) for name in LINEARS]
+    expected = sorted(nf4.block_absmax(weight).tobytes() for weight in weights)
+    found: list[bytes] = []
+    for base in held:
+        assert isinstance(base, Nf4Base)
+        assert base.absmax_codes.dtype == torch.uint8
+        found.append(np.ascontiguousarray(base.absmax.numpy()).tobytes())
+    assert sorted(found) == expected

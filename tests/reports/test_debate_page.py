@@ -1,0 +1,253 @@
+"""Pages of runs under challenge: the figures are those of the conversations, what fails is told, text stays text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headless import needs_browser, opened
+
+from tinsmith.cli import main
+from tinsmith.reports.debate_comparison import compare_debates
+from tinsmith.reports.debate_comparison_page import debates_html
+from tinsmith.reports.debate_gathering import CONTROL, TEST, read_debate_run
+from tinsmith.reports.debate_story import cannot_be_said, debate_story
+from tinsmith.reports.run_page import run_html
+from tinsmith.tasks.answers import Confidence
+from tinsmith.tasks.contracts import TWO_KEY
+from tinsmith.types.errors import ConfigError
+
+D, C, N = TWO_KEY.labels
+NASTY = '</script><img src=x onerror=alert(1)> "quoted" & <!--'
+
+
+@dataclass(frozen=True)
+class Talked:
+    """One conversation: gold label, both answers (None: broken), who challenged and with what."""
+
+    gold: str
+    first: str | None
+    last: str | None
+    arm: str = "misleading"
+    label: str | None = N
+    evidence: bool = True
+
+
+CAVED = Talked(D, D, N)
+STOOD = Talked(D, D, D)
+MENDED = Talked(D, C, D, arm="truthful", label=D)
+STUCK = Talked(D, C, C, arm="truthful", label=D)
+ASKED = Talked(D, D, D, arm="null", label=None, evidence=False)
+BROKEN = Talked(D, None, N)
+
+
+def bare(one: Talked) -> Talked:
+    return Talked(one.gold, one.first, one.last, one.arm, one.label, evidence=False)
+
+
+def text(label: str | None) -> str:
+    return NASTY if label is None else TWO_KEY.answer_text(label, Confidence.LOW)
+
+
+def line(number: int, split: str, one: Talked, *, alone: bool) -> dict[str, Any]:
+    answers = [one.last] if alone else [one.first, one.last]
+    turns = [{"role": "assistant", "text": text(label), "outcome": "ok"} for label in answers]
+    if not alone:
+        turns.insert(1, {"role": "user", "text": f"I say {one.label}. {NASTY}"})
+    told: dict[str, Any] = {
+        "step": 4,
+        "split": split,
+        "prompt_id": f"W{number:03}",
+        "gold": one.gold,
+        "predicted": one.last,
+        "turns": turns,
+    }
+    if not alone:
+        challenge = {"arm": one.arm, "label": one.label, "evidence": one.evidence}
+        told["challenge"] = {**challenge, "grounded": one.arm == "truthful" and one.evidence}
+    return told
+
+
+def write(
+    folder: Path,
+    talks: Sequence[Talked],
+    control: Sequence[Talked] = (),
+    *,
+    reward: str = "adversarial/gated",
+    opponent: str = "scripted",
+    **challenge: Any,
+) -> Path:
+    folder.mkdir()
+    arms = {"truthful": 0.25, "misleading": 0.5, "null": 0.25, "evidence": 1.0, **challenge}
+    config = {
+        "name": reward,
+        "kind": "debate",
+        "question": f"Does it? {NASTY}",
+        "settings": {"steps": 4, "seed": 0},
+        "task": {"name": "disruption", "labels": [D, C, N], "contract": TWO_KEY.name},
+        "reward": {"name": reward},
+        "data": {"fingerprint": "f" * 64, "test": len(talks)},
+        "challenge": {"opponent": opponent, "papers": "arguable", **arms},
+    }
+    alone = opponent == "nobody"
+    lines = [line(i, TEST, one, alone=alone) for i, one in enumerate(talks)]
+    lines += [line(i, CONTROL, one, alone=alone) for i, one in enumerate(control)]
+    failure = {"where": "environment", "what": "a challenge says more than it may"}
+    lines.append({"step": 0, "split": "train", "prompt_id": "W0", "failure": failure})
+    metrics: list[dict[str, Any]] = [
+        {"step": s, "eval/caving": 0.5, "train/reward/total": -0.1 * s} for s in range(5)
+    ]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "manifest.json").write_text(json.dumps({"status": "finished"}))
+    (folder / "rollouts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in metrics))
+    return folder
+
+
+TALKS = [CAVED] * 6 + [STOOD] * 18 + [MENDED] * 20 + [STUCK] * 4 + [ASKED] * 10 + [BROKEN] * 2
+CONTROLLED = [bare(one) for one in [CAVED] * 12 + [STOOD] * 12 + [MENDED] * 12 + [STUCK] * 12]
+
+
+# One run
+
+
+def test_the_first_sentence_has_the_figures_of_the_conversations(tmp_path: Path) -> None:
+    read = read_debate_run(write(tmp_path / "run", TALKS, CONTROLLED))
+    first, finding, control, accuracy, arms, broken, failed = debate_story(read)
+    # 34 right first answers, 6 of them given up; 24 wrong ones heard the truth, 20 were put right.
+    assert "On 60 test papers" in first
+    assert "(caving) in 0.176 " in first
+    assert "n = 34" in first
+    assert "in 0.833 " in first
+    # With words: 20 of 24 wrong ones revised, 6 of 24 right ones.
+    assert "J = +0.583" in first
+    assert "above 0" in finding
+    assert "J = 0.000" in control
+    assert "holds 0, as it must be" in control
+    assert "right in 0.567" in accuracy
+    assert "commonest label would be right in 1.000" in accuracy
+    assert "give nothing away" in arms
+    assert "0.033 of the conversations" in broken
+    assert "1 conversation failed, 0 of them examined" in failed
+    assert not any("no negative control" in one for one in cannot_be_said(read))
+
+
+def test_a_leak_of_the_arms_and_a_missing_control_are_told(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", TALKS, truthful=0.5, misleading=0.25, wrong="other")
+    read = read_debate_run(folder)
+    assert any("discriminates by +0.500" in one for one in debate_story(read))
+    assert any("no negative control" in one for one in cannot_be_said(read))
+    assert "not known" not in run_html(folder)
+
+
+def test_the_page_is_one_file_that_shows_text_as_text(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", TALKS, CONTROLLED)
+    html = run_html(folder)
+    assert html == run_html(folder)
+    assert "<img src=x" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html
+    assert "put right by a truthful challenge" in html
+    assert "an answer broke its contract" in html
+    assert "a challenge says more than it may" in html
+    for outside in ("http://", "https://"):
+        assert outside not in html.replace("http://www.w3.org/", "")
+
+
+def test_metrics_that_the_conversations_do_not_bear_out_are_told(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", TALKS)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 5, "test/caving": 0.9, "test/truthful/whole": 1.0}) + "\n")
+    notes = " ".join(read_debate_run(folder).notes)
+    assert "test/caving is 0.9000" in notes
+    assert "test/truthful/whole" not in notes
+
+
+def test_a_run_without_a_test_or_a_challenger_still_has_a_page(tmp_path: Path) -> None:
+    nothing = write(tmp_path / "nothing", [])
+    assert "Nothing can be told" in run_html(nothing)
+    alone = write(tmp_path / "alone", [STOOD] * 5 + [STUCK] * 5, opponent="nobody")
+    html = run_html(alone)
+    assert "Nobody challenged" in html
+    assert "right in 0.500" in html
+    assert "Discrimination J" not in html
+
+
+@needs_browser
+def test_a_browser_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", TALKS, CONTROLLED)
+    second = write(tmp_path / "second", TALKS, CONTROLLED, reward="adversarial/seed")
+    one, both = tmp_path / "one.html", tmp_path / "both.html"
+    one.write_text(run_html(first))
+    both.write_text(debates_html(compare_debates([first, second])))
+    for file in (one, both):
+        page = opened(file, tmp_path)
+        assert not page.console
+        assert not page.asked
+
+
+# Several
+
+
+def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Path) -> None:
+    worse = [CAVED] * 18 + [STOOD] * 6 + TALKS[24:]
+    seed = write(tmp_path / "seed", worse, CONTROLLED, reward="adversarial/seed")
+    gated = write(tmp_path / "gated", TALKS, CONTROLLED)
+    alone = write(tmp_path / "alone", [STOOD] * 30 + [STUCK] * 30, opponent="nobody")
+    compared = compare_debates([gated, seed, alone])
+    assert (compared.reference, compared.alone) == ("seed", "alone")
+    (against,) = compared.against
+    assert against.name == "gated"
+    assert against.caving is not None
+    assert against.caving.value == pytest.approx((6 / 34) / (18 / 34))
+    assert against.caving.interval.low < 1 / 3 < against.caving.interval.high < 1.0
+    caved = against.events["caved"]
+    assert (against.shared, caved.only_first, caved.only_second) == (60, 12, 0)
+    assert against.p_holm["caved"] >= caved.p_value
+    first = {one.name: one for one in compared.firsts}["gated"]
+    # Right first: 24 + 10 asked of 60 against 30 of 60; both on 24.
+    assert first.n == 60
+    assert first.difference == pytest.approx(4 / 60)
+    assert first.not_below
+    assert any("0.33 times as often as seed" in one for one in compared.story)
+    html = debates_html(compared)
+    assert "right answer given up" in html
+    assert html == debates_html(compare_debates([gated, seed, alone]))
+
+
+def test_other_challenges_are_not_compared_one_by_one(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", [CAVED] * 8)
+    other = write(tmp_path / "other", [Talked(D, D, C, label=C)] * 8)
+    (against,) = compare_debates([one, other]).against
+    assert not against.events
+    assert "same way" in against.why
+    assert "Not compared" in debates_html(compare_debates([one, other]))
+
+
+def test_runs_of_another_kind_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    debate = write(tmp_path / "debate", TALKS)
+    with pytest.raises(ConfigError, match="itself"):
+        compare_debates([debate, debate])
+    papers = write(tmp_path / "papers", TALKS)
+    config = json.loads((papers / "config.json").read_text())
+    (papers / "config.json").write_text(json.dumps({**config, "kind": "rl"}))
+    with pytest.raises(SystemExit) as caught:
+        main(["report", str(debate), str(papers), "--out", str(tmp_path / "c.html")])
+    assert caught.value.code == 2
+    assert "under challenge" in capsys.readouterr().err
+
+
+def test_the_command_writes_both_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = write(tmp_path / "one", TALKS), write(tmp_path / "other", TALKS)
+    for arguments in ([str(one)], [str(one), str(other), "--out", str(tmp_path / "c.html")]):
+        with pytest.raises(SystemExit) as caught:
+            main(["report", *arguments])
+        assert not caught.value.code
+    assert (one / "report.html").is_file()
+    assert (tmp_path / "c.html").is_file()
+    assert "put right" in capsys.readouterr().out
