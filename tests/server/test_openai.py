@@ -23,6 +23,7 @@ from openai import OpenAI
 
 from tinsmith.engine.engine import Engine
 from tinsmith.renderers.tokenizer import preset_tokenizer
+from tinsmith.server import openai_routes
 from tinsmith.server.app import build_app
 from tinsmith.server.openai_text import Choice, ModelText
 from tinsmith.server.service import Service
@@ -389,6 +390,38 @@ def test_many_requests_at_once_answer_as_each_alone(client: OpenAI) -> None:
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(ask, range(16)))
     assert together == [_complete(client, seed=seed).choices[0].text for seed in range(16)]
+
+
+def test_a_tokenizer_is_loaded_once_however_many_ask_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    began: list[str] = []
+    inside = threading.Semaphore(1)
+
+    def loading(name: str) -> Any:
+        assert inside.acquire(blocking=False), "two threads load at once"
+        began.append(name)
+        found = preset_tokenizer(name)
+        inside.release()
+        return found
+
+    monkeypatch.setattr(openai_routes, "preset_tokenizer", loading)
+    own = _start(tmp_path)
+    try:
+        with own.client() as client, ThreadPoolExecutor(6) as pool:
+            asked = [
+                pool.submit(
+                    client.chat.completions.create,
+                    model=MODEL,
+                    messages=[{"role": "user", "content": "Hello."}],
+                    max_tokens=2,
+                )
+                for _ in range(6)
+            ]
+            assert all(one.result().choices for one in asked)
+    finally:
+        _stop(own)
+    assert len(began) == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])

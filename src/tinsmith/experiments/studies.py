@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments import rubric_quality
+from tinsmith.experiments import adapter_study, rubric_quality
 from tinsmith.experiments.worlds import Told
 
 
@@ -30,6 +30,11 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
                 name="rubric_quality",
                 question=rubric_quality.QUESTION,
                 run=rubric_quality.run_rubric_quality,
+            ),
+            StudyEntry(
+                name="study/adapters",
+                question=adapter_study.QUESTION,
+                run=adapter_study.run_adapter_study,
             ),
         )
     }

@@ -43,8 +43,9 @@ def read_run(folder: Path) -> Run:
     """
     notes: list[str] = []
     config = _config(folder)
-    # A run on rubrics has no classes that a baseline could answer; one on two labels has two sets of them.
-    without = config.kind in (Kind.RLVR, Kind.JOINT)
+    # On rubrics there is no class that a baseline could answer, two labels have two sets of them, and under challenge
+    # only a part of the papers is asked about.
+    without = config.kind in (Kind.RLVR, Kind.JOINT, Kind.DEBATE)
     baselines, answers = (None, {}) if without else _baselines(folder, config, notes)
     return Run(
         folder=folder,

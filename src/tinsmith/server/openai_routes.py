@@ -59,6 +59,7 @@ class _Routes:
     service: Service
     direct: Direct
     texts: dict[str, ModelText] = field(default_factory=dict[str, ModelText])
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def chat(self, request: Request) -> Response:
         body = parse_json(ChatRequest, await request.body())
@@ -151,6 +152,11 @@ class _Routes:
         return names | {str(c.path): c.created_at for c in self.service.store.checkpoints()}
 
     async def _text(self, name: str) -> ModelText:
+        # One after another: two threads that import transformers at once find half of it.
+        async with self.loading:
+            return await self._loaded(name)
+
+    async def _loaded(self, name: str) -> ModelText:
         if name not in self.texts:
             engine = self.service.engine
             folder, source = engine.folder(name), engine.base(name).name
