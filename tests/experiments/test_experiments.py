@@ -41,8 +41,8 @@ def refused(name: str, overrides: Mapping[str, str]) -> ConfigError:
 def test_every_experiment_resolves(name: str, at: At) -> None:
     resolved = plan(name, at=at.value)
     assert resolved.frame.at is at
-    kinds = {Kind.RL: RlSettings, Kind.SFT: SftSettings, Kind.RLVR: RlSettings}
-    assert type(resolved.settings) is kinds[resolved.frame.kind]
+    kind = resolved.frame.kind
+    assert type(resolved.settings) is (SftSettings if kind is Kind.SFT else RlSettings)
     if resolved.frame.kind is Kind.RL:
         make_reward(resolved.on_papers.reward, resolved.task, **resolved.reward_settings)
     assert resolved.experiment.question.endswith("?")

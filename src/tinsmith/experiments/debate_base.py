@@ -20,7 +20,9 @@ from tinsmith.types.seeds import derive
 class DebateBaseRecipe(BaseRecipe):
     """How a base is built from conversations of two."""
 
-    steps: int = 300
+    vocab_size: int = 512
+    steps: int = 1000
+    batch_size: int = 24
     reading_every: int = 3
     """Every so many-th paper is asked for words of its abstract instead of a label; 0: none."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.base_model import cached_base
 from tinsmith.experiments.debate_base import DebateBaseRecipe, debate_conversations
 from tinsmith.experiments.keys import (
@@ -21,6 +20,7 @@ from tinsmith.experiments.keys import (
 from tinsmith.experiments.matter import SERVED_NAME
 from tinsmith.experiments.paper_matter import PaperMatter, matter_of, named_slice
 from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
 from tinsmith.experiments.worlds import Told
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import load_tokenizer
@@ -99,6 +99,8 @@ class DebateMatter:
     def nano_base(self, told: Told) -> Path:
         """See Matter. It reads every training paper and no label, whoever challenges it later."""
         recipe = DebateBaseRecipe()
+        if self.frame.cues is not WhichCues.WORDS:
+            recipe = replace(recipe, vocab_size=2048)  # whole abstracts have more words
         items = self.on_papers.papers.train
         return cached_base(
             recipe, debate_conversations(recipe, self.plan.task, self.script, items), told
@@ -204,10 +206,13 @@ def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
     Raises:
         DataError: it cannot be used, or none of its papers can be argued about.
     """
-    source: Slice = named_slice(plan, told)
+    of_words = frame.cues is WhichCues.WORDS
+    made_up = of_words and plan.circumstances.data is None
+    source = debates_slice(DebatesRecipe(), told) if made_up else named_slice(plan, told)
     matter = matter_of(plan, source)
-    learned = frame.cues is WhichCues.LEARNED
-    cues = learned_cues(matter.papers.train, plan.task.labels) if learned else WORLD_CUES
+    cues = WORD_CUES if of_words else WORLD_CUES
+    if frame.cues is WhichCues.LEARNED:
+        cues = learned_cues(matter.papers.train, plan.task.labels)
     papers = matter.papers
     if frame.papers is WhichPapers.ARGUABLE:
         papers = Papers(

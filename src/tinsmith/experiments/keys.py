@@ -67,8 +67,10 @@ class WhichPapers(enum.StrEnum):
 
 
 class WhichCues(enum.StrEnum):
-    """Which words a scripted challenger takes for evidence."""
+    """Which words a scripted challenger takes for evidence, and with no `data` which world is discussed."""
 
+    WORDS = "words"
+    """Six words of a world made to be argued about, small enough for the nano base."""
     PLANTED = "planted"
     """Those that the synthetic worlds plant."""
     LEARNED = "learned"
@@ -86,6 +88,7 @@ class DebateFrame(Frame):
     """The keys of an experiment with a challenger that are no loop's settings."""
 
     kind: Kind = Kind.DEBATE
+    with_metadata: bool = False
     reward: str = "adversarial/gated"
     opponent: str = SCRIPTED
     """B: `scripted`, `nobody` (the first answer is the last), or a model, which needs script=plain: `base` (the run's
@@ -101,7 +104,7 @@ class DebateFrame(Frame):
     evidence: float = 1.0
     """Share that quote words of the paper, of those that name a label."""
     wrong: WrongLabel = WrongLabel.ANY
-    cues: WhichCues = WhichCues.PLANTED
+    cues: WhichCues = WhichCues.WORDS
     papers: WhichPapers = WhichPapers.ARGUABLE
     forks: int = 1
     """Second answers for each first one: adversarial/forked needs 2 or more."""
@@ -239,13 +242,14 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.JOINT: _NANO_RL,
         Kind.DEBATE: MappingProxyType(
             {
-                "steps": 150,
+                "steps": 300,
                 "learning_rate": 1.5e-3,
+                "lr_schedule": "linear",
                 "lora_rank": 16,
                 "group_size": 8,
                 "groups_per_batch": 16,
-                "eval_every": 50,
-                "save_every": 50,
+                "eval_every": 100,
+                "save_every": 100,
                 "eval_items": 200,
                 "select_by": "last",
             }
@@ -286,7 +290,9 @@ NANO_ONLY: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
     {
         Kind.RL: _BRIEF,
         Kind.SFT: _BRIEF,
-        Kind.DEBATE: MappingProxyType({"prompt": "brief", "script": "brief", "max_tokens": 64}),
+        Kind.DEBATE: MappingProxyType(
+            {"prompt": "brief", "script": "brief", "contract": "two_key", "max_tokens": 24}
+        ),
         Kind.JOINT: MappingProxyType({"prompt": "brief", "max_tokens": 64}),
         Kind.RLVR: MappingProxyType({}),
     }

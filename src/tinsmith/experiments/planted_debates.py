@@ -15,10 +15,15 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.labels import Disruption
-from tinsmith.data.slice_rows import PaperRow
+from tinsmith.data.slice_reader import Slice
+from tinsmith.data.slice_rows import PaperRow, encode_row
 from tinsmith.data.splits import Split
+from tinsmith.experiments.planted_slices import Planted, planted
+from tinsmith.experiments.worlds import Told
 from tinsmith.tasks.debate.cues import Cue, Cues
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.version import VERSION
 
 LABELS: Final = ("disruptive", "consolidating", "neutral")
 WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -30,11 +35,15 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """The words that speak for each label."""
 WORD_CUES: Final = Cues(
-    MappingProxyType({label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()})
+    MappingProxyType(
+        {label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()}
+    )
 )
-NOISE: Final = tuple(
-    ["anchor", "basket", "candle", "daisy", "engine", "feather", "garden", "hammer", "island", "jacket", "kettle", "ladder", "mirror", "needle", "orchard", "pepper", "quarry", "ribbon", "saddle", "table", "umbrella", "valley", "window", "yarrow"]
+_NOISE: Final = (
+    "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle "
+    "orchard pepper quarry ribbon saddle table umbrella valley window yarrow"
 )
+NOISE: Final = tuple(_NOISE.split())
 DOUBT: Final = 0.7
 
 
@@ -58,6 +67,34 @@ class DebatesRecipe:
             _row(f"{split.value}-{place}", LABELS[place % len(LABELS)], self.seed)
             for place in range(count)
         ]
+
+
+def debates_slice(recipe: DebatesRecipe, told: Told) -> Slice:
+    """Return the slice of these papers, with its baselines; built where it is not cached."""
+    made_from = sha256_of({"recipe": recipe, "words": WORDS, "noise": NOISE, "doubt": DOUBT})
+    rows = {split: recipe.rows(split) for split in Split}
+    causes = {split: [_cause(row) for row in rows[split]] for split in Split}
+    key = sha256_of(
+        {
+            "version": VERSION,
+            "debates": made_from,
+            "rows": [encode_row(row).decode() for row in rows[Split.TEST]],
+        }
+    )
+
+    def make() -> Planted:
+        rule = (
+            "planted: a sentence of the text speaks for the label, and a second one may for another"
+        )
+        return Planted(rows=rows, causes=causes, rule=rule, fingerprint=made_from)
+
+    return planted(key, make, told)
+
+
+def _cause(row: PaperRow) -> str:
+    said = row.abstract.lower()
+    speaking = sum(any(word in said for word in words) for words in WORDS.values())
+    return "certain" if speaking == 1 else "in doubt"
 
 
 class _Draws:

@@ -2,43 +2,27 @@
 
 Four atoms, one to a paper, each with its known p(label | atom), so that the best score any model can have is known.
 `disruptive` is the rarest label, and the likeliest of one atom only. Within a split the labels of an atom's papers
-stand in exactly these shares, in a drawn order; every other word is noise. The field is the word again, so that the
-metadata tell as much as the text.
+stand in exactly these shares, in a drawn order; every other word is noise, and so are year and citations.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-import polars as pl
 
 from tinsmith.analysis.posteriors import Posteriors
-from tinsmith.data.baselines import run_baselines
-from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
-from tinsmith.data.slice_card import (
-    SIDECAR,
-    SLICE,
-    CorpusReference,
-    SliceCard,
-    SplitCard,
-    split_file,
-    write_slice_card,
-)
+from tinsmith.data.labels import Disruption
 from tinsmith.data.slice_reader import Slice
-from tinsmith.data.slice_rows import PaperRow, encode_row
-from tinsmith.data.slice_settings import SliceSettings, Task
-from tinsmith.data.splits import Split, ids_sha256
+from tinsmith.data.slice_rows import PaperRow
+from tinsmith.data.splits import Split
 from tinsmith.experiments.paper_base import PaperBaseRecipe
+from tinsmith.experiments.planted_slices import Planted, planted
 from tinsmith.experiments.worlds import Told
-from tinsmith.models.staging import one_writer, present, staged
-from tinsmith.types.fingerprints import file_sha256, sha256_of
-from tinsmith.types.home import home
+from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
 
@@ -54,11 +38,11 @@ ATOMS: Final[Atoms] = MappingProxyType(
     }
 )
 """A word of the text, and p(label | it) in the order of LABELS; all words are equally frequent."""
-_WORDS: Final = (
+_NOISE: Final = (
     "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle orchard "
     "pepper quarry ribbon saddle table umbrella valley window yarrow zipper barrel cabin dragon ember forest"
 )
-NOISE: Final = tuple(_WORDS.split())
+NOISE: Final = tuple(_NOISE.split())
 PLANTED_BASE: Final = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=160)
 """One layer is enough to read a word."""
 
@@ -100,97 +84,42 @@ def kinds(count: int, seed: int, atoms: Atoms = ATOMS) -> list[tuple[int, str]]:
 def planted_slice(recipe: PlantedRecipe, told: Told) -> Slice:
     """Return the slice of a planted world, with its baselines; built where it is not cached."""
     key = sha256_of({"version": VERSION, "planted": recipe, "atoms": ATOMS, "noise": NOISE})
-    place = home() / "worlds" / key[:16]
-    with one_writer(place):
-        if not present(place).is_dir():
-            told(f"building a planted world (seed {recipe.seed})")
-            with staged(place) as folder:
-                _write(recipe, folder)
-                run_baselines(Slice.open(folder))
-    return Slice.open(present(place))
+    return planted(key, lambda: _planted(recipe), told)
 
 
-def _write(recipe: PlantedRecipe, folder: Path) -> None:
-    cards: dict[Split, SplitCard] = {}
-    frames: list[pl.DataFrame] = []
+def _planted(recipe: PlantedRecipe) -> Planted:
+    rows: dict[Split, list[PaperRow]] = {}
+    causes: dict[Split, list[str]] = {}
     for split in Split:
         drawn = kinds(recipe.rows(split), derive(recipe.seed, split.value))
-        rows = [
+        rows[split] = [
             _row(f"{split.value}-{place}", atom, label, recipe.seed)
             for place, (atom, label) in enumerate(drawn)
         ]
-        file = folder / split_file(split)
-        file.write_bytes(b"".join(encode_row(row) for row in rows))
-        cards[split] = _split_card(rows, file)
-        frames.append(_sidecar(rows, [list(ATOMS)[atom] for atom, _ in drawn], split))
-    pl.concat(frames).write_parquet(folder / SIDECAR)
-    write_slice_card(_card(recipe, cards), folder / SLICE)
+        causes[split] = [list(ATOMS)[atom] for atom, _ in drawn]
+    return Planted(
+        rows=rows,
+        causes=causes,
+        rule="planted: drawn with the shares of the one word that a text repeats",
+        fingerprint=sha256_of({"recipe": recipe, "atoms": ATOMS}),
+    )
 
 
 def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:
     """A short text that says its word again and again: the signal is weak, and reading it is not the hard part."""
     word = list(ATOMS)[atom]
-    first, second = (int(bits) for bits in random_bits(derive(seed, "paper", name), 2))
+    first, second, year, citations = map(int, random_bits(derive(seed, "paper", name), 4))
     return PaperRow(
         openalex_id=name,
         title=f"{word} {NOISE[first % len(NOISE)]}",
         abstract=" ".join([word] * 6 + [NOISE[second % len(NOISE)]]),
-        publication_year=None,
-        cited_by_count=None,
+        publication_year=1990 + year % 30,
+        cited_by_count=citations % 100,
         cd_index=None,
         novelty_score=None,
         conventionality_score=None,
         disruption_label=Disruption(label),
         novelty_label=None,
-        primary_field=word,
+        primary_field=None,
         concepts=(),
     )
-
-
-def _split_card(rows: Sequence[PaperRow], file: Path) -> SplitCard:
-    counted = Counter(row.disruption_label for row in rows)
-    return SplitCard(
-        rows=len(rows),
-        disruption={label: counted[Disruption(label)] for label in LABELS},
-        novelty={},
-        ids_sha256=ids_sha256([row.openalex_id for row in rows]),
-        rows_sha256=file_sha256(file),
-    )
-
-
-def _sidecar(rows: Sequence[PaperRow], causes: Sequence[str], split: Split) -> pl.DataFrame:
-    labels = [None if row.disruption_label is None else row.disruption_label.value for row in rows]
-    return pl.DataFrame(
-        {
-            "id": [row.openalex_id for row in rows],
-            "split": [split.value] * len(rows),
-            "cause": list(causes),
-            "disruption_label": labels,
-            "novelty_label": pl.Series([None] * len(rows), dtype=pl.String),
-        }
-    )
-
-
-def _card(recipe: PlantedRecipe, cards: Mapping[Split, SplitCard]) -> SliceCard:
-    pool = {label: sum(card.disruption[label] for card in cards.values()) for label in LABELS}
-    return SliceCard(
-        settings=SliceSettings(
-            task=Task.DISRUPTION, thresholds=Thresholds(cut=SEED_CUT), per_class=None
-        ),
-        disruption_rule="planted: drawn with the shares of the one word that a text repeats",
-        novelty_rule="there are no labels of novelty",
-        citations_from="source",
-        corpus=CorpusReference(
-            fingerprint=sha256_of({"recipe": recipe, "atoms": ATOMS}),
-            source="planted",
-            papers=sum(card.rows for card in cards.values()),
-            edges=0,
-            metrics={},
-            metrics_fingerprint="",
-        ),
-        removed={},
-        pool=pool,
-        oversampled={},
-        splits=dict(cards),
-        legacy_sha256=None,
-    ).sealed()

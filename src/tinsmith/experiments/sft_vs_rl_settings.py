@@ -57,11 +57,11 @@ _PLACES: Final[Mapping[StudyWorld, _Place]] = MappingProxyType(
         StudyWorld.QUICKSTART: _PAPERS,
         StudyWorld.DATA: _PAPERS,
         StudyWorld.PLANTED: _Place(
-            steps=40,
+            steps=60,
             groups_per_batch=32,
             group_size=4,
             sft_rates="5e-4,1e-3,2e-3,4e-3,8e-3",
-            rl_rates="1e-3,1.5e-3,2e-3,3e-3,4e-3",
+            rl_rates="1e-3,2e-3,3e-3,4e-3,6e-3",
             shared=MappingProxyType(
                 {
                     "lora_rank": "16",

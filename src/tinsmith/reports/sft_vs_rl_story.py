@@ -118,12 +118,12 @@ def _held_against(claim: Claim, truth: Truth) -> str:
         verdict = (
             "which is true"
             if allowed
-            else "though it is true in the end: these runs do not show it"
+            else "though it is true in the end, as these runs do not show it"
         )
     else:
         verdict = "WHICH IS NOT TRUE" if allowed else "and rightly so"
     word = "allowed" if allowed else "refused"
-    return f'"{_RL} beats {claim.second} on {claim.metric}" is {word}, {verdict}: {where}.'
+    return f'"{_RL} beats {claim.second} on {claim.metric}" is {word}, {verdict} ({where}).'
 
 
 def truth_of_offset() -> str:
