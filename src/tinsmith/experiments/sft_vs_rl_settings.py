@@ -80,7 +80,6 @@ _REWARD: Final = "reward."
 _OWN: Final = (
     "learning_rate",
     "seed",
-    "steps_of_sft",
     "batch_size",
     "eval_every",
     "save_every",

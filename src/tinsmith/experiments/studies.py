@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments import adapter_study, rubric_quality
+from tinsmith.experiments import adapter_study, rubric_quality, sft_vs_rl
 from tinsmith.experiments.worlds import Told
 
 
@@ -35,6 +35,11 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
                 name="study/adapters",
                 question=adapter_study.QUESTION,
                 run=adapter_study.run_adapter_study,
+            ),
+            StudyEntry(
+                name="study/sft_vs_rl",
+                question=sft_vs_rl.QUESTION,
+                run=sft_vs_rl.run_sft_vs_rl,
             ),
         )
     }
