@@ -92,7 +92,5 @@ def _judge(seen: Responses) -> list[Alarm]:
         f"(limit {MAX_JUDGE_FAILED:.0%}); they are left out"
     )
     return [
-        Alarm(
-            AlarmKind.JUDGE_FAILED, None, seen.judge_failed, MAX_JUDGE_FAILED, seen.step, message
-        )
+        Alarm(AlarmKind.JUDGE_FAILED, None, seen.judge_failed, MAX_JUDGE_FAILED, seen.step, message)
     ]
