@@ -58,6 +58,7 @@ class Place:
             "data": str(self.data),
             "base_url": str(self.connection.base_url),
             "model_name": "base",
+            "cues": "planted",
             "log_path": str(folder),
         }
         return {**KEYS, **where, **changes}

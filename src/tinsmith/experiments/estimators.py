@@ -281,6 +281,10 @@ class GRPO(PaperClassifier):
     kl_penalty_coef: float | None = None
     zero_variance_filter: bool | None = None
     gradient: str | None = None
+    sft_steps: int | None = None
+    """Supervised steps before the first rollout."""
+    sft_learning_rate: float | None = None
+    sft_batch_size: int | None = None
 
     _experiment: ClassVar[Experiment] = Experiment(
         name="python/grpo",
