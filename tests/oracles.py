@@ -75,13 +75,15 @@ def small_decoder(config: DecoderConfig, *, quantised: bool) -> Decoder:
 
 
 def held_weights(config: DecoderConfig, *, quantised: bool) -> Tensors:
-    """What `small_decoder` computes with: its weights, rounded to NF4 and back where it rounds."""
+    """What `small_decoder` computes with: its weights, rounded to NF4 or bf16 and back where it rounds."""
     weights = random_weights(config, 1)
     if quantised:
         for name in weights:
             if ".layers." in name and weights[name].ndim == 2:
                 packed = nf4.quantise(weights[name].numpy(), name=name)
                 weights[name] = torch.from_numpy(nf4.dequantise(packed))
+            elif weights[name].ndim == 2:
+                weights[name] = weights[name].bfloat16().float()
     return weights
 
 
@@ -262,7 +264,7 @@ def base_sha256(decoder: Decoder) -> str:
     tensors = {name: t.numpy() for name, t in values(decoder.slots).items()}
     for place, linear in decoder.linears().items():
         for i, base in enumerate(linear.base):
-            parts = (base.value,) if isinstance(base, Weight) else (base.codes, base.absmax)
+            parts = (base.value.float(),) if isinstance(base, Weight) else (base.codes, base.absmax)
             for j, part in enumerate(parts):
                 tensors[f"{place}.{i}.{j}"] = part.numpy()
     return tensors_sha256(tensors)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import bitsandbytes.functional as bnb
 import numpy as np
 import pytest
@@ -39,6 +41,32 @@ def test_four_bits_take_less_than_three_tenths_of_fp32(quantised: Decoder) -> No
     assert held.linears_to_fp32 < 0.13
     assert held.whole_to_fp32 <= 0.30
     assert 2 * held.whole_to_fp32 <= 0.60, "over its bytes as bf16"
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+@pytest.mark.parametrize("tied", [True, False])
+def test_even_where_the_vocabulary_is_large_a_base_takes_three_tenths(
+    name: str, tied: bool
+) -> None:
+    """Embedding and head are bf16: they may be more than a third of a small model."""
+    config = replace(PRESETS[name], vocab_size=4 * PRESETS[name].hidden_size, tied=tied)
+    decoder = build_decoder(config, initial_weights(config, 0), NativeKernels(), quantised=True)
+    held = held_base(decoder)
+    vectors = sum(one.value.nbytes for one in decoder.slots if one.value.ndim == 1)
+    wide = config.vocab_size * config.hidden_size * (1 if tied else 2)
+    assert held.others == 2 * wide + vectors
+    assert held.whole_to_fp32 <= 0.30
+
+
+def test_embedding_and_tied_head_are_the_same_rounded_numbers(quantised: Decoder) -> None:
+    rounded = WEIGHTS["model.embed_tokens.weight"].bfloat16()
+    assert quantised.embedding.value.dtype is torch.bfloat16
+    assert torch.equal(quantised.embedding.value, rounded)
+    assert torch.equal(quantised.head.weight(quantised.kernels), rounded.float().t())
+    ids = torch.tensor([3, 0, 3])
+    assert torch.equal(
+        quantised.kernels.embed(quantised.embedding.value, ids), rounded[ids].float()
+    )
 
 
 def test_as_much_as_bitsandbytes_with_double_quantisation(quantised: Decoder) -> None:

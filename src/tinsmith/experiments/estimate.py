@@ -44,17 +44,20 @@ def dry_run(plan: Plan) -> list[str]:
     return lines
 
 
-def minutes(plan: Plan) -> float | None:
-    """Return how long a run on papers takes on two cores; None: nothing is known of it."""
+def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
+    """Return how long a run on papers takes on two cores; None: nothing is known of it.
+
+    `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS.
+    """
     if plan.frame.at is not At.NANO:
         return None
-    trained, looked_at = _tokens(plan)
+    trained, looked_at = _tokens(plan, prompt_tokens)
     return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60
 
 
-def _tokens(plan: Plan) -> tuple[int, int]:
+def _tokens(plan: Plan, prompt_tokens: int | None = None) -> tuple[int, int]:
     settings, at = plan.settings, plan.frame.at
-    length = PROMPT_TOKENS[at] + ANSWER_TOKENS[at]
+    length = (prompt_tokens or PROMPT_TOKENS[at]) + ANSWER_TOKENS[at]
     if isinstance(settings, RlSettings):
         a_step = settings.group_size * settings.groups_per_batch
     else:

@@ -19,7 +19,12 @@ from tinsmith.experiments.compute_spent import Accountant, Cost
 from tinsmith.experiments.estimate import minutes
 from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.plan import make_plan
-from tinsmith.experiments.planted_world import PLANTED_BASE, PlantedRecipe, planted_slice
+from tinsmith.experiments.planted_world import (
+    PLANTED_BASE,
+    PLANTED_TOKENS,
+    PlantedRecipe,
+    planted_slice,
+)
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl_cells import CELLS, Found, Layout
 from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome, write_outcome
@@ -185,7 +190,8 @@ def _forecast(settings: SftVsRlSettings) -> list[str]:
     rates |= {arm: layout.rates(arm)[0] for arm in StudyArm if arm is not StudyArm.ZERO}
     reported = [cell for cells in layout.reported(rates, found).values() for cell in cells]
     cells = [*tuning, *reported]
-    each = [minutes(make_plan(find(cell.name), cell.overrides)) for cell in cells]
+    short = PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None
+    each = [minutes(make_plan(find(cell.name), cell.overrides), short) for cell in cells]
     total = sum((one or 0.0) + _START_MINUTES for one in each)
     return [
         f"study/sft_vs_rl: {QUESTION}",

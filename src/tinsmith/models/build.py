@@ -28,12 +28,12 @@ def build_decoder(
 ) -> Decoder:
     """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`).
 
-    With `quantised`, every linear weight but the head is held as NF4 with double quantisation (QLoRA,
-    arXiv:2305.14314 sec. 3), rounded here, deterministically.
+    With `quantised`, every linear weight but the head is held as NF4 with double quantisation, embedding and head as
+    bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms and biases stay fp32.
     """
     builder = _Builder(weights, kernels, quantised=quantised)
     layers = tuple(builder.layer(config, i) for i in range(config.num_layers))
-    embedding = builder.vector(EMBEDDING)
+    embedding = builder.vector(EMBEDDING, dtype=builder.wide)
     if config.tied:
         value = embedding.value.t().contiguous()
         head = Linear((Weight(value),), in_size=config.hidden_size, widths=(config.vocab_size,))
@@ -58,14 +58,16 @@ class _Builder:
         self.weights = weights
         self.kernels = kernels
         self.quantised = quantised
+        self.wide = torch.bfloat16 if quantised else torch.float32
+        """Of embedding and head, the wide matrices that NF4 leaves alone."""
         self.slots: list[Slot] = []
 
     def tensor(self, name: str) -> Tensor:
         return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
 
-    def vector(self, name: str) -> Weight:
+    def vector(self, name: str, *, dtype: torch.dtype = torch.float32) -> Weight:
         """A weight kept in its published orientation."""
-        weight = Weight(self.tensor(name).clone().contiguous())
+        weight = Weight(self.tensor(name).to(dtype, copy=True).contiguous())
         self.slots.append(Slot(name, weight))
         return weight
 
@@ -78,7 +80,8 @@ class _Builder:
         if quantise and self.quantised:
             base = tuple(self.nf4(part, name) for part, name in zip(parts, names, strict=True))
         else:
-            weight = Weight(torch.cat([part.t() for part in parts], dim=1).contiguous())
+            beside = torch.cat([part.t() for part in parts], dim=1)
+            weight = Weight(beside.contiguous().to(torch.float32 if quantise else self.wide))
             base = (weight,)
             self.slots += [
                 Slot(f"{name}.weight", weight, (bounds[i], bounds[i + 1]), transposed=True)

@@ -17,9 +17,11 @@ class HeldBase:
     linears: int
     """Of the layers' linear weights, which are what quantisation is for."""
     others: int
-    """Of embedding, norms, biases and a free head; fp32 in every form of a base."""
+    """Of embedding and free head, fp32 or bf16, and of norms and biases, always fp32."""
     linear_weights: int
     """How many weights the layers' linear steps have."""
+    other_weights: int
+    """How many the others are."""
 
     @property
     def whole(self) -> int:
@@ -34,7 +36,7 @@ class HeldBase:
     @property
     def whole_to_fp32(self) -> float:
         """All bytes, over those of the base as fp32; as bf16 it takes half of that."""
-        return self.whole / (_FP32 * self.linear_weights + self.others)
+        return self.whole / (_FP32 * (self.linear_weights + self.other_weights))
 
 
 def held_base(decoder: Decoder) -> HeldBase:
@@ -46,6 +48,7 @@ def held_base(decoder: Decoder) -> HeldBase:
         linears=sum(_bytes(linear) for linear in layers.values()),
         others=sum(weight.value.nbytes for weight in others.values()),
         linear_weights=sum(linear.in_size * linear.out_size for linear in layers.values()),
+        other_weights=sum(weight.value.numel() for weight in others.values()),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from tinsmith.ops.functions import Weight
@@ -33,8 +34,9 @@ class Slot:
 
     @property
     def value(self) -> Tensor:
-        """A contiguous copy in published orientation."""
-        return self.view(self.weight.value).detach().clone().contiguous()
+        """A contiguous fp32 copy in published orientation."""
+        part = self.view(self.weight.value).detach()
+        return part.to(torch.float32, copy=True).contiguous()
 
 
 def values(slots: Iterable[Slot]) -> dict[str, Tensor]:

@@ -22,6 +22,7 @@ class Weight:
     """A tensor the model computes with, and where its gradient is summed (None: frozen)."""
 
     value: Tensor
+    """fp32; bf16 where a quantised base is held so, and widened for each use."""
     grad: Tensor | None = None
 
     def train(self) -> None:

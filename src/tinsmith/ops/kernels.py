@@ -129,7 +129,7 @@ class Kernels(Protocol):
         ...
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
-        """Rows of `table` [V, H] by id."""
+        """Rows of `table` [V, H], fp32 or bf16, by id, as fp32."""
         ...
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:

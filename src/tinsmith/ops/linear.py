@@ -58,7 +58,7 @@ class Linear:
     """One matrix (or several beside one another that read the same rows) and its bias."""
 
     base: tuple[Weight, ...] | tuple[Nf4Base, ...]
-    """One Weight [in, out], or one Nf4Base per original matrix, in column order."""
+    """One Weight [in, out], fp32 or bf16, or one Nf4Base per original matrix, in column order."""
     in_size: int
     widths: tuple[int, ...]
     """Output columns of each original matrix, in order."""
@@ -73,7 +73,7 @@ class Linear:
         """The base as fp32 [in, out]."""
         first = self.base[0]
         if isinstance(first, Weight):
-            return first.value
+            return first.value.float()
         parts = [
             kernels.nf4_transposed(b.codes, b.absmax, b.out_size, b.in_size)
             for b in self.base

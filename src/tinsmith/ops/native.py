@@ -44,7 +44,7 @@ class NativeKernels:
         native.column_chain(_view(x), _maybe(y), _view(segments), _view(into))
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
-        return table.detach()[ids]
+        return table.detach()[ids].float()
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
         native.embed_backward(_view(ids), _view(dy), _view(segments), _view(into))

@@ -47,7 +47,7 @@ class StockKernels:
 
     def embed(self, table: Tensor, ids: Tensor) -> Tensor:
         """Index."""
-        return table.detach()[ids.to(self.device)]
+        return table.detach()[ids.to(self.device)].float()
 
     def embed_backward(self, ids: Tensor, dy: Tensor, segments: Tensor, into: Tensor) -> None:
         """One `index_add_` over all segments."""

@@ -232,7 +232,7 @@ def _memory(study: AdapterStudy) -> list[str]:
     return [
         f"In four bits the linear weights of the base's layers take {held.linears_to_fp32:.3f} of their bytes as fp32 "
         f"({2 * held.linears_to_fp32:.3f} of bf16), and the whole base {held.whole_to_fp32:.3f} "
-        f"({2 * held.whole_to_fp32:.3f}): its embedding stays fp32."
+        f"({2 * held.whole_to_fp32:.3f}): its embedding is held as bf16."
     ]
 
 

@@ -79,13 +79,12 @@ def test_a_broken_last_answer_earns_nothing_else(name: str, last: str) -> None:
     assert debate_reward(name).score([exchange(answer(D), last)]) == [DebateTerms(correctness=-1.0)]
 
 
-def test_a_broken_first_answer_is_a_wrong_one() -> None:
+@pytest.mark.parametrize("name", list(DEBATE_REWARDS))
+def test_a_dropped_first_answer_costs_what_a_dropped_last_one_does(name: str) -> None:
     one = exchange("{}", answer(D))
     assert not one.first_right
     assert not one.revised
-    assert total("adversarial/gated", one) == total(
-        "adversarial/gated", exchange(answer(C), answer(D))
-    )
+    assert debate_reward(name).score([one]) == [DebateTerms(correctness=-1.0)]
 
 
 def test_the_terms_keep_their_ranges() -> None:

@@ -14,7 +14,8 @@ adversarial/gated   reasoning and adaptation count only where the last answer is
     defence, whichever was due: 0.2.
 adversarial/forked  the same reward; its advantages are taken turn by turn (ops/forks.py).
 
-An answer that breaks the contract at the last turn earns -1 and nothing else.
+A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else. (Were only
+the last one held to it, the first could be dropped at no cost, and was: a model of four keys stopped giving any.)
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class DebateTerms:
     """The parts of one conversation's reward."""
 
     correctness: float = 0.0
-    """+1: the last answer is right; -1: it is not, or breaks the contract."""
+    """+1: the last answer is right; -1: it is not, or either breaks the contract."""
     reasoning: float = 0.0
     adaptation: float = 0.0
 
@@ -72,7 +73,7 @@ class DebateReward:
     about: str
     """What it pays for, in a sentence."""
     shaping: Callable[[Exchange], tuple[float, float]]
-    """Reasoning and adaptation, where the last answer keeps the contract."""
+    """Reasoning and adaptation, where both answers keep the contract."""
     credit: Credit = Credit.CONVERSATION
 
     def score(self, exchanges: Sequence[Exchange]) -> list[DebateTerms]:
@@ -80,10 +81,10 @@ class DebateReward:
         return [self._terms(one) for one in exchanges]
 
     def _terms(self, exchange: Exchange) -> DebateTerms:
-        correctness = 1.0 if exchange.last_right else -1.0
-        if exchange.last.predicted is None:
-            return DebateTerms(correctness=correctness)
+        if exchange.first.predicted is None or exchange.last.predicted is None:
+            return DebateTerms(correctness=-1.0)
         reasoning, adaptation = self.shaping(exchange)
+        correctness = 1.0 if exchange.last_right else -1.0
         return DebateTerms(correctness=correctness, reasoning=reasoning, adaptation=adaptation)
 
 
