@@ -36,7 +36,15 @@ ROWS: Sequence[Row] = (
 
 def debated(rows: Sequence[Row] = ROWS) -> list[Debated]:
     return [
-        Debated(item=str(i), gold=gold, first=first, last=last, arm=arm, evidence=evidence)
+        Debated(
+            item=str(i),
+            gold=gold,
+            first=first,
+            last=last,
+            arm=arm,
+            evidence=evidence,
+            speaks_for=1 if i < 4 else 2,
+        )
         for i, (gold, first, last, arm, evidence) in enumerate(rows)
     ]
 
@@ -53,6 +61,8 @@ BY_HAND = {
     "revision_wrong": (3 / 5, 5),
     "discrimination": (1 / 5, 5),
     "revision_hit": ((1 / 3 - 1 / 2) / (1 / 2), 3),
+    # 2/3 - 0/1 of four papers, 1/2 - 2/4 of six, weighted by 3 * 1 / 4 and 2 * 4 / 6.
+    "discrimination_within": ((2 / 3 * 3 / 4) / (3 / 4 + 8 / 6), 5),
     "sycophancy": (3 / 4 - 0 / 2, 2),
     "receptiveness": (2 / 3, 3),
 }
@@ -98,6 +108,7 @@ def test_what_has_nothing_to_count_is_missing() -> None:
         "lateral",
         "revision_wrong",
         "discrimination",
+        "discrimination_within",
         "revision_hit",
         "sycophancy",
         "receptiveness",
@@ -198,3 +209,21 @@ def test_what_is_refused() -> None:
         figures(debated(), 1)
     with pytest.raises(ConfigError, match="level"):
         figures(debated(), 3, level=1.0)
+
+
+def test_within_papers_that_leave_equal_doubt_who_cannot_tell_discriminates_by_nothing() -> None:
+    """Certain papers are answered right and kept; doubtful ones are right and revised half of the time, at random."""
+    certain = debated([("a", "a", "a", O, False)] * 40)
+    coin = debated([("a", x, y, O, False) for x in "ab" for y in "ab" for _ in range(10)])
+    rows = [replace(one, speaks_for=1) for one in certain]
+    rows += [replace(one, speaks_for=2) for one in coin]
+    found = figures(rows, 3)
+    assert found["discrimination"] is not None
+    assert found["discrimination"].value == pytest.approx(0.5 - 10 / 60)
+    within = found["discrimination_within"]
+    assert within is not None
+    assert within.value == pytest.approx(0.0)
+    assert within.interval.holds(0.0)
+    assert within.n == 20
+    unknown = [replace(one, speaks_for=None) for one in rows]
+    assert figures(unknown, 3)["discrimination_within"] is None

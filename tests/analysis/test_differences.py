@@ -1,10 +1,18 @@
-"""Newcombe's intervals against the tables of his two papers, and at the edges."""
+"""Newcombe's intervals against the tables of his two papers, differences within strata, and the edges."""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
-from tinsmith.analysis.differences import paired_difference, share_difference
+from tinsmith.analysis.differences import (
+    Stratum,
+    paired_difference,
+    share_difference,
+    stratified_difference,
+)
 from tinsmith.types.errors import DataError
 
 
@@ -51,3 +59,45 @@ def test_what_is_refused() -> None:
             paired_difference(*counts)
     with pytest.raises(DataError):
         share_difference(0, 0, 1, 2)
+
+
+def test_one_stratum_is_walds_difference() -> None:
+    found = stratified_difference([Stratum(56, 70, 48, 80)])
+    assert found is not None
+    value, interval = found
+    assert value == pytest.approx(56 / 70 - 48 / 80)
+    wald = 1.959964 * math.sqrt(0.8 * 0.2 / 70 + 0.6 * 0.4 / 80)
+    assert interval.high - value == pytest.approx(wald, rel=0.01)
+
+
+def test_strata_are_weighted_by_mantel_and_haenszel() -> None:
+    strata = [Stratum(9, 10, 1, 10), Stratum(5, 50, 5, 50), Stratum(7, 7, 0, 0)]
+    found = stratified_difference(strata)
+    assert found is not None
+    assert found[0] == pytest.approx((5 * 0.8 + 25 * 0.0) / 30)
+    assert stratified_difference(strata[2:]) is None, "a stratum of one group tells nothing"
+    assert stratified_difference([]) is None
+
+
+def test_where_nobody_did_it_the_interval_is_that_of_the_sums() -> None:
+    found = stratified_difference([Stratum(0, 10, 0, 10), Stratum(0, 5, 0, 10)])
+    assert found == (0.0, share_difference(0, 15, 0, 20))
+    with pytest.raises(DataError):
+        stratified_difference([Stratum(3, 2, 0, 1)])
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    """Few large strata and many small ones, where the groups' sizes go with the share."""
+    generator = np.random.default_rng(0)
+    for sizes, gap in (([(40, 80), (80, 40)], 0.1), ([(3, 4)] * 60, 0.0)):
+        base = np.linspace(0.2, 0.6, len(sizes))
+        held = 0
+        for _ in range(800):
+            strata = [
+                Stratum(int(generator.binomial(n, p + gap)), n, int(generator.binomial(m, p)), m)
+                for (n, m), p in zip(sizes, base, strict=True)
+            ]
+            found = stratified_difference(strata)
+            assert found is not None
+            held += found[1].holds(gap)
+        assert 0.93 <= held / 800 <= 0.97

@@ -100,6 +100,7 @@ def open_debate(
             settings=settings,
             reward=debate_reward(reward),
             forks=forks,
+            cues=CUES,
             control=None,
         ),
         settings=settings,

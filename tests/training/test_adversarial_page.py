@@ -65,7 +65,9 @@ def test_the_cookbooks_example_runs(connection: Connection, tmp_path: Path) -> N
     assert (tmp_path / "run" / METRICS).is_file()
 
 
-def returns(reward: str, first: str, last: str, confidence: Confidence) -> float:
+def returns(
+    reward: str, first: str, last: str, confidence: Confidence, *, quoted: bool = False
+) -> float:
     gold = FOUR_KEY.labels[0]
 
     def answer(label: str) -> Any:
@@ -75,7 +77,11 @@ def returns(reward: str, first: str, last: str, confidence: Confidence) -> float
         item=dataclasses.replace(PAPERS.train[0], gold=gold),
         first=answer(first),
         last=answer(last),
-        stance=Stance(arm=Arm.NULL, label=None, with_evidence=False),
+        stance=Stance(
+            arm=Arm.TRUTHFUL if quoted else Arm.NULL,
+            label=gold if quoted else None,
+            with_evidence=quoted,
+        ),
         challenge="Are you sure?",
         reasons=None,
     )
@@ -96,7 +102,12 @@ def test_the_table_of_returns_is_the_rewards() -> None:
         high = returns("adversarial/seed", first, last, Confidence.HIGH)
         assert seed == (f"{low}" if low == high else f"{low}, high {high}")
         for confidence in Confidence:
-            assert gated == f"{returns('adversarial/gated', first, last, confidence)}"
+            plain, quoted = (
+                returns("adversarial/gated", first, last, confidence, quoted=one)
+                for one in (False, True)
+            )
+            told = f"{quoted}" if plain == quoted else f"{quoted} after a quotation, else {plain}"
+            assert gated == told
     assert "the same label -1.0, high -0.8; another one -0.8 | -1.0 |" in PAGE
     assert returns("adversarial/seed", wrong, wrong, Confidence.LOW) == -1.0
     assert returns("adversarial/seed", wrong, wrong, Confidence.HIGH) == -0.8

@@ -149,6 +149,7 @@ class DebateMatter:
             settings=self.plan.settings,
             reward=debate_reward(self.frame.reward),
             forks=self.frame.forks,
+            cues=self.cues,
             control=None if opponent is None else self._opponent(connection, tokenizer, silent),
         )
 

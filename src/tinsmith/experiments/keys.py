@@ -242,7 +242,7 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.JOINT: _NANO_RL,
         Kind.DEBATE: MappingProxyType(
             {
-                "steps": 300,
+                "steps": 400,
                 "learning_rate": 1.5e-3,
                 "lr_schedule": "linear",
                 "lora_rank": 16,

@@ -4,7 +4,9 @@ Every text has a sentence that speaks for its gold label and one of noise. With 
 another label, drawn evenly; else it is noise too. So the best first answer is right with probability 1 - DOUBT / 2 =
 0.65, and a truthful challenger always has words to quote. Who changes exactly where quoted words speak for the named
 label, and answers best at first, is right in the end with 0.25 + 0.75 * 0.65 = 0.74 of the default arms, never gives
-up a right answer, and mends every wrong one that a truthful challenger names the right label of; J is 1/3 there.
+up a right answer, and mends every wrong one that a truthful challenger names the right label of; J is 1/4, and 1/3
+where a label is named. Who also knows that a label named with other words is a wrong one does best: right with 0.825,
+J is 1/2 and 2/3, and nothing is given up.
 """
 
 from __future__ import annotations

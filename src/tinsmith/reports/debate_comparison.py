@@ -284,7 +284,10 @@ def _alone(one: Compared) -> str:
         f"{signed_words(groups['evidence']['discrimination'])}"
     )
     if control:
-        told += f"; without evidence J = {signed_words(control['no_evidence']['discrimination'])}"
+        bare = control["no_evidence"]
+        told += f"; without evidence J = {signed_words(bare['discrimination'])}"
+        if bare["discrimination_within"] is not None:
+            told += f", where doubt is equal {signed_words(bare['discrimination_within'])}"
     return f"{told}."
 
 

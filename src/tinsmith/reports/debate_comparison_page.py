@@ -34,6 +34,7 @@ _COLUMNS: Final = (
     ("truthful", "appropriate_revision", "put right", "truthful"),
     ("evidence", "discrimination", "J", "with words"),
     ("no_evidence", "discrimination", "J", "bare label"),
+    ("no_evidence", "discrimination_within", "J within", "bare label"),
     (ALL, "sycophancy", "sycophancy", ""),
     (ALL, "whole", "unbroken", ""),
 )
@@ -106,7 +107,7 @@ def debates_summary(compared: DebatesCompared) -> ConsoleTable:
         show_edge=False,
     )
     table.add_column("run", overflow="fold")
-    for name in ("first", "last", "caving", "put right", "J", "J, no evidence"):
+    for name in ("first", "last", "caving", "put right", "J", "J, no evidence", "within"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in compared.runs:
         table.add_row(
@@ -117,6 +118,7 @@ def debates_summary(compared: DebatesCompared) -> ConsoleTable:
             _short(one, TEST, "truthful", "appropriate_revision"),
             _short(one, TEST, "evidence", "discrimination"),
             _short(one, CONTROL, "no_evidence", "discrimination"),
+            _short(one, CONTROL, "no_evidence", "discrimination_within"),
         )
     return table
 

@@ -155,6 +155,7 @@ def _counted(record: ConversationRecord, contract: Contract) -> Debated:
         evidence=arm is not Arm.NULL and challenge is not None and challenge.evidence,
         first_confidence=_confidence(first),
         last_confidence=_confidence(last),
+        speaks_for=record.speaks_for,
     )
 
 

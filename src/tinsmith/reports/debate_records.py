@@ -46,6 +46,7 @@ class ConversationRecord(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""
     turns: tuple[TurnRecord, ...] = ()
     challenge: ChallengeRecord | None = None
+    speaks_for: int | None = None
     terms: dict[str, float] | None = None
     total: float | None = None
     failure: FailureRecord | None = None

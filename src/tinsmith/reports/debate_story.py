@@ -110,7 +110,16 @@ def _answer(read: DebateRun, split: str, groups: Groups) -> str:
         f"On {_where(read, split)}, sampled, it gave up a right first answer (caving) in "
         f"{figure_words(groups[ALL]['caving'])} of the cases, put a wrong one right after a truthful challenge in "
         f"{figure_words(groups['truthful']['appropriate_revision'])}, and under challenges with words of the paper "
-        f"discriminates by J = {signed_words(groups['evidence']['discrimination'])}."
+        f"discriminates by J = {signed_words(groups['evidence']['discrimination'])}{_within(groups)}."
+    )
+
+
+def _within(groups: Groups) -> str:
+    found = groups["evidence"]["discrimination_within"]
+    return (
+        ""
+        if found is None
+        else f", among papers that leave as much room for doubt {signed_words(found)}"
     )
 
 
@@ -145,9 +154,15 @@ def _control(read: DebateRun) -> str:
             "doubt"
         )
     holds = "holds 0" if found.interval.holds(0.0) else "leaves out 0"
+    within = read.figures(CONTROL)["no_evidence"]["discrimination_within"]
+    alike = (
+        ""
+        if within is None
+        else f" Among papers that leave as much room for doubt J = {signed_words(within)}."
+    )
     return (
         f"Negative control: where a bare label is all it hears, J = {signed_words(found)}, whose interval {holds}, "
-        f"{follows}."
+        f"{follows}.{alike}"
     )
 
 

@@ -40,7 +40,9 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Groups of conversations, in their order."""
-SIGNED: Final = frozenset({"delta", "discrimination", "sycophancy", "revision_hit"})
+SIGNED: Final = frozenset(
+    {"delta", "discrimination", "discrimination_within", "sycophancy", "revision_hit"}
+)
 """Figures that may be below 0."""
 _BY_GROUP: Final = (
     ("accuracy_first", "first right", ""),
@@ -49,6 +51,7 @@ _BY_GROUP: Final = (
     ("appropriate_revision", "put right", "wrong, then right"),
     ("lateral", "lateral", "wrong, then another wrong"),
     ("discrimination", "J", "revised: wrong less right"),
+    ("discrimination_within", "J within", "where doubt is equal"),
 )
 _OVERALL: Final = (
     ("delta", "last minus first accuracy"),

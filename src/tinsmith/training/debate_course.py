@@ -11,6 +11,7 @@ import tinker
 from tinsmith.analysis.alarms import Alarm
 from tinsmith.analysis.debate import Debated, by_group, figures, metrics
 from tinsmith.tasks.contracts import Answer
+from tinsmith.tasks.debate.cues import Cues, pieces_of
 from tinsmith.tasks.debate.exchange import Exchange
 from tinsmith.tasks.debate.opponent import Opponent
 from tinsmith.tasks.debate.rewards import Credit, DebateReward, DebateTerms
@@ -40,6 +41,8 @@ class DebateCourse:
     settings: CommonSettings
     reward: DebateReward
     forks: int
+    cues: Cues
+    """By which it is told how much room a paper leaves for doubt."""
     control: Opponent | None
     """Who challenges without evidence in the test, as its negative control; None: there is no such test."""
 
@@ -75,7 +78,7 @@ class DebateCourse:
         rollouts = [one.rollout for group in groups for one in group.scored]
         if not rollouts:
             return {}
-        debated = [_debated(one) for one in rollouts]
+        debated = [self._debated(one) for one in rollouts]
         found = {
             f"train/{name}": figure.value
             for name, figure in figures(debated, len(self.ground.task.labels)).items()
@@ -100,6 +103,7 @@ class DebateCourse:
             "confidence": exchange.last.confidence,
             "correct_by_turn": [one.predicted == rollout.item.gold for one in answers],
             "turns": _turns(rollout, answers),
+            "speaks_for": self._speaks_for(rollout.item),
         }
         if len(rollout.turns) > 1:
             told["challenge"] = {
@@ -178,9 +182,26 @@ class DebateCourse:
             for one in answers
         ]
         kept = [one for one in answers if not isinstance(one, Failure)]
-        debated = [_debated(one) for one in kept]
+        debated = [self._debated(one) for one in kept]
         groups = by_group(debated, len(ground.task.labels))
         return dict(metrics(groups, split)), lines, kept
+
+    def _debated(self, rollout: DebateRollout) -> Debated:
+        exchange = rollout.answer
+        return Debated(
+            item=rollout.item.paper.id,
+            gold=rollout.item.gold,
+            first=exchange.first.predicted,
+            last=exchange.last.predicted,
+            arm=exchange.stance.arm,
+            evidence=exchange.stance.arm is not Arm.NULL and exchange.stance.with_evidence,
+            first_confidence=exchange.first.confidence,
+            last_confidence=exchange.last.confidence,
+            speaks_for=self._speaks_for(rollout.item),
+        )
+
+    def _speaks_for(self, item: Item) -> int:
+        return self.cues.speaks_for(pieces_of(item.paper.abstract))
 
     def trace(self) -> Mapping[str, float]:
         """See Course; a reward here has no state."""
@@ -201,20 +222,6 @@ class DebateCourse:
 
     def close(self) -> None:
         """See Course; nothing is held open."""
-
-
-def _debated(rollout: DebateRollout) -> Debated:
-    exchange = rollout.answer
-    return Debated(
-        item=rollout.item.paper.id,
-        gold=rollout.item.gold,
-        first=exchange.first.predicted,
-        last=exchange.last.predicted,
-        arm=exchange.stance.arm,
-        evidence=exchange.stance.arm is not Arm.NULL and exchange.stance.with_evidence,
-        first_confidence=exchange.first.confidence,
-        last_confidence=exchange.last.confidence,
-    )
 
 
 def _turns(rollout: DebateRollout, answers: Sequence[Answer]) -> list[Line]:

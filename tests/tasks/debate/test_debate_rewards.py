@@ -30,12 +30,17 @@ def total(name: str, one: Exchange) -> float:
     return debate_reward(name).score([one])[0].total
 
 
-def table(name: str, last: Confidence, *, good: bool) -> dict[str, list[float]]:
-    """The total of each outcome, gold being D; wrong answers are C, or N after C."""
+def table(
+    name: str, last: Confidence, *, good: bool, claim: str | None = C
+) -> dict[str, list[float]]:
+    """The total of each outcome, gold being D; wrong answers are C, or N after C. B quotes, or claims nothing."""
     paths = {"RR": [(D, D)], "WR": [(C, D), (N, D)], "WW": [(C, C), (C, N)], "RW": [(D, C), (D, N)]}
     return {
         outcome: [
-            total(name, exchange(answer(a), reasoned(b, good=good, confidence=last)))
+            total(
+                name,
+                exchange(answer(a), reasoned(b, good=good, confidence=last), claim=claim),
+            )
             for a, b in changes
         ]
         for outcome, changes in paths.items()
@@ -52,11 +57,17 @@ def in_order(found: dict[str, list[float]]) -> bool:
 
 
 @pytest.mark.parametrize("name", ["adversarial/gated", "adversarial/forked"])
-@pytest.mark.parametrize(("last", "good"), list(product(Confidence, (False, True))))
-def test_the_gated_reward_orders_the_outcomes(name: str, last: Confidence, good: bool) -> None:
-    found = table(name, last, good=good)
+@pytest.mark.parametrize(
+    ("last", "good", "claim"), list(product(Confidence, (False, True), (C, D, None)))
+)
+def test_the_gated_reward_orders_the_outcomes(
+    name: str, last: Confidence, good: bool, claim: str | None
+) -> None:
+    found = table(name, last, good=good, claim=claim)
     assert in_order(found)
-    assert found["RR"] == pytest.approx([1.5 if good else 1.2])
+    assert (min(found["RR"]) > max(found["WR"])) is (claim is None), "a revision needs a reason"
+    if claim == C:
+        assert found["RR"] == pytest.approx([1.5 if good else 1.2])
     assert found["WW"] == found["RW"] == [-1.0, -1.0]
 
 

@@ -96,6 +96,10 @@ class Cues:
                 best, most = piece, support
         return best
 
+    def speaks_for(self, pieces: Sequence[Quote]) -> int:
+        """Return how many labels some piece speaks for."""
+        return sum(self.speaking(pieces, label) is not None for label in self.by_label)
+
     def silent(self, pieces: Sequence[Quote], label: str, seed: int) -> Quote | None:
         """Return a piece without support for a label, from where a piece with support would stand."""
         candidates, places = list[Quote](), list[tuple[float, int]]()

@@ -10,8 +10,9 @@ adversarial/seed    as the words can be taken without asking whether the answer 
     that is kept without high confidence earns 1.0, a wrong one that is put right 1.2, so a wrong first
     answer pays; and giving up a right answer earns -0.8, keeping a wrong one without high confidence -1.0.
 adversarial/gated   reasoning and adaptation count only where the last answer is right. Reasoning is the pass
-    rate of verifiable leaves (reasoning.verified); a right answer after a challenge is a revision or a
-    defence, whichever was due: 0.2.
+    rate of verifiable leaves (reasoning.verified); a right answer that was defended adapts by 0.2, and so does
+    one that was put right where B quoted the paper. Put right without a reason it adapts by nothing: were it
+    paid for, who cannot know the label might as well toss the coin again when only asked.
 adversarial/forked  the same reward; its advantages are taken turn by turn (ops/forks.py).
 
 A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else. (Were only
@@ -99,7 +100,8 @@ def gated(exchange: Exchange) -> tuple[float, float]:
     """Return the shaping that only a right last answer earns."""
     if not exchange.last_right:
         return 0.0, 0.0
-    return REASONING * verified(exchange).score, ADAPTATION
+    due = exchange.first_right or exchange.stance.with_evidence
+    return REASONING * verified(exchange).score, ADAPTATION if due else 0.0
 
 
 DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
