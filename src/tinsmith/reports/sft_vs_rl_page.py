@@ -92,7 +92,7 @@ def report_sft_vs_rl(
             ("Slice", study.data[:16]),
             ("Test papers", f"{study.num_items:,}"),
             ("Seeds", ", ".join(map(str, study.seeds))),
-            ("Rates chosen on seed", str(study.tuning_seed)),
+            ("Rates chosen on seed", str(study.tuning_seed) if study.rates else "none: all given"),
         ),
         headline=headline(study),
         allowed=first.verdict is Verdict.ALLOWED,
