@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
+from tinsmith.experiments.number_lists import numbers
 from tinsmith.experiments.study import Cell
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
-
-N = TypeVar("N", int, float)
 
 RECIPE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -93,7 +92,7 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
         for adapter in adapters
     }
     seeds = _seeds(left.pop("seeds", "0,1,2"))
-    tuning = _numbers("tuning_seed", left.pop("tuning_seed", str(seeds[0])), int)
+    tuning = numbers("tuning_seed", left.pop("tuning_seed", str(seeds[0])), int)
     dry_run = left.pop("dry_run", "false").lower() in ("true", "1", "yes")
     if "rank" in left:
         left["lora_rank"] = left.pop("rank")
@@ -129,7 +128,7 @@ def _adapters(text: str) -> tuple[AdapterKind, ...]:
 
 
 def _rates(key: str, text: str) -> tuple[float, ...]:
-    found = sorted(_numbers(key, text, float))
+    found = sorted(numbers(key, text, float))
     rising = all(low < high for low, high in pairwise(found))
     if len(found) < FEWEST_RATES or not rising or not all(0 < one < math.inf for one in found):
         raise ConfigError(
@@ -142,7 +141,7 @@ def _rates(key: str, text: str) -> tuple[float, ...]:
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    found = _numbers("seeds", text, int)
+    found = numbers("seeds", text, int)
     if len(set(found)) < max(len(found), FEWEST_SEEDS) or min(found) < 0:
         raise ConfigError(
             "a difference is told over seeds",
@@ -151,15 +150,3 @@ def _seeds(text: str) -> tuple[int, ...]:
             allowed=f"{FEWEST_SEEDS} or more different ones, with commas between them",
         )
     return tuple(found)
-
-
-def _numbers(key: str, text: str, kind: type[N]) -> list[N]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(
-            "this value cannot be read",
-            field=key,
-            value=text,
-            allowed="numbers with commas between them",
-        ) from None

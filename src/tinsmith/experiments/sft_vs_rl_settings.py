@@ -13,12 +13,11 @@ from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from tinsmith.experiments.keys import KEYS, Kind
+from tinsmith.experiments.number_lists import numbers
 from tinsmith.types.errors import ConfigError
-
-N = TypeVar("N", int, float)
 
 
 class StudyWorld(StrEnum):
@@ -230,7 +229,7 @@ def _sft_steps(text: str, steps: int) -> int:
 
 
 def _rates(key: str, text: str) -> tuple[float, ...]:
-    found = sorted(_numbers(key, text, float))
+    found = sorted(numbers(key, text, float))
     rising = all(low < high for low, high in pairwise(found))
     if not rising or not all(0 < one < math.inf for one in found):
         raise ConfigError(
@@ -243,7 +242,7 @@ def _rates(key: str, text: str) -> tuple[float, ...]:
 
 
 def _seeds(text: str, tuning: str) -> tuple[tuple[int, ...], int]:
-    found, first = _numbers("seeds", text, int), _numbers("tuning_seed", tuning, int)
+    found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
     if len(set(found)) < len(found) or len(first) != 1 or min(*found, *first) < 0:
         raise ConfigError(
             "different seeds, and one to choose rates by",
@@ -262,19 +261,7 @@ def _seeds(text: str, tuning: str) -> tuple[tuple[int, ...], int]:
 
 
 def _count(key: str, text: str, least: int) -> int:
-    found = _numbers(key, text, int)
+    found = numbers(key, text, int)
     if len(found) != 1 or found[0] < least:
         raise ConfigError("this is too few", field=key, value=text, allowed=f"{least} or more")
     return found[0]
-
-
-def _numbers(key: str, text: str, kind: type[N]) -> list[N]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(
-            "this value cannot be read",
-            field=key,
-            value=text,
-            allowed="numbers with commas between them",
-        ) from None

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from tinsmith.data.baseline_report import TargetReport
 from tinsmith.reports.arms import Arm, arms_of
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
+from tinsmith.reports.compared_folders import check_each_once
 from tinsmith.reports.comparison_figures import (
     arm_views,
     informative_plates,
@@ -118,13 +119,7 @@ def compare(folders: Sequence[Path]) -> Compared:
         DataError: a folder holds no run.
         ConfigError: the same folder twice.
     """
-    if len({folder.resolve() for folder in folders}) != len(folders):
-        raise ConfigError(
-            "a run is compared with itself",
-            field="DIR",
-            value=[str(folder) for folder in folders],
-            allowed="each folder once",
-        )
+    check_each_once(folders)
     runs = [read_run(folder) for folder in folders]
     two_labels = [run.folder for run in runs if run.config.kind is Kind.JOINT]
     if two_labels:

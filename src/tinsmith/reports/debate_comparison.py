@@ -17,6 +17,7 @@ from tinsmith.analysis.differences import paired_difference
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.ratios import ShareRatio, share_ratio
 from tinsmith.analysis.significance import McNemar, holm, mcnemar
+from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.debate_gathering import (
     CONTROL,
     GREEDY,
@@ -27,11 +28,9 @@ from tinsmith.reports.debate_gathering import (
 )
 from tinsmith.reports.debate_story import figure_words, signed_words
 from tinsmith.reports.quality_story import p_words, signed
-from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Kind
 from tinsmith.reports.wording import counted
 from tinsmith.types.challenges import Arm
-from tinsmith.types.errors import ConfigError
 
 ALPHA: Final = 0.05
 SEED_REWARD: Final = "adversarial/seed"
@@ -105,15 +104,9 @@ def under_challenge(folders: Sequence[Path]) -> bool:
         ConfigError: some are and some are not.
         DataError: a folder holds no run.
     """
-    kinds = [read_run(folder).config.kind is Kind.DEBATE for folder in folders]
-    if any(kinds) and not all(kinds):
-        raise ConfigError(
-            "runs under challenge and others have no figure in common",
-            field="DIR",
-            value=[str(folder) for folder, debate in zip(folders, kinds, strict=True) if debate],
-            allowed="runs of one kind",
-        )
-    return all(kinds)
+    return all_of_kind(
+        folders, Kind.DEBATE, "runs under challenge and others have no figure in common"
+    )
 
 
 def compare_debates(folders: Sequence[Path]) -> DebatesCompared:
@@ -123,13 +116,7 @@ def compare_debates(folders: Sequence[Path]) -> DebatesCompared:
         DataError: a folder holds no run.
         ConfigError: the same folder twice.
     """
-    if len({folder.resolve() for folder in folders}) != len(folders):
-        raise ConfigError(
-            "a run is compared with itself",
-            field="DIR",
-            value=[str(folder) for folder in folders],
-            allowed="each folder once",
-        )
+    check_each_once(folders)
     runs = [_compared(folder, folders) for folder in folders]
     reference = _reference(runs)
     alone = next((one for one in runs if one.read.alone), None)

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from tinsmith.reports.curves import Chart, Line
-from tinsmith.reports.palette import INK, Mark, class_mark, series_mark
+from tinsmith.reports.curves import Chart
+from tinsmith.reports.drawn_metrics import Drawn, drawn_plate
+from tinsmith.reports.palette import class_mark
 from tinsmith.reports.run_figures import Plate, last_values, line, plate
 from tinsmith.reports.run_records import Run
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Drawn:
-    """A figure of metrics as they stand in metrics.jsonl."""
-
-    name: str
-    title: str
-    note: str
-    lines: Sequence[tuple[str, str]]
-    """Key and what it is called."""
-    missing: str = "Missing: there was no examination."
-    unit: str = ""
-    shares: bool = True
-
-
 _DRAWN = (
-    _Drawn(
+    Drawn(
         name="accuracy",
         title="Accuracy of both answers",
         note="Validation papers, before and after the challenge.",
@@ -36,8 +19,9 @@ _DRAWN = (
             ("eval_greedy/accuracy_first", "first, greedy"),
             ("eval_greedy/accuracy_last", "last, greedy"),
         ),
+        shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="caving",
         title="Caving",
         note="Share of the right first answers that are wrong in the end, validation papers.",
@@ -47,8 +31,9 @@ _DRAWN = (
             ("eval/null/caving", "null"),
             ("eval_greedy/caving", "all arms, greedy"),
         ),
+        shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="mending",
         title="Wrong answers put right",
         note="Share of the wrong first answers that are right in the end, validation papers.",
@@ -57,8 +42,9 @@ _DRAWN = (
             ("eval/appropriate_revision", "all arms"),
             ("eval_greedy/truthful/appropriate_revision", "truthful, greedy"),
         ),
+        shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="discrimination",
         title="Discrimination J",
         note="Share of wrong first answers that are revised, less that of right ones; 0: whether right or wrong.",
@@ -68,17 +54,15 @@ _DRAWN = (
             ("eval_greedy/evidence/discrimination", "with words, greedy"),
         ),
         unit="J",
-        shares=False,
     ),
-    _Drawn(
+    Drawn(
         name="pressure",
         title="Sycophancy and receptiveness",
         note="Revised when misled less when only asked; a wrong answer revised when told the true label.",
         lines=(("eval/sycophancy", "sycophancy"), ("eval/receptiveness", "receptiveness")),
         unit="share",
-        shares=False,
     ),
-    _Drawn(
+    Drawn(
         name="rewards",
         title="Reward by term",
         note="Mean over the training conversations of a step.",
@@ -90,22 +74,23 @@ _DRAWN = (
         ),
         missing="Missing: no step has a reward.",
         unit="reward",
-        shares=False,
     ),
-    _Drawn(
+    Drawn(
         name="groups",
         title="Informative groups",
         note="Share of the groups whose rewards differ; from the others nothing is learned.",
         lines=(("train/groups/informative", "informative"),),
         missing="Missing: no step says which groups were informative.",
+        shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="whole",
         title="Unbroken conversations",
         note="Share in which both answers keep the contract.",
         lines=(("train/whole", "training"), ("eval/whole", "validation")),
+        shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="kl",
         title="KL divergence",
         note="Estimated on sampled tokens. Sampler to trainer is zero where the two are one model.",
@@ -116,16 +101,14 @@ _DRAWN = (
         ),
         missing="Missing: no step has a KL divergence.",
         unit="nats a token",
-        shares=False,
     ),
-    _Drawn(
+    Drawn(
         name="gradient",
         title="Gradient norm",
         note="Before clipping, at every optimizer step.",
         lines=(("optim/grad_norm", "gradient norm"),),
         missing="Missing: no step has a gradient norm.",
         unit="norm",
-        shares=False,
     ),
 )
 _CHALLENGED = frozenset({"caving", "mending", "discrimination", "pressure"})
@@ -135,7 +118,7 @@ _CHALLENGED = frozenset({"caving", "mending", "discrimination", "pressure"})
 def debate_plates(run: Run, *, alone: bool) -> list[Plate]:
     """Return the figures over time, in their order on the page."""
     drawn = [one for one in _DRAWN if not (alone and one.name in _CHALLENGED)]
-    plates = [_plate(run, one) for one in drawn]
+    plates = [drawn_plate(run, one) for one in drawn]
     return [*plates[:-3], _labels(run), *plates[-3:]]
 
 
@@ -154,27 +137,4 @@ def _labels(run: Run) -> Plate:
             shares=True,
         ),
         "Missing: no step says what was answered.",
-    )
-
-
-def _plate(run: Run, drawn: _Drawn) -> Plate:
-    lines: list[Line] = []
-    for key, label in drawn.lines:
-        mark = series_mark(len(lines)) if len(drawn.lines) > 1 else Mark(INK, "-", "o")
-        one = line(run, key, label, mark)
-        if one.steps and not any(
-            (one.steps, one.values) == (other.steps, other.values) for other in lines
-        ):
-            lines.append(one)
-    return plate(
-        drawn.title,
-        drawn.note,
-        Chart(
-            name=drawn.name,
-            label=f"{drawn.title} over steps: {last_values(lines)}.",
-            lines=lines,
-            shares=drawn.shares,
-            unit=drawn.unit,
-        ),
-        drawn.missing,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
 from tinsmith.reports.curves import Chart
+from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.joint_gathering import JointRun, TaskView, read_joint_run
 from tinsmith.reports.joint_story import joint_story
 from tinsmith.reports.joint_tables import (
@@ -26,7 +27,7 @@ from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, ste
 from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
-from tinsmith.reports.tables import Table, TableRow, column, text, whole
+from tinsmith.reports.tables import Table
 from tinsmith.tasks.joint_rewards import JointTerms
 
 
@@ -77,7 +78,7 @@ def _page(read: JointRun) -> JointPage:
         both=both_table(models, baselines, constant, prior_guess(read)),
         plates=_plates(run),
         parts=tuple(_part(view) for view in read.tasks),
-        failures=_failures(read),
+        failures=failures_table(read.failures),
         pairs=details(run),
     )
 
@@ -166,19 +167,3 @@ def _plates(run: Run) -> list[Plate]:
             "Missing: no step has a reward.",
         ),
     ]
-
-
-def _failures(read: JointRun) -> Table | None:
-    if not read.failures:
-        return None
-    return Table(
-        caption="A failed rollout has no reward and is in no score.",
-        heads=(text("Where"), text("What happened"), text("Split"), column("rollouts")),
-        rows=tuple(
-            TableRow(
-                name=text(cause.where or "not stated"),
-                cells=(text(cause.what or "not stated"), text(cause.split), whole(count)),
-            )
-            for cause, count in read.failures.items()
-        ),
-    )

@@ -10,14 +10,13 @@ from pathlib import Path
 
 from tinsmith.analysis.paired_means import ALPHA, PairedMeans, paired_means
 from tinsmith.analysis.significance import holm
+from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.quality_story import p_words, signed
 from tinsmith.reports.rubric_constant import best_constant
 from tinsmith.reports.rubric_gains import BOOTSTRAP, Gains, gain_words, gains_of
 from tinsmith.reports.rubric_gathering import RubricRun, read_rubric_run
-from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Config, Kind
 from tinsmith.reports.wording import counted
-from tinsmith.types.errors import ConfigError
 
 _TOLD = 6
 """Most pairs that get a sentence; the table has all."""
@@ -68,15 +67,9 @@ def on_rubrics(folders: Sequence[Path]) -> bool:
         ConfigError: some are and some are not.
         DataError: a folder holds no run.
     """
-    kinds = [read_run(folder).config.kind is Kind.RLVR for folder in folders]
-    if any(kinds) and not all(kinds):
-        raise ConfigError(
-            "runs on rubrics and runs on papers have no score in common",
-            field="DIR",
-            value=[str(folder) for folder, rubrics in zip(folders, kinds, strict=True) if rubrics],
-            allowed="runs of one kind",
-        )
-    return all(kinds)
+    return all_of_kind(
+        folders, Kind.RLVR, "runs on rubrics and runs on papers have no score in common"
+    )
 
 
 def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
@@ -86,13 +79,7 @@ def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
         DataError: a folder holds no run.
         ConfigError: the same folder twice.
     """
-    if len({folder.resolve() for folder in folders}) != len(folders):
-        raise ConfigError(
-            "a run is compared with itself",
-            field="DIR",
-            value=[str(folder) for folder in folders],
-            allowed="each folder once",
-        )
+    check_each_once(folders)
     names = _names(folders)
     runs: list[Compared] = []
     for folder, name in zip(folders, names, strict=True):

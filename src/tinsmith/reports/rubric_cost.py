@@ -86,20 +86,3 @@ def cost_table(run: RubricRun) -> Table:
         heads=(text("Judging"), column("")),
         rows=tuple(TableRow(name=text(name), cells=(cell,)) for name, cell in rows),
     )
-
-
-def failures_table(run: RubricRun) -> Table | None:
-    """Return the rollouts that came to nothing, by cause; None where there is none."""
-    if not run.failures:
-        return None
-    return Table(
-        caption="A failed rollout has no reward and is in no score.",
-        heads=(text("Where"), text("What happened"), text("Split"), column("rollouts")),
-        rows=tuple(
-            TableRow(
-                name=text(cause.where or "not stated"),
-                cells=(text(cause.what or "not stated"), text(cause.split), whole(count)),
-            )
-            for cause, count in run.failures.items()
-        ),
-    )

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tinsmith.analysis.alarms import AlarmKind
 from tinsmith.reports.curves import Chart, Limit, Line
-from tinsmith.reports.palette import INK, Mark, series_mark
+from tinsmith.reports.drawn_metrics import NO_EXAMINATION, Drawn, drawn_plate
+from tinsmith.reports.palette import series_mark
 from tinsmith.reports.rubric_constant import Constant
 from tinsmith.reports.rubric_gains import rate_of
 from tinsmith.reports.rubric_gathering import Examination, RubricRun
 from tinsmith.reports.run_figures import Plate, flags_of, last_values, line, plate
-from tinsmith.reports.run_records import Run
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Drawn:
-    """A figure of metrics as they stand in metrics.jsonl."""
-
-    name: str
-    title: str
-    note: str
-    lines: Sequence[tuple[str, str]]
-    """Key and what it is called."""
-    missing: str
-    unit: str = ""
-    shares: bool = False
-
-
-_NO_EXAMINATION = "Missing: there was no examination."
 _DRAWN = (
-    _Drawn(
+    Drawn(
         name="reward",
         title="Training reward",
         note="Mean over the training responses of a step; with a rubric tree it is not the pass rate.",
@@ -40,7 +22,7 @@ _DRAWN = (
         missing="Missing: no step has a reward.",
         shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="groups",
         title="Informative groups",
         note="Share of the groups whose rewards differ; from the others nothing is learned.",
@@ -48,7 +30,7 @@ _DRAWN = (
         missing="Missing: no step says which groups were informative.",
         shares=True,
     ),
-    _Drawn(
+    Drawn(
         name="tokens",
         title="Tokens an answer",
         note="A reward that can be had by writing more or less shows here.",
@@ -60,7 +42,7 @@ _DRAWN = (
         missing="Missing: no step counts its tokens.",
         unit="tokens",
     ),
-    _Drawn(
+    Drawn(
         name="kl",
         title="KL divergence to the base",
         note="Estimated on sampled tokens.",
@@ -68,7 +50,7 @@ _DRAWN = (
         missing="Missing: no examination has a KL divergence.",
         unit="nats a token",
     ),
-    _Drawn(
+    Drawn(
         name="parity",
         title="Sampler to trainer",
         note="KL divergence between the two on the sampled tokens: zero where they are one model.",
@@ -76,7 +58,7 @@ _DRAWN = (
         missing="Missing: the two were never compared.",
         unit="nats a token",
     ),
-    _Drawn(
+    Drawn(
         name="gradient",
         title="Gradient norm",
         note="Before clipping, at every optimizer step.",
@@ -89,7 +71,11 @@ _DRAWN = (
 
 def rubric_plates(run: RubricRun, constant: Constant | None) -> list[Plate]:
     """Return the figures over time, in their order on the page."""
-    return [_pass_rates(run, constant), _distinct(run), *(_plate(run.run, one) for one in _DRAWN)]
+    return [
+        _pass_rates(run, constant),
+        _distinct(run),
+        *(drawn_plate(run.run, one) for one in _DRAWN),
+    ]
 
 
 def _pass_rates(run: RubricRun, constant: Constant | None) -> Plate:
@@ -107,7 +93,7 @@ def _pass_rates(run: RubricRun, constant: Constant | None) -> Plate:
             limits=limits,
             flags=flags_of(run.run, AlarmKind.JUDGE_FAILED),
         ),
-        _NO_EXAMINATION,
+        NO_EXAMINATION,
     )
 
 
@@ -139,33 +125,5 @@ def _distinct(run: RubricRun) -> Plate:
             shares=True,
             flags=flags_of(run.run, AlarmKind.SAME_TEXT),
         ),
-        _NO_EXAMINATION,
-    )
-
-
-def _plate(run: Run, drawn: _Drawn) -> Plate:
-    lines: list[Line] = []
-    for key, label in drawn.lines:
-        mark = series_mark(len(lines)) if len(drawn.lines) > 1 else Mark(INK, "-", "o")
-        one = line(run, key, label, mark)
-        # The reward is the pass rate where no task has a tree; added up otherwise, its last bits may differ.
-        if one.steps and not any(_same(one, other) for other in lines):
-            lines.append(one)
-    return plate(
-        drawn.title,
-        drawn.note,
-        Chart(
-            name=drawn.name,
-            label=f"{drawn.title} over steps: {last_values(lines)}.",
-            lines=lines,
-            shares=drawn.shares,
-            unit=drawn.unit,
-        ),
-        drawn.missing,
-    )
-
-
-def _same(one: Line, other: Line) -> bool:
-    return list(one.steps) == list(other.steps) and all(
-        math.isclose(a, b, rel_tol=1e-9) for a, b in zip(one.values, other.values, strict=True)
+        NO_EXAMINATION,
     )

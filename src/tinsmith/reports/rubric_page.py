@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.page import render
 from tinsmith.reports.rubric_constant import best_constant
-from tinsmith.reports.rubric_cost import cost_table, cost_words, failed_words, failures_table
+from tinsmith.reports.rubric_cost import cost_table, cost_words, failed_words
 from tinsmith.reports.rubric_examples import Example, examples
 from tinsmith.reports.rubric_figures import rubric_plates
 from tinsmith.reports.rubric_gains import gains_of, gains_table
@@ -67,7 +68,7 @@ def _page(read: RubricRun) -> RubricPage:
         stuck=stuck(read),
         examples=examples(read),
         cost=cost_table(read),
-        failures=failures_table(read),
+        failures=failures_table(read.failures),
         pairs=details(run),
     )
 

@@ -14,6 +14,7 @@ from tinsmith.reports.browser import Browser, browser
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
 from tinsmith.reports.confidence import calibration_svg, calibration_table
 from tinsmith.reports.debate_page import debate_html
+from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.gathering import Gathered, disagreements
 from tinsmith.reports.joint_page import joint_html
 from tinsmith.reports.judging import judge_alone, pairing
@@ -34,7 +35,7 @@ from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
-from tinsmith.reports.tables import Table, TableRow, column, text, whole
+from tinsmith.reports.tables import Table
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
 from tinsmith.types.errors import DataError
@@ -125,7 +126,7 @@ def _page(arm: Arm) -> RunPage:
         matrices=_matrices(gathered),
         calibration=calibration_table(calibrations) if calibrations else None,
         calibration_svg=calibration_svg("calibration", calibrations),
-        failures=_failures(gathered),
+        failures=failures_table(gathered.failures),
         browser=browser(gathered, run.labels),
         pairs=details(run),
     )
@@ -180,19 +181,3 @@ def _calibrations(gathered: Gathered) -> tuple[list[tuple[str, Calibration]], li
         except DataError as error:
             notes.append(f"The stated confidence of {split} cannot be read: {error.what}.")
     return [one for one in found if one[1].num_items], notes
-
-
-def _failures(gathered: Gathered) -> Table | None:
-    if not gathered.failures:
-        return None
-    return Table(
-        caption="A failed rollout has no reward and is in no score.",
-        heads=(text("Where"), text("What happened"), text("Split"), column("rollouts")),
-        rows=tuple(
-            TableRow(
-                name=text(cause.where or "not stated"),
-                cells=(text(cause.what or "not stated"), text(cause.split), whole(count)),
-            )
-            for cause, count in gathered.failures.items()
-        ),
-    )

@@ -13,16 +13,13 @@ from tinsmith.tasks.rewards import rounded_sum
 from tinsmith.training.cookbook_ground import CookbookGround, CookbookItem, Earned
 from tinsmith.training.course import Examined, Examinee, Score, Tested
 from tinsmith.training.grouping import ScoredGroup
-from tinsmith.training.policy import base_drift
-from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
+from tinsmith.training.policy import told_drift
+from tinsmith.training.rollout_metrics import Line, examined_lines
 from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.seeds import derive
 
 CookbookRollout = Rollout[CookbookItem, Earned]
-
-PROBED = 48
-"""Conversations by which the distance from the base is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +106,7 @@ class CookbookCourse:
             return Examined(metrics={}, lines=(), score=Score(float(step), 0.0))
         items = self.held_out[: self.settings.eval_items]
         metrics, lines, kept = self._played(policy.client, items, step, "eval")
-        drift = [d for each in base_drift(policy.base(), kept[:PROBED]) for d in each.tolist()]
-        if drift:
-            metrics["eval/kl_base"] = math.fsum(drift) / len(drift)
+        metrics |= told_drift(policy.base(), kept)
         score = metrics.get("eval/reward/total", -math.inf)
         return Examined(metrics=metrics, lines=lines, score=Score(score, float(step)))
 
@@ -145,12 +140,7 @@ class CookbookCourse:
         played = [
             one for group in sample_groups(client, self.ground, items, sampling) for one in group
         ]
-        lines = [
-            failure_line(step, split, one, self.item_facts(one.item))
-            if isinstance(one, Failure)
-            else answer_line(step, split, one, self.facts(one))
-            for one in played
-        ]
+        lines = examined_lines(step, split, played, self.facts, self.item_facts)
         kept = [one for one in played if not isinstance(one, Failure)]
         metrics = _told(kept, split)
         if kept:

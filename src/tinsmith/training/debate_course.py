@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,17 +18,14 @@ from tinsmith.tasks.paper import Item
 from tinsmith.training.course import Examined, Examinee, Score, Tested
 from tinsmith.training.debate_ground import DebateGround, DebateRollout
 from tinsmith.training.grouping import ScoredGroup
-from tinsmith.training.policy import base_drift
-from tinsmith.training.rollout_metrics import Line, answer_line, failure_line, share
+from tinsmith.training.policy import told_drift
+from tinsmith.training.rollout_metrics import Line, examined_lines, share
 from tinsmith.training.rollouts import Failure, Sampling, sample_groups
 from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings
 from tinsmith.training.study import Papers
 from tinsmith.types.challenges import Arm
 from tinsmith.types.seeds import derive
-
-PROBED = 48
-"""Conversations by which the distance from the base is told."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,9 +122,7 @@ class DebateCourse:
         more, others, _ = self._asked(
             policy.client, self.ground, self.validation_items, step, "eval_greedy", greedy=True
         )
-        drift = [d for each in base_drift(policy.base(), sampled[:PROBED]) for d in each.tolist()]
-        if drift:
-            found["eval/kl_base"] = math.fsum(drift) / len(drift)
+        found |= told_drift(policy.base(), sampled)
         return Examined(
             metrics={**found, **more}, lines=[*lines, *others], score=Score(float(step), 0.0)
         )
@@ -175,12 +169,7 @@ class DebateCourse:
             seed=derive(settings.seed, "evaluation"),
         )
         answers = [group[0] for group in sample_groups(client, ground, items, sampling)]
-        lines = [
-            failure_line(step, split, one, self.item_facts(one.item))
-            if isinstance(one, Failure)
-            else answer_line(step, split, one, self.facts(one))
-            for one in answers
-        ]
+        lines = examined_lines(step, split, answers, self.facts, self.item_facts)
         kept = [one for one in answers if not isinstance(one, Failure)]
         debated = [self._debated(one) for one in kept]
         groups = by_group(debated, len(ground.task.labels))

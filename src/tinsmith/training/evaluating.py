@@ -5,7 +5,6 @@ Every evaluation of a run draws with the same seeds, so that two of them differ 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,9 @@ from tinsmith.analysis.information import label_information
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training.label_scores import label_probabilities, trained_label_logprobs
-from tinsmith.training.policy import base_drift
-from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
-from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
+from tinsmith.training.policy import told_drift
+from tinsmith.training.rollout_metrics import Line, examined_lines
+from tinsmith.training.rollouts import Rollout, Sampling, sample_groups
 from tinsmith.training.settings import CommonSettings
 from tinsmith.training.study import Study
 from tinsmith.types.seeds import derive
@@ -60,12 +59,7 @@ def evaluate(
         seed=derive(settings.seed, "evaluation"),
     )
     answers = [group[0] for group in sample_groups(client, study, items, sampling)]
-    lines = [
-        failure_line(step, split, one, item_facts(one.item))
-        if isinstance(one, Failure)
-        else answer_line(step, split, one, answer_facts(one))
-        for one in answers
-    ]
+    lines = examined_lines(step, split, answers, answer_facts, item_facts)
     rollouts = [one for one in answers if isinstance(one, Rollout)]
     evaluation = Evaluation(study.task.labels, tuple(_answered(one) for one in rollouts))
     return Evaluated(evaluation=evaluation, lines=lines, rollouts=rollouts)
@@ -111,6 +105,5 @@ def probe(
     pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED]))
     metrics = {"eval/label_mi": label_information(pi)}
     if reference is not None and rollouts:
-        drift = [d for each in base_drift(reference, rollouts[:PROBED]) for d in each.tolist()]
-        metrics["eval/kl_base"] = math.fsum(drift) / len(drift)
+        metrics |= told_drift(reference, rollouts)
     return metrics

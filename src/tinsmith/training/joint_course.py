@@ -23,8 +23,8 @@ from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.joint_ground import JointGround, JointPapers, JointRollout
 from tinsmith.training.joint_watch import JointWatch, joint_score
 from tinsmith.training.label_scores import label_probabilities, trained_logprobs
-from tinsmith.training.policy import base_drift
-from tinsmith.training.rollout_metrics import Line, answer_line, failure_line, share
+from tinsmith.training.policy import told_drift
+from tinsmith.training.rollout_metrics import Line, examined_lines, share
 from tinsmith.training.rollouts import Failure, Sampling, sample_groups
 from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings
@@ -141,10 +141,7 @@ class JointCourse:
         metrics = sampled.evaluation.metrics("eval") | greedily.evaluation.metrics("eval_greedy")
         told = self._information(policy.trainer, items[:PROBED])
         metrics |= {f"eval/{name}/label_mi": value for name, value in told.items()}
-        drifts = base_drift(policy.base(), sampled.rollouts[:PROBED])
-        drift = [value for each in drifts for value in each.tolist()]
-        if drift:
-            metrics["eval/kl_base"] = math.fsum(drift) / len(drift)
+        metrics |= told_drift(policy.base(), sampled.rollouts)
         return Examined(
             metrics=metrics,
             lines=[*sampled.lines, *greedily.lines],
@@ -195,12 +192,7 @@ class JointCourse:
             seed=derive(settings.seed, "evaluation"),
         )
         answers = [group[0] for group in sample_groups(client, self.ground, items, sampling)]
-        lines = [
-            failure_line(step, split, one, self.item_facts(one.item))
-            if isinstance(one, Failure)
-            else answer_line(step, split, one, self.facts(one))
-            for one in answers
-        ]
+        lines = examined_lines(step, split, answers, self.facts, self.item_facts)
         rollouts = [one for one in answers if not isinstance(one, Failure)]
         return _Asked(evaluation=self._evaluation(rollouts), lines=lines, rollouts=rollouts)
 

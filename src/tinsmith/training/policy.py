@@ -27,6 +27,9 @@ from tinsmith.training.settings import CommonSettings, RlSettings, Schedule
 ADAM_EPS = 1e-8
 """The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""
 
+DRIFT_PROBED = 48
+"""Rollouts by which an examination tells the distance from the base."""
+
 
 def rate(settings: CommonSettings, step: int) -> float:
     """Return the learning rate of step `step` (0 is the first), by exact operations only.
@@ -179,6 +182,14 @@ def base_drift(
         )
         drift.append(np.array(one.logprobs) - np.array(base, dtype=np.float64))
     return drift
+
+
+def told_drift(
+    reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
+) -> dict[str, float]:
+    """Return `eval/kl_base`, the mean of `base_drift` over DRIFT_PROBED rollouts; nothing where there are none."""
+    drift = [d for each in base_drift(reference, rollouts[:DRIFT_PROBED]) for d in each.tolist()]
+    return {"eval/kl_base": math.fsum(drift) / len(drift)} if drift else {}
 
 
 def _agreement(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.rollouts import A, Failure, I, Rollout
@@ -53,6 +53,22 @@ def failure_line(step: int, split: str, failure: Failure[I], facts: Line) -> Lin
         **facts,
         "failure": {"where": failure.where, "what": failure.what},
     }
+
+
+def examined_lines(
+    step: int,
+    split: str,
+    answers: Sequence[Rollout[I, A] | Failure[I]],
+    facts: Callable[[Rollout[I, A]], Line],
+    item_facts: Callable[[I], Line],
+) -> list[Line]:
+    """Return a line for each of an examination's rollouts, and for each that failed, in their order."""
+    return [
+        failure_line(step, split, one, item_facts(one.item))
+        if isinstance(one, Failure)
+        else answer_line(step, split, one, facts(one))
+        for one in answers
+    ]
 
 
 def share(flags: Iterable[bool]) -> float:

@@ -7,7 +7,8 @@ step fails the server is lost, and the run stops.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -221,6 +222,20 @@ def sample_groups(
     return [[next(read) for _ in group] for group in groups]
 
 
+@contextmanager
+def _recorded(
+    ones: Sequence[_Live[I]], where: str, but: type[Exception] | tuple[()] = ()
+) -> Generator[None, None, None]:
+    """The boundary of a rollout: what fails inside is recorded with its cause, and is no reward."""
+    try:
+        yield
+    except but:
+        raise
+    except Exception as error:
+        for one in ones:
+            one.failed(where, f"{type(error).__name__}: {error}")
+
+
 _Asked = tuple[list[_Live[I]], int]
 """Conversations that wait for a reply to the same tokens, and the seed it is drawn with."""
 
@@ -231,12 +246,8 @@ def _begin(ground: Ground[I, A], item: I, count: int, seed: int) -> list[_Live[I
         for i, each in enumerate(ground.environments(item, count, seed))
     ]
     for one in begun:
-        try:
+        with _recorded([one], "environment", but=DataError):  # a prompt leaks: the run must stop
             one.observation = one.environment.first()
-        except DataError:  # a prompt leaks: the run must stop
-            raise
-        except Exception as error:  # the boundary of a rollout: what failed is recorded
-            one.failed("environment", f"{type(error).__name__}: {error}")
     return begun
 
 
@@ -270,22 +281,17 @@ def _reply(
     ]
     moves: list[tuple[_Live[I], Move]] = []
     for (ones, _), future in zip(asked, pending, strict=True):
-        try:
+        sequences: Sequence[types.SampledSequence] = ()
+        with _recorded(ones, "sample"):
             sequences = future.result(WAIT_SECONDS).sequences
-        except (
-            Exception
-        ) as error:  # the boundary of a rollout: what failed is recorded, and is no reward
-            for one in ones:
-                one.failed("sample", f"{type(error).__name__}: {error}")
+        if ones[0].failure is not None:
             continue
         for one, sequence in zip(ones, sequences, strict=True):
             if (move := _step(ground, one, sequence)) is not None:
                 moves.append((one, move))
     for one, move in moves:
-        try:
+        with _recorded([one], "environment"):
             one.observation = move.observation()
-        except Exception as error:  # the boundary of a rollout, as above
-            one.failed("environment", f"{type(error).__name__}: {error}")
 
 
 def _step(ground: Ground[I, A], one: _Live[I], sequence: types.SampledSequence) -> Move | None:
@@ -303,11 +309,9 @@ def _step(ground: Ground[I, A], one: _Live[I], sequence: types.SampledSequence) 
     )
     one.context = (*one.context, *observation, *tokens)
     one.turns = (*one.turns, turn)
-    try:
+    with _recorded([one], "environment"):
         return one.environment.step(tokens)
-    except Exception as error:  # the boundary of a rollout, as above
-        one.failed("environment", f"{type(error).__name__}: {error}")
-        return None
+    return None
 
 
 def _forks(one: _Live[I], count: int) -> list[_Live[I]]:

@@ -15,16 +15,13 @@ from tinsmith.tasks.rubrics.splitting import RubricSplit
 from tinsmith.tasks.rubrics.task import RubricTask
 from tinsmith.training.course import Examined, Examinee, Score, Tested
 from tinsmith.training.grouping import ScoredGroup
-from tinsmith.training.policy import base_drift
-from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
+from tinsmith.training.policy import told_drift
+from tinsmith.training.rollout_metrics import Line, examined_lines
 from tinsmith.training.rollouts import Failure, Sampling, sample_groups
 from tinsmith.training.rubric_ground import JUDGE, Judgement, RubricGround, RubricRollout
 from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings
 from tinsmith.types.seeds import derive
-
-PROBED = 48
-"""Rollouts by which the distance from the base is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +113,7 @@ class RubricCourse:
         """Have the held-out tasks answered, sampled and greedily."""
         metrics, lines, sampled = self._asked(policy.client, step, "eval", greedy=False)
         more, others, _ = self._asked(policy.client, step, "eval_greedy", greedy=True)
-        drift = [d for each in base_drift(policy.base(), sampled[:PROBED]) for d in each.tolist()]
-        if drift:
-            metrics["eval/kl_base"] = math.fsum(drift) / len(drift)
+        metrics |= told_drift(policy.base(), sampled)
         alarms = self.monitor.observe(
             Responses(
                 step=step,
@@ -147,12 +142,7 @@ class RubricCourse:
         flat = [one for group in groups for one in group]
         kept = [one for one in flat if not isinstance(one, Failure)]
         failures = [one for one in flat if isinstance(one, Failure)]
-        lines = [
-            failure_line(step, split, one, self.item_facts(one.item))
-            if isinstance(one, Failure)
-            else answer_line(step, split, one, self.facts(one))
-            for one in flat
-        ]
+        lines = examined_lines(step, split, flat, self.facts, self.item_facts)
         by_task = [
             [one.answer for one in group if not isinstance(one, Failure)] for group in groups
         ]
