@@ -12,9 +12,9 @@ from tinsmith.reports.debate_story import cannot_be_said, debate_story
 from tinsmith.reports.debate_tables import (
     arms_table,
     challenge_table,
-    failed_table,
     overall_table,
 )
+from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.page import render
 from tinsmith.reports.run_details import alarms_table, details, flattened
 from tinsmith.reports.run_figures import Plate
@@ -63,7 +63,7 @@ def _page(read: DebateRun) -> DebatePage:
         challenge=challenge_table(read),
         plates=debate_plates(run, alone=read.alone),
         examples=examples(read),
-        failures=failed_table(read),
+        failures=failures_table(read.failures, what="conversation", where="figure"),
         pairs=(*details(run), ("Challenge", tuple(flattened(run.config.challenge)))),
     )
 

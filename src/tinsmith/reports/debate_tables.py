@@ -189,20 +189,3 @@ def _share(value: float) -> Cell:
 
 def _right(words: str) -> Cell:
     return Cell(text=words, number=True)
-
-
-def failed_table(read: DebateRun) -> Table | None:
-    """Return the conversations that came to nothing, by cause; None where there is none."""
-    if not read.failures:
-        return None
-    return Table(
-        caption="A failed conversation has no reward and is in no figure.",
-        heads=(text("Where"), text("What happened"), text("Split"), column("conversations")),
-        rows=tuple(
-            TableRow(
-                name=text(cause.where or "not stated"),
-                cells=(text(cause.what or "not stated"), text(cause.split), whole(count)),
-            )
-            for cause, count in read.failures.items()
-        ),
-    )

@@ -8,13 +8,18 @@ from tinsmith.reports.gathering import Cause
 from tinsmith.reports.tables import Table, TableRow, column, text, whole
 
 
-def failures_table(failures: Mapping[Cause, int]) -> Table | None:
-    """Return how many rollouts failed for each cause, in the order given; None where none did."""
+def failures_table(
+    failures: Mapping[Cause, int], *, what: str = "rollout", where: str = "score"
+) -> Table | None:
+    """Return how many failed for each cause, in the order given; None where none did.
+
+    `what` they are called on the page, and `where` what they are left out of.
+    """
     if not failures:
         return None
     return Table(
-        caption="A failed rollout has no reward and is in no score.",
-        heads=(text("Where"), text("What happened"), text("Split"), column("rollouts")),
+        caption=f"A failed {what} has no reward and is in no {where}.",
+        heads=(text("Where"), text("What happened"), text("Split"), column(f"{what}s")),
         rows=tuple(
             TableRow(
                 name=text(cause.where or "not stated"),
