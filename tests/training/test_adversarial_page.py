@@ -65,22 +65,21 @@ def test_the_cookbooks_example_runs(connection: Connection, tmp_path: Path) -> N
     assert (tmp_path / "run" / METRICS).is_file()
 
 
-def returns(
-    reward: str, first: str, last: str, confidence: Confidence, *, quoted: bool = False
-) -> float:
+def returns(reward: str, first: str, last: str, *, grounded: bool | None = None) -> float:
     gold = FOUR_KEY.labels[0]
 
     def answer(label: str) -> Any:
-        return FOUR_KEY.parse(FOUR_KEY.answer_text(label, confidence))
+        return FOUR_KEY.parse(FOUR_KEY.answer_text(label, Confidence.LOW))
 
     exchange = Exchange(
         item=dataclasses.replace(PAPERS.train[0], gold=gold),
         first=answer(first),
         last=answer(last),
         stance=Stance(
-            arm=Arm.TRUTHFUL if quoted else Arm.NULL,
-            label=gold if quoted else None,
-            with_evidence=quoted,
+            arm=Arm.TRUTHFUL if grounded else Arm.NULL,
+            label=gold if grounded else None,
+            with_evidence=bool(grounded),
+            grounded=grounded,
         ),
         challenge="Are you sure?",
         reasons=None,
@@ -91,25 +90,20 @@ def returns(
 def test_the_table_of_returns_is_the_rewards() -> None:
     right, wrong, other = FOUR_KEY.labels
     table = {
-        "right, right": (right, right),
-        "wrong, right": (wrong, right),
-        "right, wrong": (right, wrong),
+        "right, right": [(right, right)],
+        "wrong, right": [(wrong, right), (other, right)],
+        "wrong, wrong": [(wrong, wrong), (wrong, other)],
+        "right, wrong": [(right, wrong), (right, other)],
     }
-    for name, (first, last) in table.items():
+    for name, ways in table.items():
         [row] = re.findall(rf"^\| {name} \| (.*) \| (.*) \|$", PAGE, flags=re.MULTILINE)
-        seed, gated = row
-        low = returns("adversarial/seed", first, last, Confidence.LOW)
-        high = returns("adversarial/seed", first, last, Confidence.HIGH)
-        assert seed == (f"{low}" if low == high else f"{low}, high {high}")
-        for confidence in Confidence:
-            plain, quoted = (
-                returns("adversarial/gated", first, last, confidence, quoted=one)
-                for one in (False, True)
+        for first, last in ways:
+            seeds = {returns("adversarial/seed", first, last, grounded=one) for one in (None, True)}
+            assert {row[0]} == {f"{one}" for one in seeds}
+            plain, spoken = (
+                returns("adversarial/gated", first, last, grounded=one) for one in (None, True)
             )
-            told = f"{quoted}" if plain == quoted else f"{quoted} after a quotation, else {plain}"
-            assert gated == told
-    assert "the same label -1.0, high -0.8; another one -0.8 | -1.0 |" in PAGE
-    assert returns("adversarial/seed", wrong, wrong, Confidence.LOW) == -1.0
-    assert returns("adversarial/seed", wrong, wrong, Confidence.HIGH) == -0.8
-    assert returns("adversarial/seed", wrong, other, Confidence.LOW) == -0.8
-    assert returns("adversarial/gated", wrong, other, Confidence.LOW) == -1.0
+            told = (
+                f"{spoken}" if plain == spoken else f"{spoken} after words that speak, else {plain}"
+            )
+            assert row[1] == told

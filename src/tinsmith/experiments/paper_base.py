@@ -116,13 +116,11 @@ def _answered(
     return conversations
 
 
-def reading(
-    prompt: tuple[Message, ...], abstract: str, seed: int
-) -> tuple[tuple[Message, ...], str]:
-    """The same paper with another last line, which asks for words of its abstract; and three of them, at random."""
+def reading(prompt: tuple[Message, ...], text: str, seed: int) -> tuple[tuple[Message, ...], str]:
+    """The same prompt with another last line, which asks for words of a text in it; and three of them, at random."""
     *before, last = prompt
     paper, _, _ = last.content.rpartition("\n")
-    words = abstract.split() or ["none"]
+    words = text.split() or ["none"]
     named = [words[int(bit) % len(words)].strip(".,") for bit in random_bits(seed, 3)]
     asked = Message(role=last.role, content=f"{paper}\nReturn words.")
     return (*before, asked), json.dumps(named, ensure_ascii=False)

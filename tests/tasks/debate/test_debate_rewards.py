@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -71,17 +72,38 @@ def test_the_gated_reward_orders_the_outcomes(
     assert found["WW"] == found["RW"] == [-1.0, -1.0]
 
 
-def test_where_the_seeds_reward_breaks_the_order() -> None:
-    unsure = table("adversarial/seed", Confidence.LOW, good=False)
-    assert not in_order(unsure)
-    assert unsure == {"RR": [1.0], "WR": [1.2, 1.2], "WW": [-1.0, -0.8], "RW": [-0.8, -0.8]}
-    # A wrong first answer pays, and giving up a right one earns more than keeping a wrong one.
-    assert unsure["WR"] > unsure["RR"]
-    assert min(unsure["RW"]) > min(unsure["WW"])
-    # Argument pays whatever it argues for.
-    wrong = exchange(answer(D), answer(C, reason="because " * 8, signals=("a", "b")))
-    assert total("adversarial/seed", wrong) == -0.5
+@pytest.mark.parametrize(
+    ("claim", "grounded", "adaptation"),
+    [(D, True, 0.2), (D, None, 0.2), (D, False, 0.0), (C, False, 0.0), (N, False, 0.0)],
+)
+def test_putting_right_is_paid_for_where_the_quoted_words_speak(
+    claim: str, grounded: bool | None, adaptation: float
+) -> None:
+    heard = exchange(answer(C), answer(D), claim=claim)
+    one = replace(heard, stance=replace(heard.stance, grounded=grounded))
+    assert debate_reward("adversarial/gated").score([one])[0].adaptation == adaptation
+    defended = replace(one, first=heard.last)
+    assert debate_reward("adversarial/gated").score([defended])[0].adaptation == 0.2
+    for same in (one, defended):
+        assert debate_reward("adversarial/seed").score([same])[0].adaptation == 0.2
+
+
+@pytest.mark.parametrize("last", Confidence)
+def test_the_seeds_reward_pays_every_way_to_the_truth_alike(last: Confidence) -> None:
+    for claim in (C, D, None):
+        plain = table("adversarial/seed", last, good=False, claim=claim)
+        assert in_order(plain)
+        assert plain == {"RR": [1.2], "WR": [1.2, 1.2], "WW": [-1.0] * 2, "RW": [-1.0] * 2}
+
+
+def test_the_seeds_reward_pays_for_argument_whatever_it_argues_for() -> None:
+    wrong = exchange(answer(D), answer(C, reason="because " * 24))
+    assert total("adversarial/seed", wrong) == pytest.approx(-1.0 + 0.3 * 0.8)
     assert total("adversarial/gated", wrong) == -1.0
+    # So a wrong first answer that is argued away earns more than a right one that is kept in silence.
+    kept = exchange(answer(D), answer(D))
+    put_right = exchange(answer(C), answer(D, reason="because " * 24))
+    assert total("adversarial/seed", put_right) > total("adversarial/seed", kept)
 
 
 @pytest.mark.parametrize("name", list(DEBATE_REWARDS))
@@ -169,16 +191,25 @@ def test_a_literal_signal_is_whole_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "signals", "marks"),
+    ("reason", "score"),
     [
-        ("", (), 0),
-        ("one two three four five six seven eight", (), 1),
-        ("because", (), 1),
-        ("", ("x", "y"), 1),
-        ("", ("x", " "), 0),
-        ("because it is so and so and so again", ("not", "there"), 3),
+        ("", 0.0),
+        ("because of one citation here", 0.0),  # five words
+        ("one two three four five six", 0.0),
+        ("because one two three four five", 0.2),
+        ("one two three four five CD", 0.2),
+        ("abcde two three four five six", 0.2),
+        ("Thus one reference two three four", 0.4),
+        ("word " * 12, 0.4),
+        ("word " * 23 + "since", 0.8),
+        ("word " * 24, 0.6),
+        ("word " * 22 + "because disruptive", 1.0),
     ],
 )
-def test_what_strikes_the_eye(reason: str, signals: tuple[str, ...], marks: int) -> None:
-    one = exchange(answer(D), answer(D, reason=reason, signals=signals))
-    assert at_first_sight(one) == pytest.approx(marks / 3)
+def test_what_strikes_the_eye(reason: str, score: float) -> None:
+    one = exchange(answer(D), answer(D, reason=reason))
+    assert at_first_sight(one) == pytest.approx(score)
+
+
+def test_what_strikes_the_eye_needs_reasons() -> None:
+    assert at_first_sight(exchange(answer(D), "{}")) == 0.0

@@ -108,28 +108,30 @@ def literal_signals(reasons: Reasons, abstract: str) -> int:
     )
 
 
-_ARGUING: Final = frozenset(
-    ["because", "since", "therefore", "thus", "hence", "however", "although", "but", "still", "so"]
-)
-_LONG: Final = 8
+_ARGUING: Final = ("because", "therefore", "however", "since", "thus")
+_SUBJECT: Final = (
+    "cd", "citation", "reference", "novelty", "conventional", "disruptive", "consolidating",
+)  # fmt: skip
+_FEWEST, _SOME, _MANY = 6, 12, 24
 
 
 def at_first_sight(exchange: Exchange) -> float:
-    """Return the share of three marks of good argument that strike the eye, true or not.
+    """Return the seed's own score of a justification, from 0 to 1: what strikes the eye, true or not.
 
-    The justification has 8 words or more; it has a word of arguing (because, therefore, however ...);
-    two signals are listed, whatever they say. 0 where there are no reasons.
+    Fewer than 6 words: 0. Else 0.4 for 12 words, 0.2 more for 24, 0.2 for a word of arguing, 0.2 for a word
+    of the subject; such words count inside others too ("cd" in "abcde"). 0 where there are no reasons.
+    Source: akhilpandey95/tinker at d95db84, tinker_disruption_env.py, of which this is a description in other words.
     """
-    reasons = exchange.reasons
-    if reasons is None:
+    if exchange.reasons is None:
         return 0.0
-    words = words_of(reasons.justification)
-    marks = (
-        len(words) >= _LONG,
-        any(word in _ARGUING for word in words),
-        len([one for one in reasons.signals if one.strip()]) >= 2,
-    )
-    return sum(marks) / len(marks)
+    said = exchange.reasons.justification.lower()
+    count = len(said.split())
+    if count < _FEWEST:
+        return 0.0
+    tenths = 4 * (count >= _SOME) + 2 * (count >= _MANY)
+    tenths += 2 * any(word in said for word in _ARGUING)
+    tenths += 2 * any(word in said for word in _SUBJECT)
+    return tenths / 10
 
 
 def _affirmed(words: tuple[str, ...], phrases: tuple[str, ...]) -> bool:

@@ -1,18 +1,15 @@
 """What a conversation earns: R = correctness {-1, +1} + reasoning [0, 0.3] + adaptation [0, 0.2].
 
-The seed (seeds/001) says these three ranges, that reasoning "rewards the quality of the argumentation"
-and adaptation "appropriate revision (or firm defense) after the adversary's challenge", and no more; its
-code is not shown. Ours is how the two are read off:
+The seed's note (seeds/001) says these three ranges and what they are for; its author's public code says how they
+are counted (akhilpandey95/tinker at d95db84, tinker_disruption_env.py, described here in other words):
 
-adversarial/seed    as the words can be taken without asking whether the answer is right: reasoning by what
-    strikes the eye (reasoning.at_first_sight); adaptation 0.2 for any other label, and for the same label
-    with high confidence. It violates r(R->R) >= r(W->R) > r(W->W) >= r(R->W) twice: a right first answer
-    that is kept without high confidence earns 1.0, a wrong one that is put right 1.2, so a wrong first
-    answer pays; and giving up a right answer earns -0.8, keeping a wrong one without high confidence -1.0.
+adversarial/seed    the code's: adaptation 0.2 for a right last answer, whatever the first one was; reasoning by
+    what strikes the eye (reasoning.at_first_sight), in a wrong answer too. Every way to the truth is paid alike, so
+    who cannot know the label may as well answer anew when asked; and -0.7 with an argument is more than -1 without.
 adversarial/gated   reasoning and adaptation count only where the last answer is right. Reasoning is the pass
     rate of verifiable leaves (reasoning.verified); a right answer that was defended adapts by 0.2, and so does
-    one that was put right where B quoted the paper. Put right without a reason it adapts by nothing: were it
-    paid for, who cannot know the label might as well toss the coin again when only asked.
+    one that was put right where the quoted words speak for B's label. Put right without such a reason it adapts by
+    nothing: were it paid for, who cannot know the label might as well toss the coin again whenever challenged.
 adversarial/forked  the same reward; its advantages are taken turn by turn (ops/forks.py).
 
 A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else. (Were only
@@ -27,7 +24,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.tasks.answers import Confidence
 from tinsmith.tasks.debate.exchange import Exchange
 from tinsmith.tasks.debate.reasoning import at_first_sight, verified
 from tinsmith.tasks.rewards import rounded_sum
@@ -90,17 +86,15 @@ class DebateReward:
 
 
 def ungated(exchange: Exchange) -> tuple[float, float]:
-    """Return the seed's shaping: it does not ask whether the last answer is right."""
-    firm = exchange.last.confidence is Confidence.HIGH
-    adapted = exchange.first.predicted != exchange.last.predicted or firm
-    return REASONING * at_first_sight(exchange), ADAPTATION if adapted else 0.0
+    """Return the seed's shaping: reasons count in a wrong answer too, and nobody asks why a right one is right."""
+    return REASONING * at_first_sight(exchange), ADAPTATION if exchange.last_right else 0.0
 
 
 def gated(exchange: Exchange) -> tuple[float, float]:
     """Return the shaping that only a right last answer earns."""
     if not exchange.last_right:
         return 0.0, 0.0
-    due = exchange.first_right or exchange.stance.with_evidence
+    due = exchange.first_right or exchange.stance.gives_a_reason
     return REASONING * verified(exchange).score, ADAPTATION if due else 0.0
 
 

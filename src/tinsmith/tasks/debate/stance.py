@@ -49,6 +49,11 @@ class Stance:
     grounded: bool | None = None
     """Whether the quoted words speak for the label; None where nothing is quoted or nobody knows."""
 
+    @property
+    def gives_a_reason(self) -> bool:
+        """Whether it quotes words that speak for the label, as far as anybody knows."""
+        return self.with_evidence and self.grounded is not False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
