@@ -105,7 +105,7 @@ _ALL: Final = (
     ),
     Experiment(
         name="adversarial/seed",
-        question="What does a model learn where any reaction to a challenge is paid for?",
+        question="What does a model learn where every way to the right label is paid alike, and any argument?",
         parent="adversarial/gated",
         delta={"reward": "adversarial/seed"},
     ),

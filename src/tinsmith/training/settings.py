@@ -154,7 +154,7 @@ class RlSettings(CommonSettings):
     kl_penalty_coef: float = 0.0
     """k1 towards the base model, in the reward."""
     zero_variance_filter: bool = True
-    """Leave out groups whose rewards are all equal: their gradient is zero. They are counted."""
+    """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
     sft_steps: int = 0
     """So many of the steps, the first ones, are supervised; 0: none."""

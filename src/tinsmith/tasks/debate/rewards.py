@@ -104,12 +104,12 @@ DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
         for one in (
             DebateReward(
                 name="adversarial/seed",
-                about="the right label; argument and any reaction, right or wrong",
+                about="the right label, however it was reached; argument, right or wrong",
                 shaping=ungated,
             ),
             DebateReward(
                 name="adversarial/gated",
-                about="the right label, and for a right one the reasons that can be verified",
+                about="the right label; where it is right verified reasons, and a revision that had one",
                 shaping=gated,
             ),
             DebateReward(
