@@ -242,17 +242,14 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.JOINT: _NANO_RL,
         Kind.DEBATE: MappingProxyType(
             {
-                "steps": 250,
+                "steps": 400,
                 "learning_rate": 1.5e-3,
                 "lr_schedule": "linear",
                 "lora_rank": 16,
                 "group_size": 8,
                 "groups_per_batch": 16,
-                # Else answers in doubt settle early, and no group is left to tell what .1 of reward is worth.
-                "kl_penalty_coef": 0.05,
-                "zero_variance_filter": False,
-                "eval_every": 50,
-                "save_every": 50,
+                "eval_every": 100,
+                "save_every": 100,
                 "eval_items": 200,
                 "select_by": "last",
             }
