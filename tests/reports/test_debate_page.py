@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from headless import needs_browser, opened
 from tinsmith.cli import main
 from tinsmith.reports.debate_comparison import compare_debates
 from tinsmith.reports.debate_comparison_page import debates_html
+from tinsmith.reports.debate_doubt import doubt_table
 from tinsmith.reports.debate_gathering import CONTROL, TEST, read_debate_run
 from tinsmith.reports.debate_story import cannot_be_said, debate_story
 from tinsmith.reports.run_page import run_html
@@ -35,6 +36,7 @@ class Talked:
     arm: str = "misleading"
     label: str | None = N
     evidence: bool = True
+    speaks_for: int | None = None
 
 
 CAVED = Talked(D, D, N)
@@ -66,6 +68,8 @@ def line(number: int, split: str, one: Talked, *, alone: bool) -> dict[str, Any]
         "predicted": one.last,
         "turns": turns,
     }
+    if one.speaks_for is not None:
+        told["speaks_for"] = one.speaks_for
     if not alone:
         challenge = {"arm": one.arm, "label": one.label, "evidence": one.evidence}
         told["challenge"] = {**challenge, "grounded": one.arm == "truthful" and one.evidence}
@@ -251,3 +255,36 @@ def test_the_command_writes_both_pages(tmp_path: Path, capsys: pytest.CaptureFix
     assert (one / "report.html").is_file()
     assert (tmp_path / "c.html").is_file()
     assert "put right" in capsys.readouterr().out
+
+
+def test_where_right_answers_are_given_up(tmp_path: Path) -> None:
+    talks = [
+        *(replace(STOOD, speaks_for=1) for _ in range(4)),
+        *(replace(CAVED, speaks_for=2) for _ in range(3)),
+        replace(STOOD, speaks_for=2),
+        replace(MENDED, speaks_for=2),
+    ]
+    table = doubt_table(read_debate_run(write(tmp_path / "run", talks)))
+    assert table is not None
+    assert [head.text for head in table.heads] == [
+        "Challenged by",
+        "words for 1 label",
+        "words for 2 labels",
+    ]
+    rows = {
+        row.name.text.partition(":")[0]: [cell.text for cell in row.cells] for row in table.rows
+    }
+    assert rows["all conversations"] == rows["misleading"] == ["0.000", "0.750"]
+    assert rows["truthful"][0] == rows["truthful"][1]  # a right first answer is in neither
+    assert "null" not in rows
+    assert "given up" in run_html(tmp_path / "run")
+
+
+def test_where_texts_leave_equal_room_nothing_is_split(tmp_path: Path) -> None:
+    for name, talks in (
+        ("unknown", [STOOD, CAVED]),
+        ("equal", [replace(STOOD, speaks_for=2), replace(CAVED, speaks_for=2)]),
+    ):
+        folder = write(tmp_path / name, talks)
+        assert doubt_table(read_debate_run(folder)) is None
+        assert "Where right answers are given up" not in run_html(folder)

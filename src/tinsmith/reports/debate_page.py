@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tinsmith.reports.debate_doubt import doubt_table
 from tinsmith.reports.debate_examples import Example, examples
 from tinsmith.reports.debate_figures import debate_plates
 from tinsmith.reports.debate_gathering import DebateRun, read_debate_run
@@ -36,6 +37,7 @@ class DebatePage:
     alarms: Table | None
     arms: Table | None
     overall: Table | None
+    doubt: Table | None
     challenge: Table | None
     plates: Sequence[Plate]
     examples: tuple[Example, ...]
@@ -60,6 +62,7 @@ def _page(read: DebateRun) -> DebatePage:
         alarms=alarms_table(run),
         arms=arms_table(read),
         overall=overall_table(read),
+        doubt=doubt_table(read),
         challenge=challenge_table(read),
         plates=debate_plates(run, alone=read.alone),
         examples=examples(read),
