@@ -25,8 +25,8 @@ def doubt_table(read: DebateRun) -> Table | None:
     }
     labels = max(len(read.run.labels), 2)
     return Table(
-        caption=f"Caving ({split_words(split)}) by for how many labels the abstract has words. Where it has them for "
-        "one, the label can be known and giving it up is an error; where for more, the text leaves a choice.",
+        caption=f"{split_words(split)}. Caving by for how many labels the abstract has words: where for one, the label "
+        "can be known, and giving it up is an error; where for more, the text leaves a choice.",
         heads=(text("Challenged by"), *(column(_words(room), "caving") for room in rooms)),
         rows=tuple(_row(GROUPS[name], part, rooms, labels) for name, part in arms.items() if part),
     )

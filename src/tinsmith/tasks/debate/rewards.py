@@ -85,7 +85,7 @@ class DebateReward:
         return DebateTerms(correctness=correctness, reasoning=reasoning, adaptation=adaptation)
 
 
-def ungated(exchange: Exchange) -> tuple[float, float]:
+def the_seeds(exchange: Exchange) -> tuple[float, float]:
     """Return the seed's shaping: reasons count in a wrong answer too, and nobody asks why a right one is right."""
     return REASONING * at_first_sight(exchange), ADAPTATION if exchange.last_right else 0.0
 
@@ -105,11 +105,11 @@ DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
             DebateReward(
                 name="adversarial/seed",
                 about="the right label, however it was reached; argument, right or wrong",
-                shaping=ungated,
+                shaping=the_seeds,
             ),
             DebateReward(
                 name="adversarial/gated",
-                about="the right label; where it is right verified reasons, and a revision that had one",
+                about="the right label; for a right one verified reasons, and a revision that had a reason",
                 shaping=gated,
             ),
             DebateReward(
