@@ -280,11 +280,13 @@ def test_where_right_answers_are_given_up(tmp_path: Path) -> None:
     assert "given up" in run_html(tmp_path / "run")
 
 
-def test_where_texts_leave_equal_room_nothing_is_split(tmp_path: Path) -> None:
-    for name, talks in (
-        ("unknown", [STOOD, CAVED]),
-        ("equal", [replace(STOOD, speaks_for=2), replace(CAVED, speaks_for=2)]),
+def test_where_texts_leave_equal_room_or_nobody_challenges_nothing_is_split(tmp_path: Path) -> None:
+    differ = [replace(STOOD, speaks_for=1), replace(STOOD, speaks_for=2)]
+    for name, talks, opponent in (
+        ("unknown", [STOOD, CAVED], "scripted"),
+        ("equal", [replace(STOOD, speaks_for=2), replace(CAVED, speaks_for=2)], "scripted"),
+        ("alone", differ, "nobody"),
     ):
-        folder = write(tmp_path / name, talks)
+        folder = write(tmp_path / name, talks, opponent=opponent)
         assert doubt_table(read_debate_run(folder)) is None
         assert "Where right answers are given up" not in run_html(folder)
