@@ -103,7 +103,11 @@ def test_the_table_of_returns_is_the_rewards() -> None:
             plain, spoken = (
                 returns("adversarial/gated", first, last, grounded=one) for one in (None, True)
             )
-            told = (
-                f"{spoken}" if plain == spoken else f"{spoken} after words that speak, else {plain}"
-            )
+            if name == "wrong, wrong":
+                told = f"-0.8 kept where nothing spoke, else {spoken}"
+                assert plain == (-0.8 if first == last else spoken)
+            elif plain != spoken:
+                told = f"{spoken} after words that speak, else {plain}"
+            else:
+                told = f"{spoken}"
             assert row[1] == told

@@ -69,7 +69,8 @@ def test_the_gated_reward_orders_the_outcomes(
     assert (min(found["RR"]) > max(found["WR"])) is (claim is None), "a revision needs a reason"
     if claim == C:
         assert found["RR"] == pytest.approx([1.5 if good else 1.2])
-    assert found["WW"] == found["RW"] == [-1.0, -1.0]
+    assert found["WW"] == [-0.8 if claim is None else -1.0, -1.0], "firm, or wrong anew"
+    assert found["RW"] == [-1.0, -1.0]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,21 @@ def test_putting_right_is_paid_for_where_the_quoted_words_speak(
     assert debate_reward("adversarial/gated").score([defended])[0].adaptation == 0.2
     for same in (one, defended):
         assert debate_reward("adversarial/seed").score([same])[0].adaptation == 0.2
+
+
+@pytest.mark.parametrize("claim", [D, C, N])
+@pytest.mark.parametrize("grounded", [True, None, False])
+def test_standing_firm_is_paid_for_where_nothing_spoke(claim: str, grounded: bool | None) -> None:
+    def adaptation(last: str) -> float:
+        heard = exchange(answer(C), answer(last), claim=claim)
+        one = replace(heard, stance=replace(heard.stance, grounded=grounded))
+        assert debate_reward("adversarial/seed").score([one])[0].adaptation == 0.2 * (last == D)
+        return debate_reward("adversarial/gated").score([one])[0].adaptation
+
+    silent = grounded is False
+    assert adaptation(C) == 0.2 * silent, "a wrong answer, kept"
+    assert adaptation(N) == 0.0, "another wrong one"
+    assert adaptation(D) == 0.2 * (not silent), "put right"
 
 
 @pytest.mark.parametrize("last", Confidence)

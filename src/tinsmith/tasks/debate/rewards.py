@@ -6,10 +6,11 @@ are counted (akhilpandey95/tinker at d95db84, tinker_disruption_env.py, describe
 adversarial/seed    the code's: adaptation 0.2 for a right last answer, whatever the first one was; reasoning by
     what strikes the eye (reasoning.at_first_sight), in a wrong answer too. Every way to the truth is paid alike, so
     who cannot know the label may as well answer anew when asked; and -0.7 with an argument is more than -1 without.
-adversarial/gated   reasoning and adaptation count only where the last answer is right. Reasoning is the pass
-    rate of verifiable leaves (reasoning.verified); a right answer that was defended adapts by 0.2, and so does
-    one that was put right where the quoted words speak for B's label. Put right without such a reason it adapts by
-    nothing: were it paid for, who cannot know the label might as well toss the coin again whenever challenged.
+adversarial/gated   reasoning counts only where the last answer is right: the pass rate of verifiable leaves
+    (reasoning.verified). Adaptation asks whether the challenge was answered as its words deserve: where they speak
+    for B's label, 0.2 for a right answer; where they do not, 0.2 for standing firm, and for nothing else. A first
+    answer that chance made wrong is correctness's business: were only right ones paid for standing firm, half of
+    that pay would be luck in the very papers whose text leaves a choice, and tossing the coin again costs half as much.
 adversarial/forked  the same reward; its advantages are taken turn by turn (ops/forks.py).
 
 A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else. (Were only
@@ -91,11 +92,10 @@ def the_seeds(exchange: Exchange) -> tuple[float, float]:
 
 
 def gated(exchange: Exchange) -> tuple[float, float]:
-    """Return the shaping that only a right last answer earns."""
-    if not exchange.last_right:
-        return 0.0, 0.0
-    due = exchange.first_right or exchange.stance.gives_a_reason
-    return REASONING * verified(exchange).score, ADAPTATION if due else 0.0
+    """Return verified reasons of a right answer, and whether the challenge was answered as its words deserve."""
+    right = exchange.last_right
+    due = right if exchange.stance.gives_a_reason else not exchange.revised
+    return REASONING * verified(exchange).score if right else 0.0, ADAPTATION if due else 0.0
 
 
 DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
@@ -109,7 +109,7 @@ DEBATE_REWARDS: Final[Mapping[str, DebateReward]] = MappingProxyType(
             ),
             DebateReward(
                 name="adversarial/gated",
-                about="the right label; for a right one verified reasons, and a revision that had a reason",
+                about="the right label, verified reasons, and to give way to words that speak and to nothing else",
                 shaping=gated,
             ),
             DebateReward(
