@@ -243,11 +243,11 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.DEBATE: MappingProxyType(
             {
                 "steps": 400,
-                "learning_rate": 1.5e-3,
+                "learning_rate": 7e-4,
                 "lr_schedule": "linear",
                 "lora_rank": 16,
-                "group_size": 8,
-                "groups_per_batch": 16,
+                "group_size": 4,
+                "groups_per_batch": 32,
                 "eval_every": 100,
                 "save_every": 100,
                 "eval_items": 200,

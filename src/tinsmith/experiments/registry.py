@@ -113,7 +113,7 @@ _ALL: Final = (
         name="adversarial/forked",
         question="Does it help to know which of two turns earned the reward?",
         parent="adversarial/gated",
-        delta={"reward": "adversarial/forked", "forks": 4, "group_size": 4},
+        delta={"reward": "adversarial/forked", "forks": 2},
     ),
     Experiment(
         name="adversarial/evidence_free",
