@@ -55,6 +55,26 @@ class Tested:
     lines: Sequence[Line]
 
 
+Look = Callable[[tinker.SamplingClient, int, str], Tested]
+"""Looks at the test split with a policy, its step, and the name that what it finds goes by."""
+
+
+def chosen_and_last(
+    look: Look,
+    chosen: tinker.SamplingClient,
+    chosen_step: int,
+    last: tinker.SamplingClient | None,
+    last_step: int,
+) -> Tested:
+    """Look with the chosen policy as `test` and the last one as `test_last`; at one that is both (None) only once."""
+    first = look(chosen, chosen_step, "test")
+    if last is None:
+        same = {key.replace("test", "test_last", 1): value for key, value in first.metrics.items()}
+        return Tested(metrics={**first.metrics, **same}, lines=first.lines)
+    other = look(last, last_step, "test_last")
+    return Tested(metrics={**first.metrics, **other.metrics}, lines=[*first.lines, *other.lines])
+
+
 class ExactGradient(Protocol[I_contra]):
     """A part of the policy gradient that is computed and not sampled."""
 

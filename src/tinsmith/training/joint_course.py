@@ -17,7 +17,7 @@ from tinsmith.analysis.joint import JointEvaluation
 from tinsmith.tasks.answers import JointAnswer, Outcome
 from tinsmith.tasks.joint import JointItem
 from tinsmith.tasks.joint_rewards import JointReward, JointTerms
-from tinsmith.training.course import Examined, Examinee, Tested
+from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last
 from tinsmith.training.evaluating import PROBED
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.joint_ground import JointGround, JointPapers, JointRollout
@@ -157,22 +157,13 @@ class JointCourse:
         last_step: int,
     ) -> Tested:
         """Look at the test split once."""
-        metrics, lines = self._test(chosen, chosen_step, "test")
-        if last is None:
-            metrics |= {key.replace("test", "test_last", 1): metrics[key] for key in metrics}
-        else:
-            more, others = self._test(last, last_step, "test_last")
-            metrics |= more
-            lines += others
-        return Tested(metrics=metrics, lines=lines)
+        return chosen_and_last(self._look, chosen, chosen_step, last, last_step)
 
-    def _test(
-        self, client: tinker.SamplingClient, step: int, split: str
-    ) -> tuple[dict[str, float], list[Line]]:
+    def _look(self, client: tinker.SamplingClient, step: int, split: str) -> Tested:
         sampled = self._ask(client, self.papers.test, step, split)
         greedily = self._ask(client, self.papers.test, step, f"{split}_greedy", greedy=True)
         metrics = sampled.evaluation.metrics(split) | greedily.evaluation.metrics(f"{split}_greedy")
-        return metrics, [*sampled.lines, *greedily.lines]
+        return Tested(metrics=metrics, lines=[*sampled.lines, *greedily.lines])
 
     def _ask(
         self,

@@ -12,7 +12,7 @@ from tinsmith.analysis.alarms import Alarm
 from tinsmith.tasks.contracts import Answer, Outcome
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.rewards import Reward, RewardState, Terms
-from tinsmith.training.course import Examined, Examinee, Tested
+from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last
 from tinsmith.training.evaluating import (
     PaperRollout,
     answer_facts,
@@ -152,24 +152,15 @@ class LabelCourse:
         last_step: int,
     ) -> Tested:
         """Look at the test split once."""
-        metrics, lines = self._test(chosen, chosen_step, "test")
-        if last is None:
-            metrics |= {key.replace("test", "test_last", 1): metrics[key] for key in metrics}
-        else:
-            more, others = self._test(last, last_step, "test_last")
-            metrics |= more
-            lines += others
-        if isinstance(self.settings, SftSettings) and self.settings.logit_offset:
-            more, others = tested_with_offset(
-                chosen, self.ground, self.validation_items, step=chosen_step
-            )
-            metrics |= more
-            lines += others
-        return Tested(metrics=metrics, lines=lines)
+        found = chosen_and_last(self._look, chosen, chosen_step, last, last_step)
+        if not (isinstance(self.settings, SftSettings) and self.settings.logit_offset):
+            return found
+        metrics, lines = tested_with_offset(
+            chosen, self.ground, self.validation_items, step=chosen_step
+        )
+        return Tested(metrics={**found.metrics, **metrics}, lines=[*found.lines, *lines])
 
-    def _test(
-        self, client: tinker.SamplingClient, step: int, split: str
-    ) -> tuple[dict[str, float], list[Line]]:
+    def _look(self, client: tinker.SamplingClient, step: int, split: str) -> Tested:
         metrics: dict[str, float] = {}
         lines: list[Line] = []
         for greedy, name in ((False, split), (True, f"{split}_greedy")):
@@ -184,7 +175,7 @@ class LabelCourse:
             )
             metrics |= found.evaluation.metrics(name)
             lines += found.lines
-        return metrics, lines
+        return Tested(metrics=metrics, lines=lines)
 
     def trace(self) -> Mapping[str, float]:
         """See Course."""
