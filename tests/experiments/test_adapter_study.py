@@ -118,6 +118,10 @@ def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
         ("seeds", "1,2"),
         ("seeds", "1,2,2"),
         ("seeds", "a,b,c"),
+        ("seeds", "1,2,-3"),
+        ("tuning_seed", "2"),
+        ("tuning_seed", "0,4"),
+        ("tuning_seed", "-1"),
         ("adapters", "qdora"),
         ("adapters", "lora,full"),
         ("learning_rate", "1"),
@@ -136,8 +140,8 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
     lines: list[str] = []
     out = tmp_path / "study"
     run_adapter_study({"out": str(out), "dry_run": "true"}, lines.append)
-    assert "20 runs to choose rates, 8 more to report" in lines[1]
-    assert "28 runs" in lines[2]
+    assert "20 runs to choose rates, 12 more to report" in lines[1]
+    assert "32 runs" in lines[2]
     assert "MB of disk" in lines[2]
     assert not out.exists()
     with pytest.raises(ConfigError, match="no such key"):

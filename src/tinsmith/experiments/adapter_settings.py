@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments.number_lists import numbers
+from tinsmith.experiments.number_lists import numbers, seeds_apart
 from tinsmith.experiments.study import Cell
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
@@ -49,7 +49,7 @@ class AdapterStudySettings:
     """By adapter, in the study's order; LoRA first, which the others are compared with."""
     seeds: tuple[int, ...]
     tuning_seed: int
-    """Of the runs by which rates are chosen."""
+    """Of the runs by which rates are chosen; none of those that are reported."""
     dry_run: bool
     shared: Mapping[str, str]
     """Keys of every run."""
@@ -91,8 +91,9 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
         adapter: _rates(key, left.pop(key)) if (key := f"{_RATES_OF}{adapter}") in left else every
         for adapter in adapters
     }
-    seeds = _seeds(left.pop("seeds", "0,1,2"))
-    tuning = numbers("tuning_seed", left.pop("tuning_seed", str(seeds[0])), int)
+    seeds, tuning_seed = seeds_apart(
+        left.pop("seeds", "1,2,3"), left.pop("tuning_seed", "0"), least=FEWEST_SEEDS
+    )
     dry_run = left.pop("dry_run", "false").lower() in ("true", "1", "yes")
     if "rank" in left:
         left["lora_rank"] = left.pop("rank")
@@ -108,7 +109,7 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
         out=out,
         rates=MappingProxyType(rates),
         seeds=seeds,
-        tuning_seed=tuning[0],
+        tuning_seed=tuning_seed,
         dry_run=dry_run,
         shared=MappingProxyType({**RECIPE, **left, "quiet": "true"}),
     )
@@ -136,17 +137,5 @@ def _rates(key: str, text: str) -> tuple[float, ...]:
             field=key,
             value=text,
             allowed=f"{FEWEST_RATES} or more different ones, above 0, with commas between them",
-        )
-    return tuple(found)
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    found = numbers("seeds", text, int)
-    if len(set(found)) < max(len(found), FEWEST_SEEDS) or min(found) < 0:
-        raise ConfigError(
-            "a difference is told over seeds",
-            field="seeds",
-            value=text,
-            allowed=f"{FEWEST_SEEDS} or more different ones, with commas between them",
         )
     return tuple(found)

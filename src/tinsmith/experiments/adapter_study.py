@@ -99,8 +99,7 @@ def _forecast(settings: AdapterStudySettings) -> list[str]:
         ConfigError: a run could not begin.
     """
     tuning = settings.tuning()
-    shared = settings.tuning_seed in settings.seeds
-    again = len(settings.adapters) * (len(settings.seeds) - shared)
+    again = len(settings.adapters) * len(settings.seeds)
     cell = tuning[0]
     each = minutes(make_plan(find(cell.name), cell.overrides))
     cells = len(tuning) + again

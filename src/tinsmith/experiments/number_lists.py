@@ -1,4 +1,4 @@
-"""Lists of numbers as a study is told them: `1,2,3`."""
+"""Lists of numbers as a study is told them: `1,2,3`; and its seeds, of which none chose a learning rate."""
 
 from __future__ import annotations
 
@@ -24,3 +24,29 @@ def numbers(key: str, text: str, kind: type[N]) -> list[N]:
             value=text,
             allowed="numbers with commas between them",
         ) from None
+
+
+def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, ...], int]:
+    """Read `seeds`, which are reported, and `tuning_seed`, by which learning rates are chosen.
+
+    Raises:
+        ConfigError: fewer than `least`, one twice, one below 0, or the rates were chosen by one that is reported.
+    """
+    found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
+    if len(set(found)) < max(len(found), least) or min(found) < 0:
+        raise ConfigError(
+            "a difference is told over seeds",
+            field="seeds",
+            value=text,
+            allowed=f"{least} or more different ones, 0 or more, with commas between them",
+        )
+    if len(first) != 1 or first[0] < 0:
+        raise ConfigError("one seed, to choose rates by", field="tuning_seed", value=tuning)
+    if first[0] in found:
+        raise ConfigError(
+            "what rates were chosen by is not reported",
+            field="tuning_seed",
+            value=first[0],
+            allowed=f"none of {text}",
+        )
+    return tuple(found), first[0]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.keys import KEYS, Kind
-from tinsmith.experiments.number_lists import numbers
+from tinsmith.experiments.number_lists import numbers, seeds_apart
 from tinsmith.types.errors import ConfigError
 
 
@@ -172,7 +172,7 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
             value=len(rl_rates),
             allowed=f"{len(sft_rates)}, as sft_rates has",
         )
-    seeds, tuning_seed = _seeds(left.pop("seeds", "1,2,3,4,5"), left.pop("tuning_seed", "0"))
+    seeds, tuning_seed = seeds_apart(left.pop("seeds", "1,2,3,4,5"), left.pop("tuning_seed", "0"))
     steps = _count("steps", left.pop("steps", str(place.steps)), 2)
     given = {**place.shared, **left, "quiet": "true"}
     for key in ("out", "log_path", "model_name", "dry_run", "sft_steps", *_COUNTS):
@@ -239,25 +239,6 @@ def _rates(key: str, text: str) -> tuple[float, ...]:
             allowed="one or more different ones, above 0, with commas between them; five make a claim",
         )
     return tuple(found)
-
-
-def _seeds(text: str, tuning: str) -> tuple[tuple[int, ...], int]:
-    found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
-    if len(set(found)) < len(found) or len(first) != 1 or min(*found, *first) < 0:
-        raise ConfigError(
-            "different seeds, and one to choose rates by",
-            field="seeds",
-            value=text,
-            allowed="different numbers, 0 or more, with commas between them",
-        )
-    if first[0] in found:
-        raise ConfigError(
-            "what rates were chosen by is not reported",
-            field="tuning_seed",
-            value=first[0],
-            allowed=f"none of {text}",
-        )
-    return tuple(found), first[0]
 
 
 def _count(key: str, text: str, least: int) -> int:

