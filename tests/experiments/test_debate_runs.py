@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 from small_slice import Made
 
 from tinsmith.data.slice_reader import Slice
@@ -140,12 +142,28 @@ def test_the_frozen_base_challenges_on_the_runs_own_server(
 
 
 def test_a_model_that_is_a_folder_is_served_beside_the_base(place: Place, tmp_path: Path) -> None:
+    moved, trained = tmp_path / "moved", tmp_path / "trained"
+    shutil.copytree(place.base, moved)
+    shutil.copytree(place.base, trained)
+    weights = trained / "model.safetensors"
+    save_file({name: value + 1e-3 for name, value in load_file(weights).items()}, weights)
     keys = place.keys(
         tmp_path / "run", opponent=str(place.base), script="plain", opponent_max_tokens="6"
     )
     del keys["base_url"]
-    folder = run("adversarial/gated", {**keys, "model_name": str(place.base), "steps": "1"})
+    keys |= {"model_name": str(place.base), "steps": "2", "save_every": "1"}
+    folder = run("adversarial/gated", {**keys, "stop_after": "1"})
     assert any("failure" not in line for line in lines(folder, ROLLOUTS))
+    # What it is and not where it lies is part of the run.
+    identity = manifest(folder)["identity"]
+    assert identity["frame"]["opponent"] == "opponent"
+    assert identity["beside"]["opponent"]["fingerprint"] == identity["model"]["fingerprint"]
+    on = {**keys, "behavior_if_log_dir_exists": "resume"}
+    with pytest.raises(ConfigError, match="the opponent is not the one") as caught:
+        run("adversarial/gated", {**on, "opponent": str(trained)})
+    assert caught.value.field == "opponent"
+    run("adversarial/gated", {**on, "opponent": str(moved)})
+    assert manifest(folder)["status"] == "finished"
 
 
 def test_what_cannot_challenge_is_refused(place: Place, tmp_path: Path) -> None:

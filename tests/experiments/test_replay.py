@@ -195,11 +195,19 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
 
 
 def test_a_run_does_not_go_on_with_another_model() -> None:
-    def told(**model: object) -> dict[str, object]:
-        return {"identity": {"model": model or None}}
+    def told(*, beside: dict[str, object] | None = None, **model: object) -> dict[str, object]:
+        return {"identity": {"model": model or None, "beside": {"opponent": beside}}}
 
-    manifest_module.require_same_model(told(fingerprint="a"), told(fingerprint="a"))
-    manifest_module.require_same_model(told(), told(fingerprint="a"))
-    manifest_module.require_same_model({}, told(fingerprint="a"))
-    with pytest.raises(ConfigError, match="its fingerprint is another"):
-        manifest_module.require_same_model(told(fingerprint="a"), told(fingerprint="b"))
+    same = manifest_module.require_same_models
+    same(told(fingerprint="a"), told(fingerprint="a", beside={"fingerprint": "b"}))
+    same(told(), told(fingerprint="a"))
+    same({}, told(fingerprint="a"))
+    same({"identity": {"model": {"fingerprint": "a"}}}, told(fingerprint="a"))
+    with pytest.raises(ConfigError, match=r"the model .* its fingerprint is another") as caught:
+        same(told(fingerprint="a"), told(fingerprint="b"))
+    assert caught.value.field == "model_name"
+    one, other = (told(fingerprint="a", beside={"fingerprint": name}) for name in "ab")
+    same(one, one)
+    with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint is another") as caught:
+        same(one, other)
+    assert caught.value.field == "opponent"

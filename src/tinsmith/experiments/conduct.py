@@ -19,7 +19,7 @@ from tinsmith.analysis.alarms import Alarm
 from tinsmith.experiments.manifest import (
     Json,
     Prepared,
-    require_same_model,
+    require_same_models,
     require_same_run,
     seeds,
 )
@@ -145,11 +145,12 @@ def _conduct(
     like: Json | None,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
-    manifest = prepared.manifest(model_identity(connection, materials.model_name))
+    beside = {name: model_identity(connection, name) for name in materials.matter.models()}
+    manifest = prepared.manifest(model_identity(connection, materials.model_name), beside)
     if like is not None:
-        require_same_model(like, manifest)
+        require_same_models(like, manifest)
     if mark is not None:
-        require_same_model(folder.read_json(MANIFEST), manifest)
+        require_same_models(folder.read_json(MANIFEST), manifest)
     folder.write_json(MANIFEST, manifest)
     materials.matter.begin(folder)
     run: StoppableRun[Any, Any] | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import cast
 
 from tinsmith.experiments.circumstances import circumstances
@@ -27,6 +28,10 @@ from tinsmith.types.version import VERSION
 
 Json = Mapping[str, object]
 
+_TRAINED = "model"
+_TOLD_LATER = (_TRAINED, "beside")
+"""What of an identity only a server knows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -36,12 +41,20 @@ class Prepared:
     materials: Materials
 
     def identity(self) -> dict[str, object]:
-        """Return what names the run: all that decides its results but the model, which only the server knows."""
+        """Return what names the run: all that decides its results but the models, which only the server knows.
+
+        A folder stands here by the name that it is served by: where it lies does not matter.
+        """
         plan = self.plan
+        served = {folder: name for name, folder in self.materials.matter.models().items()}
+        frame = {
+            key: served.get(value, value) if isinstance(value, str) else value
+            for key, value in asdict(plan.frame).items()
+        }
         return {
             "tinsmith": VERSION,
             "experiment": plan.experiment.full_name,
-            "frame": asdict(plan.frame),
+            "frame": frame,
             "settings": told_apart(plan.settings),
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic.value,
@@ -70,8 +83,13 @@ class Prepared:
             **self.materials.matter.config(),
         }
 
-    def manifest(self, model: Json | None) -> dict[str, object]:
-        """Return what `manifest.json` holds while the run runs; `model` is what the server tells of it."""
+    def manifest(
+        self, model: Json | None, beside: Mapping[str, Json | None] = MappingProxyType({})
+    ) -> dict[str, object]:
+        """Return what `manifest.json` holds while the run runs.
+
+        `model` is what the server tells of the one that is trained, `beside` what of others from folders.
+        """
         identity = self.identity()
         return {
             "schema": 2,
@@ -81,6 +99,9 @@ class Prepared:
                 **identity,
                 "source_sha256": source_sha256(),
                 "model": None if model is None else dict(model),
+                "beside": {
+                    name: None if one is None else dict(one) for name, one in beside.items()
+                },
             },
             "circumstances": circumstances(self.plan, self.materials),
         }
@@ -93,11 +114,11 @@ def seeds(plan: Plan) -> dict[str, int]:
 
 
 def changed_identity(before: Json, prepared: Prepared) -> tuple[FieldDifference, ...]:
-    """Return what of an earlier manifest's identity is another now, but for the model."""
+    """Return what of an earlier manifest's identity is another now, but for the models."""
     # Through JSON, as the manifest went: enums as their values, tuples as lists.
     now: Json = json.loads(json.dumps({**prepared.identity(), "source_sha256": source_sha256()}))
     then = cast(Json, before.get("identity") or {})
-    return unequal_fields({name: then[name] for name in then if name != "model"}, now)
+    return unequal_fields({name: then[name] for name in then if name not in _TOLD_LATER}, now)
 
 
 def require_same_run(before: Json, prepared: Prepared) -> None:
@@ -121,25 +142,27 @@ def require_same_run(before: Json, prepared: Prepared) -> None:
         )
 
 
-def require_same_model(before: Json, now: Json) -> None:
-    """Refuse to go on from an earlier manifest with another model than it names; where either names none, go on.
+def require_same_models(before: Json, now: Json) -> None:
+    """Refuse to go on from an earlier manifest with other models than it names; of which either names none, go on.
 
     Raises:
-        ConfigError: naming what of the model is another.
+        ConfigError: naming what of which model is another.
     """
-    first, second = (_model(manifest) for manifest in (before, now))
-    if first is None or second is None:
-        return
-    for name in sorted({*first, *second}):
-        if first.get(name) != second.get(name):
+    first, second = (_models(manifest) for manifest in (before, now))
+    for who in sorted({*first} & {*second}):
+        one, other = first[who] or {}, second[who] or {}
+        changed = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+        if one and other and changed:
             raise ConfigError(
-                f"the model is not the one that the run began with: its {name} is another",
-                field="model_name",
-                value=second.get(name),
-                allowed=str(first.get(name)),
-                fix="give the model that it began with, or begin a new run in another folder",
+                f"the {who} is not the one that the run began with: its {changed[0]} is another",
+                field="model_name" if who == _TRAINED else who,
+                value=other.get(changed[0]),
+                allowed=str(one.get(changed[0])),
+                fix="give the one that it began with, or begin a new run in another folder",
             )
 
 
-def _model(manifest: Json) -> Json | None:
-    return cast(Json | None, cast(Json, manifest.get("identity") or {}).get("model"))
+def _models(manifest: Json) -> Mapping[str, Json | None]:
+    identity = cast(Json, manifest.get("identity") or {})
+    beside = cast(Mapping[str, Json | None], identity.get("beside") or {})
+    return {_TRAINED: cast(Json | None, identity.get(_TRAINED)), **beside}
