@@ -215,24 +215,11 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
     # Right first: 24 + 10 asked of 60 against 30 of 60; both on 24.
     assert first.n == 60
     assert first.difference == pytest.approx(4 / 60)
-    assert first.standard_error == pytest.approx((17 - 16 / 62) ** 0.5 / 62)
     assert first.not_below
     assert any("0.33 times as often as seed" in one for one in compared.story)
     html = debates_html(compared)
     assert "right answer given up" in html
     assert html == debates_html(compare_debates([gated, seed, alone]))
-
-
-@pytest.mark.parametrize(("lost", "not_below"), [(0, True), (1, True), (2, False)])
-def test_one_paper_is_not_more_than_a_standard_error(
-    tmp_path: Path, lost: int, not_below: bool
-) -> None:
-    talks = [STOOD] * (30 - lost) + [STUCK] * (30 + lost)
-    gated = write(tmp_path / "gated", talks, CONTROLLED)
-    alone = write(tmp_path / "alone", [STOOD] * 30 + [STUCK] * 30, opponent="nobody")
-    (first,) = compare_debates([gated, alone]).firsts
-    assert first.difference == pytest.approx(-lost / 60)
-    assert first.not_below is not_below
 
 
 def test_other_challenges_are_not_compared_one_by_one(tmp_path: Path) -> None:

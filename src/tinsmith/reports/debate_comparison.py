@@ -74,8 +74,6 @@ class First:
     name: str
     difference: float
     standard_error: float
-    """With half a paper added to each of the four outcomes (Agresti and Min, Statistics in Medicine 24, 2005):
-    without it a single paper that differs, of any number, is more than one standard error."""
     interval: Interval
     n: int
     test: McNemar
@@ -234,7 +232,7 @@ def _first(name: str, pairs: Sequence[tuple[bool, bool]]) -> First:
     return First(
         name=name,
         difference=difference,
-        standard_error=math.sqrt(only + other + 1 - (only - other) ** 2 / (n + 2)) / (n + 2),
+        standard_error=math.sqrt(max((only + other) / n - difference**2, 0.0) / n),
         interval=paired_difference(both, only, other, n - both - only - other),
         n=n,
         test=mcnemar(only, other),
