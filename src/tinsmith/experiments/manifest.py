@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import cast
 
 from tinsmith.experiments.circumstances import circumstances
@@ -83,9 +82,7 @@ class Prepared:
             **self.materials.matter.config(),
         }
 
-    def manifest(
-        self, model: Json | None, beside: Mapping[str, Json | None] = MappingProxyType({})
-    ) -> dict[str, object]:
+    def manifest(self, model: Json | None, beside: Mapping[str, Json | None]) -> dict[str, object]:
         """Return what `manifest.json` holds while the run runs.
 
         `model` is what the server tells of the one that is trained, `beside` what of others from folders.
