@@ -83,6 +83,7 @@ def write(
     *,
     reward: str = "adversarial/gated",
     opponent: str = "scripted",
+    seed: int = 0,
     **challenge: Any,
 ) -> Path:
     folder.mkdir()
@@ -91,7 +92,7 @@ def write(
         "name": reward,
         "kind": "debate",
         "question": f"Does it? {NASTY}",
-        "settings": {"steps": 4, "seed": 0},
+        "settings": {"steps": 4, "seed": seed},
         "task": {"name": "disruption", "labels": [D, C, N], "contract": TWO_KEY.name},
         "reward": {"name": reward},
         "data": {"fingerprint": "f" * 64, "test": len(talks)},
@@ -202,7 +203,7 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
     gated = write(tmp_path / "gated", TALKS, CONTROLLED)
     alone = write(tmp_path / "alone", [STOOD] * 30 + [STUCK] * 30, opponent="nobody")
     compared = compare_debates([gated, seed, alone])
-    assert (compared.reference, compared.alone) == ("seed", "alone")
+    assert (compared.references, compared.alone) == (("seed",), ("alone",))
     (against,) = compared.against
     assert against.name == "gated"
     assert against.caving is not None

@@ -106,19 +106,20 @@ class Arm:
 
 def arms_of(runs: Iterable[Run]) -> tuple[Arm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
+    return tuple(
+        Arm(name=name, members=tuple(Member(run=run, gathered=gather(run)) for run in group))
+        for name, group in alike_but_for_seeds(runs)
+    )
+
+
+def alike_but_for_seeds(runs: Iterable[Run]) -> tuple[tuple[str, tuple[Run, ...]], ...]:
+    """Return a name and its runs, seeds ascending, for each group that differs by the seed alone."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(_key(run), []).append(run)
-    names = _names(list(groups.values()))
     return tuple(
-        Arm(
-            name=name,
-            members=tuple(
-                Member(run=run, gathered=gather(run))
-                for run in sorted(group, key=lambda one: (one.config.seed or 0, str(one.folder)))
-            ),
-        )
-        for name, group in zip(names, groups.values(), strict=True)
+        (name, tuple(sorted(group, key=lambda one: (one.config.seed or 0, str(one.folder)))))
+        for name, group in zip(_names(list(groups.values())), groups.values(), strict=True)
     )
 
 

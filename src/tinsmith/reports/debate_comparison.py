@@ -1,7 +1,8 @@
 """Runs with a challenger side by side: caving as a ratio, and the same conversations one by one.
 
-Every run is held against one other, the reference: that of the seed's reward where there is one, else the first that
-was challenged. First answers are held against those of a run that nobody challenged, where there is one.
+Every run is held against one other, the reference: that of the seed's reward where there is one, trained under the
+same seed if there are several, else the first that was challenged. First answers are held likewise against those of a
+run that nobody challenged, where there is one. Rewards that have several seeds are held against each other as rewards.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tinsmith.reports.debate_gathering import (
     Talk,
     read_debate_run,
 )
+from tinsmith.reports.debate_over_seeds import OverSeeds, over_seeds
+from tinsmith.reports.debate_over_seeds_shown import seeded_story
 from tinsmith.reports.debate_story import figure_words, signed_words
 from tinsmith.reports.quality_story import p_words, signed
 from tinsmith.reports.run_records import Kind
@@ -57,6 +60,7 @@ class Against:
     """One run against the reference, on the conversations that both had; `why` says what could not be compared."""
 
     name: str
+    reference: str
     caving: ShareRatio | None
     """This run's caving over the reference's, each on its own right first answers."""
     shared: int
@@ -69,9 +73,10 @@ class Against:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First:
-    """A run's first answers less those of the run that nobody challenged, paper by paper."""
+    """A run's first answers less those of a run that nobody challenged, paper by paper."""
 
     name: str
+    alone: str
     difference: float
     standard_error: float
     interval: Interval
@@ -89,8 +94,9 @@ class DebatesCompared:
     """All that the page and the terminal show."""
 
     runs: tuple[Compared, ...]
-    reference: str | None
-    alone: str | None
+    seeded: OverSeeds
+    references: tuple[str, ...]
+    alone: tuple[str, ...]
     against: tuple[Against, ...]
     firsts: tuple[First, ...]
     story: tuple[str, ...]
@@ -118,17 +124,18 @@ def compare_debates(folders: Sequence[Path]) -> DebatesCompared:
     """
     check_each_once(folders)
     runs = [_compared(folder, folders) for folder in folders]
-    reference = _reference(runs)
-    alone = next((one for one in runs if one.read.alone), None)
-    against = _against(runs, reference)
+    references, alone = _references(runs), [one for one in runs if one.read.alone]
+    seeded = over_seeds([one.read for one in runs], SEED_REWARD)
+    against = _against(runs, references)
     firsts = _firsts(runs, alone)
     return DebatesCompared(
         runs=tuple(runs),
-        reference=reference.name if reference else None,
-        alone=alone.name if alone else None,
+        seeded=seeded,
+        references=tuple(one.name for one in references),
+        alone=tuple(one.name for one in alone),
         against=against,
         firsts=firsts,
-        story=_story(runs, reference, against, firsts),
+        story=_story(runs, seeded, against, firsts),
         notes=tuple(f"{one.name}: {note}" for one in runs for note in one.read.notes),
     )
 
@@ -142,35 +149,43 @@ def _compared(folder: Path, folders: Sequence[Path]) -> Compared:
     return Compared(name=short if unique else str(folder), read=read, figures=found)
 
 
-def _reference(runs: Sequence[Compared]) -> Compared | None:
+def _references(runs: Sequence[Compared]) -> list[Compared]:
     challenged = [one for one in runs if not one.read.alone]
     if len(challenged) < 2:
-        return None
-    seeds = (one for one in challenged if _reward(one) == SEED_REWARD)
-    return next(seeds, challenged[0])
+        return []
+    return [one for one in challenged if _reward(one) == SEED_REWARD] or challenged[:1]
+
+
+def _like(one: Compared, others: Sequence[Compared]) -> Compared:
+    """Return that of the others which was trained under the same seed, else the first."""
+    seed = one.read.run.config.seed
+    return next((other for other in others if other.read.run.config.seed == seed), others[0])
 
 
 def _reward(one: Compared) -> str:
     return str((one.read.run.config.reward or {}).get("name", ""))
 
 
-def _against(runs: Sequence[Compared], reference: Compared | None) -> tuple[Against, ...]:
-    if reference is None:
-        return ()
-    others = [one for one in runs if one is not reference and not one.read.alone]
-    tried = [(one, *_paired(reference, one)) for one in others]
-    flat = holm([test.p_value for _, events, _, _ in tried for test in events.values()])
+def _against(runs: Sequence[Compared], references: Sequence[Compared]) -> tuple[Against, ...]:
+    held = [
+        (one, _like(one, references))
+        for one in runs
+        if references and one not in references and not one.read.alone
+    ]
+    tried = [(one, reference, *_paired(reference, one)) for one, reference in held]
+    flat = holm([test.p_value for _, _, events, _, _ in tried for test in events.values()])
     corrected = iter(flat)
     return tuple(
         Against(
             name=one.name,
+            reference=reference.name,
             caving=_caving_ratio(one, reference),
             shared=shared,
             events=events,
             p_holm={name: next(corrected) for name in events},
             why=why,
         )
-        for one, events, shared, why in tried
+        for one, reference, events, shared, why in tried
     )
 
 
@@ -209,28 +224,31 @@ def _caved(one: Compared) -> tuple[int, int]:
     return sum(not each.last_right for each in right), len(right)
 
 
-def _firsts(runs: Sequence[Compared], alone: Compared | None) -> tuple[First, ...]:
-    if alone is None:
-        return ()
-    theirs = {each.item: each.first_right for each in alone.read.debated(TEST)}
-    same = alone.read.run.config.data.fingerprint
+def _firsts(runs: Sequence[Compared], alone: Sequence[Compared]) -> tuple[First, ...]:
     found: list[First] = []
     for one in runs:
-        ours = {each.item: each.first_right for each in one.read.debated(TEST)}
-        shared = sorted(ours.keys() & theirs.keys())
-        if one is alone or not shared or one.read.run.config.data.fingerprint != same:
+        if not alone or one.read.alone:
             continue
-        found.append(_first(one.name, [(ours[item], theirs[item]) for item in shared]))
+        other = _like(one, alone)
+        ours, theirs = (
+            {each.item: each.first_right for each in run.read.debated(TEST)} for run in (one, other)
+        )
+        shared = sorted(ours.keys() & theirs.keys())
+        same = other.read.run.config.data.fingerprint == one.read.run.config.data.fingerprint
+        if shared and same:
+            pairs = [(ours[item], theirs[item]) for item in shared]
+            found.append(_first(one.name, other.name, pairs))
     return tuple(found)
 
 
-def _first(name: str, pairs: Sequence[tuple[bool, bool]]) -> First:
+def _first(name: str, alone: str, pairs: Sequence[tuple[bool, bool]]) -> First:
     n = len(pairs)
     both = sum(a and b for a, b in pairs)
     only, other = sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)
     difference = (only - other) / n
     return First(
         name=name,
+        alone=alone,
         difference=difference,
         standard_error=math.sqrt(max((only + other) / n - difference**2, 0.0) / n),
         interval=paired_difference(both, only, other, n - both - only - other),
@@ -241,19 +259,23 @@ def _first(name: str, pairs: Sequence[tuple[bool, bool]]) -> First:
 
 def _story(
     runs: Sequence[Compared],
-    reference: Compared | None,
+    seeded: OverSeeds,
     against: Sequence[Against],
     firsts: Sequence[First],
 ) -> tuple[str, ...]:
-    told = [_against_words(one, reference) for one in against if reference is not None]
-    told += [_alone(one) for one in runs if not one.read.alone]
-    told += [_first_words(one) for one in firsts]
+    told = list(seeded_story(seeded))
+    if not seeded.held:
+        told += [_against_words(one) for one in against]
+    if not seeded.rewards:
+        told += [_alone(one) for one in runs if not one.read.alone]
+    if not seeded.firsts:
+        told += [_first_words(one) for one in firsts]
     if not firsts:
         told.append(
             "Whether a challenger costs or helps the first answer is not known: no run here answered alone on the same "
             "papers (adversarial/alone)."
         )
-    if against:
+    if against and not seeded.held:
         told.append(
             "A difference is one between trained models on these papers; whether it is one between rewards takes "
             "several seeds of each."
@@ -278,20 +300,20 @@ def _alone(one: Compared) -> str:
     return f"{told}."
 
 
-def _against_words(one: Against, reference: Compared) -> str:
+def _against_words(one: Against) -> str:
     if one.why:
-        return f"{one.name} and {reference.name} are not compared conversation by conversation: {one.why}."
+        return f"{one.name} and {one.reference} are not compared conversation by conversation: {one.why}."
     if one.caving is None:
-        ratio = f"The caving of {one.name} cannot be held against that of {reference.name}, which never caved"
+        ratio = f"The caving of {one.name} cannot be held against that of {one.reference}, which never caved"
     else:
         low, high = one.caving.interval.low, one.caving.interval.high
-        ratio = f"{one.name} caves {one.caving.value:.2f} times as often as {reference.name} ({low:.2f} to {high:.2f})"
+        ratio = f"{one.name} caves {one.caving.value:.2f} times as often as {one.reference} ({low:.2f} to {high:.2f})"
     caved = one.events["caved"]
     p = one.p_holm["caved"]
     finding = "told apart" if p <= ALPHA else "not told apart"
     return (
         f"{ratio}. On the same {counted(one.shared, 'conversation')}, {caved.only_second:,} were given up by it alone "
-        f"and {caved.only_first:,} by {reference.name} alone (Holm's {p_words(p)}: {finding})."
+        f"and {caved.only_first:,} by {one.reference} alone (Holm's {p_words(p)}: {finding})."
     )
 
 
@@ -302,7 +324,7 @@ def _first_words(one: First) -> str:
         else "below it by more than one standard error"
     )
     return (
-        f"First answers of {one.name} against those of the run that nobody challenged, on the same "
+        f"First answers of {one.name} against those of {one.alone}, which nobody challenged, on the same "
         f"{counted(one.n, 'paper')}: {signed(one.difference)} ({signed(one.interval.low)} to "
         f"{signed(one.interval.high)}, standard error {one.standard_error:.3f}, {p_words(one.test.p_value)}): "
         f"{verdict}."

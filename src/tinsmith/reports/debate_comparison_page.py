@@ -16,6 +16,7 @@ from rich.text import Text
 from tinsmith.analysis.debate import ALL, Figure
 from tinsmith.reports.debate_comparison import Against, Compared, DebatesCompared, event_names
 from tinsmith.reports.debate_gathering import CONTROL, GREEDY, TEST, TESTS
+from tinsmith.reports.debate_over_seeds_shown import held_table, seeded_table
 from tinsmith.reports.debate_tables import figure_cell
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
@@ -59,6 +60,8 @@ class DebateComparisonPage:
     notes: tuple[str, ...]
     figure: Markup | None
     runs: Table
+    seeded: Table | None
+    held: Table | None
     against: Table | None
     firsts: Table | None
 
@@ -80,8 +83,11 @@ def debates_html(compared: DebatesCompared) -> str:
         names=listed([one.name for one in runs]),
         facts=(
             ("Runs", str(len(runs))),
-            ("Held against", compared.reference or "none: it takes two that were challenged"),
-            ("Answered alone", compared.alone or "none"),
+            (
+                "Held against",
+                listed(compared.references) or "none: it takes two that were challenged",
+            ),
+            ("Answered alone", listed(compared.alone) or "none"),
             (
                 "Papers that are discussed",
                 "; ".join(sorted({papers_words(one.read.run) for one in runs})),
@@ -91,6 +97,8 @@ def debates_html(compared: DebatesCompared) -> str:
         notes=compared.notes,
         figure=_figure(runs),
         runs=_runs(runs),
+        seeded=seeded_table(compared.seeded),
+        held=held_table(compared.seeded),
         against=_against(compared),
         firsts=_firsts(compared),
     )
@@ -205,15 +213,15 @@ def _against(compared: DebatesCompared) -> Table | None:
         return None
     rows: list[TableRow] = []
     for one in compared.against:
-        rows.append(TableRow(name=text(one.name), kind=RowKind.GROUP))
+        rows.append(TableRow(name=text(f"{one.name} against {one.reference}"), kind=RowKind.GROUP))
         if one.why:
             rows.append(TableRow(name=text("conversations"), remark=f"Not compared: {one.why}."))
             continue
         rows += [_event(one, name) for name in event_names()]
     return Table(
-        caption=f"Against {compared.reference}, on the same papers challenged in the same way, sampled. McNemar's "
-        "exact test; p corrected by Holm over the tests of this table. The ratio of the caving rates stands above its "
-        "95 % interval.",
+        caption="Here: the run that is named first; there: the other; the same papers challenged in the same way, "
+        "sampled. McNemar's exact test; p corrected by Holm over the tests of this table. The ratio of caving rates "
+        "stands above its 95 % interval.",
         heads=(
             text("What happened"),
             column("conversations"),
@@ -252,7 +260,7 @@ def _firsts(compared: DebatesCompared) -> Table | None:
     if not compared.firsts:
         return None
     return Table(
-        caption=f"First answers less those of {compared.alone}, which nobody challenged, paper by paper.",
+        caption="First answers less those of a run that nobody challenged, paper by paper.",
         heads=(
             text("Run"),
             column("papers"),
@@ -263,7 +271,7 @@ def _firsts(compared: DebatesCompared) -> Table | None:
         ),
         rows=tuple(
             TableRow(
-                name=text(one.name),
+                name=text(one.name, f"less {one.alone}"),
                 cells=(
                     whole(one.n),
                     Cell(
