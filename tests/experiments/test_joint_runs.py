@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tinsmith.analysis.rates import Metric
+from tinsmith.cli import main
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_rows import PaperRow
 from tinsmith.data.slice_settings import Caps, Task
@@ -24,13 +26,14 @@ from tinsmith.experiments.paper_base import PaperBaseRecipe, joint_conversations
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, world_slice
-from tinsmith.reports.comparison_page import compare
+from tinsmith.reports.comparison_page import compare, comparison_html
 from tinsmith.reports.joint_gathering import read_joint_run
 from tinsmith.reports.run_page import run_html
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Split as Answers
 from tinsmith.tasks.joint import joint_items_of, make_joint_task
 from tinsmith.tasks.paper import Paper
+from tinsmith.tasks.subjects import Subject
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
@@ -180,8 +183,47 @@ def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
         assert view.run.metrics[3]["test/macro_f1"] == last[f"test/{view.name}/macro_f1"]
     for words in ("if independent", "Best constant pair", "Prior"):
         assert words in page
-    with pytest.raises(ConfigError, match="page of its own"):
-        compare([whole])
+
+
+def test_runs_on_both_labels_are_compared_for_one_of_them(
+    place: Place, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, shuffled, alone = (tmp_path / name for name in ("other", "shuffled", "alone"))
+    conduct(place.plan(other, seed="1"), told=print)
+    conduct(place.plan(shuffled, "joint/shuffled_labels"), told=print)
+    conduct(place.plan(alone, "remedy/exp6", task="novelty"), told=print)
+    folders = [whole, other, shuffled, alone]
+    compared = compare(folders, Subject.NOVELTY)
+    arms = {arm.experiment: arm for arm in compared.arms}
+    assert arms[NAME].two_labels
+    assert [member.run.config.seed for member in arms[NAME].members] == [0, 1]
+    answers = arms[NAME].answers()
+    assert answers is not None
+    assert answers.labels == Subject.NOVELTY.labels
+    last = lines(whole, METRICS)[-1]
+    assert answers.confusions()[0].score(Metric.MACRO_F1) == last["test/novelty/macro_f1"]
+    # Two labels are held against one, the control against its parent; the control is that of both labels.
+    held = {(one.first.partition("@")[0], one.second.partition("@")[0]) for one in compared.judged}
+    assert held == {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
+    assert not any("that of remedy" in one.note for one in compared.judged)
+    html = comparison_html(compared)
+    assert "joint/disruption_novelty@1" in html
+    assert html == comparison_html(compare(folders, Subject.NOVELTY))
+
+    with pytest.raises(ConfigError, match="--task disruption or novelty"):
+        compare([whole, other])
+    with pytest.raises(ConfigError, match="another label"):
+        compare(folders, Subject.DISRUPTION)
+    assert compare([whole, other, shuffled], Subject.DISRUPTION).tested
+    for arguments in ([str(whole), "--task", "novelty"], [*map(str, folders), "--task", "cd"]):
+        with pytest.raises(SystemExit) as caught:
+            main(["report", *arguments])
+        assert caught.value.code == 2
+        assert "no such choice of a label" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["report", *map(str, folders), "--task", "novelty", "--out", str(tmp_path / "c.html")])
+    assert not caught.value.code
+    assert (tmp_path / "c.html").read_text() == html
 
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tinsmith.types.errors import ConfigError
+
 
 def report(
     folders: Annotated[
@@ -20,6 +22,13 @@ def report(
             help="Default: report.html in the run's folder; compare.html here for several.",
         ),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="disruption|novelty",
+            help="Which label is compared where runs are on both; only for several runs.",
+        ),
+    ] = None,
 ) -> None:
     """Tell what happened: an HTML page for one run, or one that compares several, seeds of one experiment together."""
     from rich.console import Console
@@ -31,7 +40,16 @@ def report(
     from tinsmith.reports.rubric_comparison import compare_rubrics, on_rubrics
     from tinsmith.reports.rubric_comparison_page import report_rubric_comparison, rubric_summary
     from tinsmith.reports.run_page import report_run
+    from tinsmith.tasks.subjects import Subject
 
+    one_kind = len(folders) == 1 or on_rubrics(folders) or under_challenge(folders)
+    if task is not None and (one_kind or task not in tuple(Subject)):
+        raise ConfigError(
+            "there is no such choice of a label here",
+            field="--task",
+            value=task,
+            allowed=f"{' or '.join(Subject)}, with several runs on papers; the page of one run has both labels",
+        )
     if len(folders) == 1:
         print(f"wrote {report_run(folders[0], out)}")
         return
@@ -45,7 +63,7 @@ def report(
         report_debates(debates, file)
         table, story = debates_summary(debates), debates.story
     else:
-        compared = compare(folders)
+        compared = compare(folders, None if task is None else Subject(task))
         report_comparison(compared, file)
         table, story = summary_table(compared), compared.story
     Console().print(table)

@@ -13,9 +13,9 @@ from tinsmith.reports.run_records import Config, Kind, Run, Split
 from tinsmith.reports.tables import shown
 from tinsmith.types.errors import DataError
 
-SHUFFLED = "control/shuffled_labels"
+SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
 EXACT = "control/exact_gradient"
-"""Names of the two controls that the report looks for."""
+"""Names of the controls that the report looks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,8 @@ class Member:
 
     run: Run
     gathered: Gathered
+    two_labels: bool = False
+    """Whether the run answers for another label too, of which nothing is said here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,16 @@ class Arm:
     def kind(self) -> Kind:
         """How its runs learn."""
         return self.first.config.kind
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether it is a control on shuffled labels."""
+        return self.experiment in SHUFFLED
+
+    @property
+    def two_labels(self) -> bool:
+        """Whether its runs answer for another label too."""
+        return self.members[0].two_labels
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -106,9 +118,15 @@ class Arm:
 
 def arms_of(runs: Iterable[Run]) -> tuple[Arm, ...]:
     """Put runs that differ by their seed alone together; arms in the order they first occur, seeds ascending."""
+    return arms_of_members([Member(run=run, gathered=gather(run)) for run in runs])
+
+
+def arms_of_members(members: Sequence[Member]) -> tuple[Arm, ...]:
+    """Put runs that were read already together in the same way."""
+    by_folder = {member.run.folder: member for member in members}
     return tuple(
-        Arm(name=name, members=tuple(Member(run=run, gathered=gather(run)) for run in group))
-        for name, group in alike_but_for_seeds(runs)
+        Arm(name=name, members=tuple(by_folder[run.folder] for run in group))
+        for name, group in alike_but_for_seeds(member.run for member in members)
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from markupsafe import Markup
 
 from tinsmith.data.baseline_report import TargetReport
-from tinsmith.reports.arms import Arm, arms_of
+from tinsmith.reports.arms import Arm, Member, arms_of_members
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
 from tinsmith.reports.compared_folders import check_each_once
 from tinsmith.reports.comparison_figures import (
@@ -20,7 +20,8 @@ from tinsmith.reports.comparison_figures import (
     share_plates,
 )
 from tinsmith.reports.comparison_story import comparison_story
-from tinsmith.reports.gathering import disagreements
+from tinsmith.reports.gathering import disagreements, gather
+from tinsmith.reports.joint_gathering import read_joint_run
 from tinsmith.reports.judging import BOOTSTRAP, Judged, judge_arms, pairing
 from tinsmith.reports.lost_classes import LostClass, lost_classes
 from tinsmith.reports.matrices import Matrix, MatrixLabel, matrix
@@ -42,6 +43,7 @@ from tinsmith.reports.snapshot import System, snapshot_table
 from tinsmith.reports.standings import Standing, standings
 from tinsmith.reports.tables import Table, TableRow, column, number, text, whole
 from tinsmith.reports.wording import counted, listed
+from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError, DataError
 
 COMPARISON = "compare.html"
@@ -112,26 +114,21 @@ def comparison_html(compared: Compared) -> str:
     return render("comparison.html", _page(compared), script=False)
 
 
-def compare(folders: Sequence[Path]) -> Compared:
+def compare(folders: Sequence[Path], task: Subject | None = None) -> Compared:
     """Read runs, put seeds together, and judge the claims.
+
+    Args:
+        folders: of the runs.
+        task: the label that is compared; runs on two labels take part with what they say of it.
 
     Raises:
         DataError: a folder holds no run.
-        ConfigError: the same folder twice.
+        ConfigError: the same folder twice, a run on two labels and no task, or one on another label than the task.
     """
     check_each_once(folders)
     runs = [read_run(folder) for folder in folders]
-    two_labels = [run.folder for run in runs if run.config.kind is Kind.JOINT]
-    if two_labels:
-        raise ConfigError(
-            "a run on two labels has a page of its own, and none with others",
-            field="DIR",
-            value=str(two_labels[0]),
-            allowed="runs on one label",
-            fix=f"tinsmith report {two_labels[0]}",
-        )
-    arms = by_descent(arms_of(runs))
-    notes = [*_notes(arms), *_differing(runs)]
+    arms = by_descent(arms_of_members([_member(run, task) for run in runs]))
+    notes = [*_notes(arms), *_differing([member.run for arm in arms for member in arm.members])]
     return Compared(
         arms=arms,
         tested=_pooled(arms, Split.TEST, notes),
@@ -143,6 +140,30 @@ def compare(folders: Sequence[Path]) -> Compared:
         stood=standings(arms, BOOTSTRAP),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _member(run: Run, task: Subject | None) -> Member:
+    """Return what a run says of the task; of its own, where none is named."""
+    if run.config.kind is not Kind.JOINT:
+        if task is not None and run.config.task.name != task.value:
+            raise ConfigError(
+                "a run on another label",
+                field="DIR",
+                value=str(run.folder),
+                allowed=f"runs on {task.value}, or on both labels",
+            )
+        return Member(run=run, gathered=gather(run))
+    if task is None:
+        raise ConfigError(
+            "a run on two labels is compared for one of them",
+            field="DIR",
+            value=str(run.folder),
+            allowed=f"--task {' or '.join(Subject)}",
+        )
+    read = read_joint_run(run)
+    view = next(each for each in read.tasks if each.name == task.value)
+    told = replace(view.run, notes=read.notes)
+    return Member(run=told, gathered=view.gathered, two_labels=True)
 
 
 def _pooled(arms: Sequence[Arm], split: Split, notes: list[str]) -> dict[str, Pooled]:

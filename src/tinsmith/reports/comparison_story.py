@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tinsmith.analysis.alarms import Limits
 from tinsmith.analysis.claims import CheckName, Finding, Verdict
 from tinsmith.data.baseline_report import Baseline, TargetReport
-from tinsmith.reports.arms import SHUFFLED, Arm
+from tinsmith.reports.arms import Arm
 from tinsmith.reports.judging import Judged
 from tinsmith.reports.lost_classes import LostClass
 from tinsmith.reports.pooled import Pooled
@@ -110,7 +110,7 @@ def _gone(arm: Arm, lost: Sequence[LostClass]) -> str:
 
 
 def _control(arms: Sequence[Arm], tested: Mapping[str, Pooled]) -> str:
-    controls = [arm for arm in arms if arm.experiment == SHUFFLED and arm.name in tested]
+    controls = [arm for arm in arms if arm.shuffled and arm.name in tested]
     if not controls:
         return "No run was trained on shuffled labels, and without that control the gate allows no claim."
     accuracy = tested[controls[0].name].measures.get("balanced_accuracy")

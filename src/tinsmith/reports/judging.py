@@ -1,7 +1,7 @@
 """Which claims are put to the gate, with which evidence, and what became of each.
 
-Every RL arm is held against its parent and against every SFT arm; one run alone is held against the slice's
-baselines. What cannot even be compared is refused here, with the reason.
+Every RL arm is held against its parent and against every SFT arm, one on two labels also against every RL arm on one;
+one run alone is held against the slice's baselines. What cannot even be compared is refused here, with the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.rates import Metric
 from tinsmith.analysis.runs import Runs
 from tinsmith.data.baseline_report import Baseline
-from tinsmith.reports.arms import SHUFFLED, Arm
+from tinsmith.reports.arms import Arm
 from tinsmith.reports.baseline_rivals import RIVALS, pairing_words, rival
 from tinsmith.reports.run_records import Kind, Run, Split
 from tinsmith.reports.snapshot import BASELINE_WORDS
@@ -59,7 +59,7 @@ class Judged:
 
 
 def judge_arms(arms: Sequence[Arm]) -> tuple[Judged, ...]:
-    """Judge every RL arm against its parent and the SFT arms, as one family."""
+    """Judge every RL arm against its parent and the SFT arms, and two labels against one, as one family."""
     answers: dict[str, Runs | str] = {arm.name: _answers(arm) for arm in arms}
     return _judged(
         [
@@ -74,10 +74,20 @@ def judge_arms(arms: Sequence[Arm]) -> tuple[Judged, ...]:
             if first.kind is Kind.RL
             for second in arms
             if second is not first
-            and (second.kind is Kind.SFT or second.experiment == first.parent)
+            and (
+                second.kind is Kind.SFT
+                or second.experiment == first.parent
+                or _on_one(first, second)
+            )
             for name, other in _rivals(second, answers[second.name])
         ]
     )
+
+
+def _on_one(first: Arm, second: Arm) -> bool:
+    """Whether two labels in one answer are held against the same label alone, true labels both."""
+    learned = not first.shuffled and not second.shuffled
+    return learned and first.two_labels and not second.two_labels
 
 
 def judge_alone(arm: Arm) -> tuple[Judged, ...]:
@@ -151,7 +161,7 @@ def _answers(arm: Arm) -> Runs | str:
 
 def _control(first: Arm, arms: Sequence[Arm], answers: dict[str, Runs | str]) -> _Control | None:
     """Return the control on shuffled labels: that of `first` itself before any other's."""
-    controls = [arm for arm in arms if arm.experiment == SHUFFLED]
+    controls = [arm for arm in arms if arm.shuffled]
     controls.sort(key=lambda arm: arm is not first and arm.parent != first.experiment)
     for control in controls:
         found = answers[control.name]

@@ -12,7 +12,7 @@ from tinsmith.analysis.estimates import Bootstrap, Difference, difference
 from tinsmith.analysis.rates import Metric
 from tinsmith.analysis.runs import Runs
 from tinsmith.data.baseline_report import Baseline
-from tinsmith.reports.arms import SHUFFLED, Arm
+from tinsmith.reports.arms import Arm
 from tinsmith.reports.baseline_rivals import rival
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.reports.wording import listed
@@ -41,7 +41,7 @@ def standings(arms: Sequence[Arm], bootstrap: Bootstrap) -> tuple[Standing, ...]
     found: list[Standing] = []
     for arm in arms:
         answers, report = _answers(arm), arm.first.baselines
-        if answers is None or report is None or arm.experiment == SHUFFLED:
+        if answers is None or report is None or arm.shuffled:
             continue
         for score in report.scores:
             if score.baseline in AGAINST:
