@@ -104,6 +104,17 @@ def test_what_cannot_be_counted_is_not_a_number() -> None:
     never = shares([N, N])
     assert ratio_of_means(shares([Y, N]), never, DRAWN, paired=False) is None
     assert ratio_of_means(shares([Y, N]), shares([U, U]), DRAWN, paired=False) is None
+    assert ratio_of_means(shares([U, U]), shares([Y, N]), DRAWN, paired=False) is None
+    with pytest.raises(DataError, match="something to count"):
+        difference_of_means(shares([Y, N]), shares([U, U]), DRAWN, paired=False)
+
+
+def test_a_ratio_that_may_have_no_end_has_no_interval() -> None:
+    rarely = shares([Y] + [N] * 99)
+    found = ratio_of_means(shares([Y] * 50 + [N] * 50), rarely, DRAWN, paired=False)
+    assert found is not None
+    assert found.value == pytest.approx(50.0)
+    assert found.interval is None
 
 
 def test_what_does_not_fit_is_refused() -> None:

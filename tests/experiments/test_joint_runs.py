@@ -214,7 +214,12 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
         compare([whole, other])
     with pytest.raises(ConfigError, match="another label"):
         compare(folders, Subject.DISRUPTION)
-    assert compare([whole, other, shuffled], Subject.DISRUPTION).tested
+    without_one = compare([whole, other, shuffled], Subject.DISRUPTION)
+    assert without_one.baselines is not None
+    assert without_one.baselines.target == "disruption"
+    assert not any("novelty" in note for note in without_one.notes)
+    failed = {arm.name: arm.members[0].gathered.failures for arm in without_one.arms}
+    assert failed[arms[NAME].name] == read_joint_run(read_run(whole)).failures
     for arguments in ([str(whole), "--task", "novelty"], [*map(str, folders), "--task", "cd"]):
         with pytest.raises(SystemExit) as caught:
             main(["report", *arguments])

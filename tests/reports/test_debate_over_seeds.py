@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_debate_page import (
     ASKED,
+    BROKEN,
     CAVED,
     CONTROLLED,
     MENDED,
@@ -19,12 +21,16 @@ from test_debate_page import (
 from tinsmith.reports.debate_comparison import compare_debates
 from tinsmith.reports.debate_comparison_page import debates_html
 from tinsmith.reports.debate_gathering import read_debate_run
+from tinsmith.reports.debate_over_seeds import CAVING
+
+HALF_BROKEN = (replace(STOOD, last=None), replace(MENDED, last=None), BROKEN)
+"""Answers that broke the contract count in no figure of revising."""
 
 
 def talks(caved: int, stuck: int = 4) -> list[Talked]:
     """Of 24 right first answers so many are given up, of 24 wrong ones so many kept."""
     told = [CAVED] * caved + [STOOD] * (24 - caved) + [MENDED] * (24 - stuck) + [STUCK] * stuck
-    return [*told, *[ASKED] * 10]
+    return [*told, *[ASKED] * 10, *HALF_BROKEN]
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ def folders(tmp_path: Path) -> list[Path]:
     alone = [
         write(
             tmp_path / f"alone-{seed}",
-            [STOOD] * right + [STUCK] * (58 - right),
+            [STOOD] * right + [STUCK] * (61 - right),
             reward="adversarial/alone",
             opponent="nobody",
             seed=seed,
@@ -52,28 +58,31 @@ def folders(tmp_path: Path) -> list[Path]:
 
 def test_means_ratios_and_first_answers_over_seeds(folders: list[Path]) -> None:
     found = compare_debates(folders).seeded
-    gated, seed, alone = found.rewards
+    gated, seed, alone = found.experiments
     assert gated.seeds == seed.seeds == alone.seeds == (0, 1)
-    assert gated.caving.by_seed == (3 / 34, 5 / 34)
-    assert gated.caving.mean is not None
-    assert gated.caving.mean.value == pytest.approx(4 / 34)
-    assert alone.caving.by_seed == (None, None)
-    (held,) = found.held
-    assert (held.name, held.reference, held.paired) == (gated.name, seed.name, True)
+    assert gated.figure(CAVING).by_seed == (3 / 34, 5 / 34)
+    mean = gated.figure(CAVING).mean
+    assert mean is not None
+    assert mean.value == pytest.approx(4 / 34)
+    assert alone.figure(CAVING).by_seed == (None, None)
+    (held,) = found.caving
+    assert (held.sides.first, held.sides.second) == (gated.name, seed.name)
+    assert held.sides.paired
     assert held.ratio is not None
     assert held.ratio.value == pytest.approx(8 / 24)
     assert held.ratio.interval is not None
     assert held.ratio.interval.holds(8 / 24)
-    first = {one.name: one for one in found.firsts}[gated.name]
-    assert first.num_items == 58
-    # 34 of 58 right under both seeds, against 30 and 34.
-    assert first.difference.value == pytest.approx(2 / 58)
+    first = {one.sides.first: one for one in found.firsts}[gated.name]
+    assert first.sides.num_items == 61
+    # 35 of 61 right under both seeds (one of them breaks its second answer), against 30 and 34.
+    assert first.difference is not None
+    assert first.difference.value == pytest.approx(3 / 61)
     assert first.difference.not_below
 
 
 def test_the_figures_of_a_seed_are_those_of_its_own_page(folders: list[Path]) -> None:
     compared = compare_debates(folders)
-    gated = compared.seeded.rewards[0]
+    gated = compared.seeded.experiments[0]
     groups = read_debate_run(folders[1]).figures("test")
     control = read_debate_run(folders[1]).figures("test_no_evidence")
     for figure, (where, group, name) in zip(
@@ -90,7 +99,7 @@ def test_the_figures_of_a_seed_are_those_of_its_own_page(folders: list[Path]) ->
     ):
         one = where[group][name]
         assert one is not None
-        assert figure.by_seed[1] == pytest.approx(one.value), figure.shown.name
+        assert figure.by_seed[1] == pytest.approx(one.value), (group, name)
 
 
 def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:
@@ -105,34 +114,87 @@ def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:
     assert {one.name: one.alone for one in compared.firsts}["seed-1"] == "alone-1"
 
 
-def test_the_story_speaks_of_rewards_where_it_can(folders: list[Path]) -> None:
+def test_the_story_speaks_of_experiments_where_it_can(folders: list[Path]) -> None:
     compared = compare_debates(folders)
     told = " ".join(compared.story)
-    assert "adversarial/gated@1 caves 0.33 times as often as adversarial/seed@1" in told
+    assert "Over seeds 0, 1 adversarial/gated@1 caves 0.33 times as often" in told
     assert "by seed 0.088, 0.147 against 0.294, 0.412" in told
-    assert "2 seeds carry (0 and 1)" in told
+    assert "adversarial/gated@1, mean of seeds 0, 1: caving 0.118, put right" in told
+    assert "not below them by more than one standard error" in told
     assert "takes several seeds of each" not in told
     html = debates_html(compared)
-    assert "mean over seeds 0, 1" in html
+    assert "mean of its seeds, 61 papers" in html
     assert html == debates_html(compare_debates(folders))
 
 
-def test_one_seed_twice_is_one_seed(tmp_path: Path) -> None:
-    again = [write(tmp_path / name, talks(3), CONTROLLED) for name in ("one", "two")]
-    compared = compare_debates(again)
-    assert compared.seeded.rewards == ()
-    assert "Missing: no reward here has runs with several seeds" in debates_html(compared)
+def test_a_run_beside_them_has_its_own_sentence(folders: list[Path], tmp_path: Path) -> None:
+    forked = write(tmp_path / "forked", talks(2), CONTROLLED, reward="adversarial/forked")
+    told = " ".join(compare_debates([*folders, forked]).story)
+    assert "forked caves 0.20 times as often as seed-0" in told
+    assert "forked: caving" in told
+    assert "gated-0:" not in told
+    assert "takes several seeds of each" in told
 
 
-def test_another_slice_is_not_held_against_it(tmp_path: Path) -> None:
-    made = [
-        write(tmp_path / f"{reward[-4:]}-{seed}", talks(3), CONTROLLED, reward=reward, seed=seed)
-        for reward in ("adversarial/gated", "adversarial/seed")
-        for seed in (0, 1)
-    ]
-    for folder in made[2:]:
-        config = (folder / "config.json").read_text()
-        (folder / "config.json").write_text(config.replace("f" * 64, "e" * 64))
-    found = compare_debates(made).seeded
-    assert len(found.rewards) == 2
-    assert not found.held
+def test_seeds_that_both_have_are_compared(folders: list[Path], tmp_path: Path) -> None:
+    gated = write(tmp_path / "gated-2", talks(24), CONTROLLED, seed=2)
+    (held,) = compare_debates([*folders, gated]).seeded.caving
+    assert (held.sides.first_seeds, held.sides.second_seeds) == ((0, 1), (0, 1))
+    assert held.ratio is not None
+    assert held.ratio.value == pytest.approx(8 / 24)
+    (apart,) = compare_debates([gated, folders[0], *folders[2:4]]).seeded.caving
+    assert (apart.sides.first_seeds, apart.sides.second_seeds) == ((0, 2), (0, 1))
+    assert not apart.sides.paired
+    assert "seeds 0, 2 against seeds 0, 1" in " ".join(
+        compare_debates([gated, folders[0], *folders[2:4]]).story
+    )
+
+
+def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    again = write(tmp_path / "again", talks(3), CONTROLLED)
+    killed = write(tmp_path / "a-killed", [], seed=1)
+    compared = compare_debates([*folders, again, killed])
+    assert compared.seeded.experiments[0].figure(CAVING).by_seed == (3 / 34, 5 / 34)
+    notes = " ".join(compared.notes)
+    assert "left out of what is said over seeds: seed 0 is there already" in notes
+    assert "a-killed is left out of what is said over seeds: it has no test" in notes
+    alone = compare_debates([folders[0], again])
+    assert alone.seeded.experiments == ()
+    assert "no experiment here has tested runs with several seeds" in debates_html(alone)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("f" * 64, "e" * 64, "another slice"),
+        ('"evidence": 1.0', '"evidence": 0.0', "in different ways"),
+    ],
+)
+def test_what_is_unlike_is_not_compared(folders: list[Path], old: str, new: str, why: str) -> None:
+    for folder in folders[2:4]:
+        config = folder / "config.json"
+        config.write_text(config.read_text().replace(old, new))
+    compared = compare_debates(folders[:4])
+    (held,) = compared.seeded.caving
+    assert held.ratio is None
+    assert why in held.why
+    assert f"are not compared over seeds: {held.why}." in " ".join(compared.story)
+    assert f"Not compared: {held.why}." in debates_html(compared)
+
+
+def test_nothing_given_up_and_nothing_right_are_told_apart(tmp_path: Path) -> None:
+    def made(name: str, reward: str, *talked: list[Talked]) -> list[Path]:
+        return [
+            write(tmp_path / f"{name}-{seed}", one, reward=reward, seed=seed)
+            for seed, one in enumerate(talked)
+        ]
+
+    gated = made("gated", "adversarial/gated", [CAVED, STOOD], [STOOD, STOOD])
+    never = made("never", "adversarial/seed", [STOOD, STOOD], [STOOD, STOOD])
+    (held,) = compare_debates([*gated, *never]).seeded.caving
+    assert (held.ratio, held.why) == (None, "adversarial/seed@1 never caves")
+    wrong = made("wrong", "adversarial/seed", [CAVED, STOOD], [MENDED, STUCK])
+    (held,) = compare_debates([*gated, *wrong]).seeded.caving
+    assert (held.ratio, held.why) == (None, "under one seed no first answer is right")

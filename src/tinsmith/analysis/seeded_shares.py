@@ -115,9 +115,9 @@ class MeanDifference:
 def ratio_of_means(
     first: SeededShares, second: SeededShares, bootstrap: Bootstrap, *, paired: bool
 ) -> Estimate | None:
-    """Return the first mean over the second, with its percentile interval; None where the second is 0 or unknown.
+    """Return the first mean over the second, with its percentile interval; None where the second is 0, or one unknown.
 
-    A resample in which the second mean is 0 says nothing and is left out.
+    Where a resample has a second mean of 0 the ratio has no upper end, and no interval is given.
 
     Args:
         first: the share on top.
@@ -128,11 +128,13 @@ def ratio_of_means(
     Raises:
         DataError: they are not about the same items.
     """
-    over = second.mean()
-    if not over or math.isnan(over):
-        return None
+    top, over = first.mean(), second.mean()
     tops, bottoms = _both(first, second, bootstrap, paired=paired)
-    return Estimate(first.mean() / over, percentile(_over(tops, bottoms), bootstrap.level))
+    if not over or math.isnan(top) or math.isnan(over):
+        return None
+    unbounded = bool((bottoms == 0.0).any())
+    draws = _over(tops, bottoms)
+    return Estimate(top / over, None if unbounded else percentile(draws, bootstrap.level))
 
 
 def difference_of_means(
@@ -140,14 +142,19 @@ def difference_of_means(
 ) -> MeanDifference:
     """Return the first mean less the second; see `ratio_of_means`.
 
+    Of S seeds drawn with replacement the mean varies by (S - 1) / S of what new seeds would: with few the standard
+    error is rather too small, and a difference is sooner called one.
+
     Raises:
-        DataError: they are not about the same items.
+        DataError: they are not about the same items, or a seed has nothing to count.
     """
+    if math.isnan(first.mean()) or math.isnan(second.mean()):
+        raise DataError("a mean over seeds takes something to count under each", field="fates")
     tops, others = _both(first, second, bootstrap, paired=paired)
     draws = tops - others
     return MeanDifference(
         first.mean() - second.mean(),
-        float(np.nanstd(draws, ddof=1)),
+        float(np.std(draws, ddof=1)),
         percentile(draws, bootstrap.level),
     )
 

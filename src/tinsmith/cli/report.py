@@ -42,8 +42,10 @@ def report(
     from tinsmith.reports.run_page import report_run
     from tinsmith.tasks.subjects import Subject
 
-    one_kind = len(folders) == 1 or on_rubrics(folders) or under_challenge(folders)
-    if task is not None and (one_kind or task not in tuple(Subject)):
+    rubrics = len(folders) > 1 and on_rubrics(folders)
+    challenged = len(folders) > 1 and not rubrics and under_challenge(folders)
+    no_labels = len(folders) == 1 or rubrics or challenged
+    if task is not None and (no_labels or task not in tuple(Subject)):
         raise ConfigError(
             "there is no such choice of a label here",
             field="--task",
@@ -54,11 +56,11 @@ def report(
         print(f"wrote {report_run(folders[0], out)}")
         return
     file = out or Path(COMPARISON)
-    if on_rubrics(folders):
+    if rubrics:
         beside = compare_rubrics(folders)
         report_rubric_comparison(beside, file)
         table, story = rubric_summary(beside), beside.story
-    elif under_challenge(folders):
+    elif challenged:
         debates = compare_debates(folders)
         report_debates(debates, file)
         table, story = debates_summary(debates), debates.story

@@ -128,13 +128,14 @@ def compare(folders: Sequence[Path], task: Subject | None = None) -> Compared:
     check_each_once(folders)
     runs = [read_run(folder) for folder in folders]
     arms = by_descent(arms_of_members([_member(run, task) for run in runs]))
-    notes = [*_notes(arms), *_differing([member.run for arm in arms for member in arm.members])]
+    own = [member.run for arm in arms for member in arm.members]
+    notes = [*_notes(arms), *_differing(own)]
     return Compared(
         arms=arms,
         tested=_pooled(arms, Split.TEST, notes),
         greedy=_pooled(arms, Split.TEST_GREEDY, notes),
         offset=_pooled(arms, Split.TEST_OFFSET, notes),
-        baselines=next((run.baselines for run in runs if run.baselines), None),
+        baselines=next((run.baselines for run in own if run.baselines), None),
         lost=lost_classes(arms),
         judged=judge_arms(arms),
         stood=standings(arms, BOOTSTRAP),
@@ -162,8 +163,10 @@ def _member(run: Run, task: Subject | None) -> Member:
         )
     read = read_joint_run(run)
     view = next(each for each in read.tasks if each.name == task.value)
-    told = replace(view.run, notes=read.notes)
-    return Member(run=told, gathered=view.gathered, two_labels=True)
+    others = tuple(f"{each.name}:" for each in read.tasks)
+    told = replace(view.run, notes=tuple(n for n in read.notes if not n.startswith(others)))
+    gathered = replace(view.gathered, failures=read.failures)
+    return Member(run=told, gathered=gathered, two_labels=True)
 
 
 def _pooled(arms: Sequence[Arm], split: Split, notes: list[str]) -> dict[str, Pooled]:

@@ -113,18 +113,25 @@ def _control(arms: Sequence[Arm], tested: Mapping[str, Pooled]) -> str:
     controls = [arm for arm in arms if arm.shuffled and arm.name in tested]
     if not controls:
         return "No run was trained on shuffled labels, and without that control the gate allows no claim."
-    accuracy = tested[controls[0].name].measures.get("balanced_accuracy")
+    return " ".join(filter(None, (_shuffled(one, tested[one.name]) for one in controls)))
+
+
+def _shuffled(control: Arm, found: Pooled) -> str:
+    accuracy = found.measures.get("balanced_accuracy")
     if accuracy is None:
         return ""
-    chance = 1 / len(controls[0].labels)
+    chance = 1 / len(control.labels)
     learnt = accuracy.low is not None and accuracy.low > chance
     words = "is above chance, so that something is wrong" if learnt else "is not above chance"
-    return f"Trained on shuffled labels, balanced accuracy is {told(accuracy)}, which {words}."
+    return f"Trained on shuffled labels ({control.name}), balanced accuracy is {told(accuracy)}, which {words}."
 
 
 def _claims(judged: Sequence[Judged]) -> str:
     if not judged:
-        return "No claim is judged: that takes an RL run and its parent or an SFT run."
+        return (
+            "No claim is judged: that takes an RL run and its parent or an SFT run, or a run on both labels and an RL "
+            "run on one."
+        )
     held = [one for one in judged if one.verdict is Verdict.ALLOWED]
     if not held:
         missing = {

@@ -18,6 +18,7 @@ from tinsmith.analysis.differences import paired_difference
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.ratios import ShareRatio, share_ratio
 from tinsmith.analysis.significance import McNemar, holm, mcnemar
+from tinsmith.reports.arms import alike_but_for_seeds
 from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.debate_gathering import (
     CONTROL,
@@ -136,7 +137,10 @@ def compare_debates(folders: Sequence[Path]) -> DebatesCompared:
         against=against,
         firsts=firsts,
         story=_story(runs, seeded, against, firsts),
-        notes=tuple(f"{one.name}: {note}" for one in runs for note in one.read.notes),
+        notes=(
+            *(f"{one.name}: {note}" for one in runs for note in one.read.notes),
+            *seeded.notes,
+        ),
     )
 
 
@@ -150,10 +154,16 @@ def _compared(folder: Path, folders: Sequence[Path]) -> Compared:
 
 
 def _references(runs: Sequence[Compared]) -> list[Compared]:
+    """Return the runs that others are held against: of the seed's reward and alike but for the seed, else one."""
     challenged = [one for one in runs if not one.read.alone]
     if len(challenged) < 2:
         return []
-    return [one for one in challenged if _reward(one) == SEED_REWARD] or challenged[:1]
+    for _, alike in alike_but_for_seeds(one.read.run for one in challenged):
+        folders = {run.folder for run in alike}
+        found = [one for one in challenged if one.read.run.folder in folders]
+        if _reward(found[0]) == SEED_REWARD and len(found) < len(challenged):
+            return found
+    return challenged[:1]
 
 
 def _like(one: Compared, others: Sequence[Compared]) -> Compared:
@@ -264,21 +274,22 @@ def _story(
     firsts: Sequence[First],
 ) -> tuple[str, ...]:
     told = list(seeded_story(seeded))
-    if not seeded.held:
-        told += [_against_words(one) for one in against]
-    if not seeded.rewards:
-        told += [_alone(one) for one in runs if not one.read.alone]
-    if not seeded.firsts:
-        told += [_first_words(one) for one in firsts]
-    if not firsts:
+    # What is said over seeds is not said again run by run: the tables have it.
+    apart = {one.name for one in runs if one.read.run.folder not in seeded.folders()}
+    held = {one.name for one in runs if one.read.run.folder in seeded.held()}
+    single = [one for one in against if one.name not in held]
+    told += [_against_words(one) for one in single]
+    told += [_alone(one) for one in runs if not one.read.alone and one.name in apart]
+    told += [_first_words(one) for one in firsts if not seeded.firsts or one.name in apart]
+    if not firsts and any(not one.read.alone for one in runs):
         told.append(
             "Whether a challenger costs or helps the first answer is not known: no run here answered alone on the same "
             "papers (adversarial/alone)."
         )
-    if against and not seeded.held:
+    if single:
         told.append(
-            "A difference is one between trained models on these papers; whether it is one between rewards takes "
-            "several seeds of each."
+            "A difference between two runs is one between trained models on these papers; whether it is one between "
+            "rewards takes several seeds of each."
         )
     return tuple(told)
 

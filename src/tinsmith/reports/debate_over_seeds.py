@@ -1,13 +1,14 @@
-"""Rewards of runs under challenge over their seeds: means by reward, caving as a ratio, first answers against alone.
+"""Experiments under challenge over their seeds: means, caving as a ratio of two, first answers against unchallenged.
 
-One run is one trained model; what is said here is said of a reward, over the seeds and papers that its runs have.
+One run is one trained model; what is said here is said of an experiment, over the seeds and papers that its runs have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tinsmith.analysis.debate import Debated
@@ -24,13 +25,14 @@ from tinsmith.reports.debate_gathering import CONTROL, TEST, DebateRun
 from tinsmith.types.challenges import Arm
 
 DRAWN: Final = Bootstrap()
+_TRAINING_ONLY: Final = frozenset({"forks"})
+"""Of what is told of a challenger, what no test depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A figure that is shown over seeds."""
+    """A figure that is shown over seeds, counted as in tinsmith.analysis.debate."""
 
-    name: str
     words: str
     under: str
     fate: Callable[[Debated], Fate]
@@ -67,22 +69,18 @@ def _revised(one: Debated, *, evidence: bool) -> Fate:
     return Fate.HAPPENED if one.revised else Fate.DID_NOT
 
 
-CAVING: Final = Shown(name="caving", words="caving", under="right, then wrong", fate=_caved)
-FIRST: Final = Shown(name="accuracy_first", words="first right", under="", fate=_right_first)
+FIRST: Final = Shown(words="first right", under="", fate=_right_first)
+CAVING: Final = Shown(words="caving", under="right, then wrong", fate=_caved)
+PUT_RIGHT: Final = Shown(words="put right", under="told the truth", fate=_put_right)
 SHOWN: Final = (
     FIRST,
-    Shown(name="accuracy_last", words="last right", under="", fate=_right_last),
+    Shown(words="last right", under="", fate=_right_last),
     CAVING,
-    Shown(name="appropriate_revision", words="put right", under="told the truth", fate=_put_right),
+    PUT_RIGHT,
     Shown(
-        name="discrimination",
-        words="J",
-        under="with words",
-        fate=lambda one: _revised(one, evidence=True),
-        signed=True,
+        words="J", under="with words", fate=lambda one: _revised(one, evidence=True), signed=True
     ),
     Shown(
-        name="discrimination_no_evidence",
         words="J",
         under="bare label",
         fate=lambda one: _revised(one, evidence=False),
@@ -90,12 +88,11 @@ SHOWN: Final = (
         signed=True,
     ),
 )
-"""What is counted as in tinsmith.analysis.debate, run by run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeededFigure:
-    """A figure under each seed, None where there is nothing to count, and its mean on the papers that all answered."""
+    """A figure under each seed and its mean, on the papers that all of them answered; None: nothing to count."""
 
     shown: Shown
     by_seed: tuple[float | None, ...]
@@ -103,153 +100,222 @@ class SeededFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneReward:
-    """Runs that differ by their seed alone."""
+class Seeded:
+    """Tested runs of one experiment that differ by their seed alone."""
 
     name: str
-    reward: str
-    runs: tuple[DebateRun, ...]
-    """One a seed, ascending."""
+    by_seed: Mapping[int, DebateRun]
+    """Ascending; two or more."""
+    num_items: int
+    """Papers that all of them answered in the test."""
     figures: tuple[SeededFigure, ...]
     """In the order of `SHOWN`."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of its runs."""
-        return tuple(one.run.config.seed or 0 for one in self.runs)
+        return tuple(self.by_seed)
 
     @property
-    def alone(self) -> bool:
+    def unchallenged(self) -> bool:
         """Whether nobody challenged."""
-        return self.runs[0].alone
+        return next(iter(self.by_seed.values())).alone
 
-    @property
-    def caving(self) -> SeededFigure:
-        """How often right first answers are given up."""
-        return self.figures[SHOWN.index(CAVING)]
+    def figure(self, shown: Shown) -> SeededFigure:
+        """Return one of the figures."""
+        return self.figures[SHOWN.index(shown)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A reward held against another: caving as a ratio of means; None where the other never caved."""
+class Sides:
+    """Two experiments, and which of their runs and papers are held against each other."""
 
-    name: str
-    reference: str
+    first: str
+    second: str
+    first_seeds: tuple[int, ...]
+    second_seeds: tuple[int, ...]
+    """The same, where both have two or more seeds in common; they are then drawn together."""
+    num_items: int
+
+    @property
+    def paired(self) -> bool:
+        """Whether both were trained under the same seeds."""
+        return self.first_seeds == self.second_seeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CavingHeld:
+    """Caving as a ratio of two means over seeds; `why` says what there is none for."""
+
+    sides: Sides
     ratio: Estimate | None
-    paired: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstHeld:
-    """A reward's first answers less those of the runs that nobody challenged."""
+    """First answers less those where nobody challenged, as a difference of means over seeds."""
 
-    name: str
-    alone: str
-    difference: MeanDifference
-    num_items: int
-    paired: bool
+    sides: Sides
+    difference: MeanDifference | None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverSeeds:
-    """All that is said of rewards; empty where none has several seeds."""
+    """All that is said of experiments; empty where none has several seeds."""
 
-    rewards: tuple[OneReward, ...]
-    held: tuple[Held, ...]
+    experiments: tuple[Seeded, ...]
+    caving: tuple[CavingHeld, ...]
     firsts: tuple[FirstHeld, ...]
+    notes: tuple[str, ...]
+    """Runs that are left out, and why."""
+
+    def folders(self) -> frozenset[Path]:
+        """Return the folders of the runs that are spoken of."""
+        return _folders(self.experiments)
+
+    def held(self) -> frozenset[Path]:
+        """Return the folders of the runs whose experiment's caving is held against another's."""
+        names = {one.sides.first for one in self.caving if not one.why}
+        return _folders([one for one in self.experiments if one.name in names])
+
+
+def _folders(experiments: Iterable[Seeded]) -> frozenset[Path]:
+    return frozenset(run.run.folder for one in experiments for run in one.by_seed.values())
 
 
 def over_seeds(reads: Sequence[DebateRun], reference_reward: str) -> OverSeeds:
-    """Put runs of one reward together, and hold rewards with several seeds against that of `reference_reward`."""
-    rewards = _rewards(reads)
-    challenged = [one for one in rewards if not one.alone]
-    reference = next((one for one in challenged if one.reward == reference_reward), None)
-    alone = next((one for one in rewards if one.alone), None)
+    """Put runs that differ by their seed alone together, and hold experiments against that of `reference_reward`."""
+    experiments, notes = _experiments(reads)
+    challenged = [one for one in experiments if not one.unchallenged]
+    reference = next((one for one in challenged if _reward(one) == reference_reward), None)
+    alone = next((one for one in experiments if one.unchallenged), None)
     return OverSeeds(
-        rewards=rewards,
-        held=tuple(
-            _held(one, reference)
+        experiments=experiments,
+        caving=tuple(
+            _caving_held(one, reference)
             for one in challenged
-            if reference is not None and one is not reference and _shared([one, reference], TEST)
+            if reference is not None and one is not reference
         ),
-        firsts=tuple(
-            _first_held(one, alone)
-            for one in challenged
-            if alone is not None and _shared([one, alone], TEST)
-        ),
+        firsts=tuple(_first_held(one, alone) for one in challenged if alone is not None),
+        notes=notes,
     )
 
 
-def _rewards(reads: Sequence[DebateRun]) -> tuple[OneReward, ...]:
+def _experiments(reads: Sequence[DebateRun]) -> tuple[tuple[Seeded, ...], tuple[str, ...]]:
     by_folder = {one.run.folder: one for one in reads}
-    found: list[OneReward] = []
+    found: list[Seeded] = []
+    notes: list[str] = []
     for name, alike in alike_but_for_seeds(one.run for one in reads):
-        # The same seed once more is the same model, and no new evidence.
-        by_seed: dict[int | None, DebateRun] = {}
+        by_seed: dict[int, DebateRun] = {}
+        left_out: list[str] = []
         for run in alike:
-            by_seed.setdefault(run.config.seed, by_folder[run.folder])
-        runs = tuple(by_seed.values())
-        if len(runs) > 1:
-            told = str((runs[0].run.config.reward or {}).get("name", ""))
-            figures = tuple(_figure(runs, shown) for shown in SHOWN)
-            found.append(OneReward(name=name, reward=told, runs=runs, figures=figures))
-    return tuple(found)
+            read, seed = by_folder[run.folder], run.config.seed
+            if seed is None or not read.talks.get(TEST):
+                why = "its seed is not known" if seed is None else "it has no test"
+            elif seed in by_seed:
+                why = f"seed {seed} is there already, and the same seed is no new evidence"
+            else:
+                by_seed[seed] = read
+                continue
+            left_out.append(f"{run.folder.name} is left out of what is said over seeds: {why}.")
+        notes += left_out if len(alike) > 1 else ()
+        items = _items(by_seed.values()) if len(by_seed) > 1 else []
+        if items and _one_gold_each(by_seed.values(), items):
+            figures = tuple(_figure(by_seed.values(), shown) for shown in SHOWN)
+            found.append(Seeded(name=name, by_seed=by_seed, num_items=len(items), figures=figures))
+        elif len(by_seed) > 1:
+            notes.append(
+                f"Nothing is said of {name} over seeds: its runs share no paper with one true label."
+            )
+    return tuple(found), tuple(notes)
 
 
-def _figure(runs: Sequence[DebateRun], shown: Shown) -> SeededFigure:
+def _reward(one: Seeded) -> str:
+    run = next(iter(one.by_seed.values())).run
+    return str((run.config.reward or {}).get("name", ""))
+
+
+def _figure(reads: Iterable[DebateRun], shown: Shown) -> SeededFigure:
+    runs = list(reads)
+    items = _items(runs, shown.split)
     # Nobody revises who was not challenged: that is no finding.
-    if runs[0].alone and shown is not FIRST:
+    if not items or (runs[0].alone and shown is not FIRST):
         return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
-    shared = _items(runs, shown.split)
-    mean = _counted(runs, shared, shown).estimate(DRAWN) if shared else None
-    return SeededFigure(
-        shown=shown,
-        by_seed=tuple(_alone(one, shown) for one in runs),
-        mean=None if mean is None or math.isnan(mean.value) else mean,
-    )
+    shares = _shares(runs, items, shown)
+    by_seed = tuple(None if math.isnan(value) else value for value in shares.by_seed().tolist())
+    mean = None if None in by_seed else shares.estimate(DRAWN)
+    return SeededFigure(shown=shown, by_seed=by_seed, mean=mean)
 
 
-def _alone(one: DebateRun, shown: Shown) -> float | None:
-    items = _items([one], shown.split)
-    value = _counted([one], items, shown).mean() if items else math.nan
-    return None if math.isnan(value) else value
-
-
-def _held(one: OneReward, reference: OneReward) -> Held:
-    items, paired = _shared([one, reference], TEST), one.seeds == reference.seeds
-    counted = [_counted(each.runs, items, CAVING) for each in (one, reference)]
-    return Held(
-        name=one.name,
-        reference=reference.name,
-        ratio=ratio_of_means(counted[0], counted[1], DRAWN, paired=paired),
-        paired=paired,
-    )
-
-
-def _first_held(one: OneReward, alone: OneReward) -> FirstHeld:
-    items, paired = _shared([one, alone], TEST), one.seeds == alone.seeds
-    counted = [_counted(each.runs, items, FIRST) for each in (one, alone)]
-    return FirstHeld(
-        name=one.name,
-        alone=alone.name,
-        difference=difference_of_means(counted[0], counted[1], DRAWN, paired=paired),
+def _sides(one: Seeded, other: Seeded) -> tuple[Sides, list[DebateRun], list[DebateRun], list[str]]:
+    """Return what of two experiments is compared: seeds that both have, where these are several; else all."""
+    common = tuple(seed for seed in one.seeds if seed in other.by_seed)
+    seeds = (common, common) if len(common) > 1 else (one.seeds, other.seeds)
+    runs = [[each.by_seed[s] for s in own] for each, own in zip((one, other), seeds, strict=True)]
+    items = _items([*runs[0], *runs[1]])
+    sides = Sides(
+        first=one.name,
+        second=other.name,
+        first_seeds=seeds[0],
+        second_seeds=seeds[1],
         num_items=len(items),
-        paired=paired,
     )
+    return sides, runs[0], runs[1], items
 
 
-def _shared(rewards: Sequence[OneReward], split: str) -> list[str]:
-    slices = {run.run.config.data.fingerprint for one in rewards for run in one.runs}
-    return _items([run for one in rewards for run in one.runs], split) if len(slices) == 1 else []
+def _unlike(first: Sequence[DebateRun], second: Sequence[DebateRun], items: Sequence[str]) -> str:
+    """Say why two experiments cannot be compared; empty where they can."""
+    if len({run.run.config.data.fingerprint for run in (*first, *second)}) > 1:
+        return "another slice"
+    if not items:
+        return "no paper in common"
+    if not _one_gold_each([*first, *second], items):
+        return "different true labels for the same papers"
+    return ""
 
 
-def _items(reads: Sequence[DebateRun], split: str) -> list[str]:
+def _caving_held(one: Seeded, other: Seeded) -> CavingHeld:
+    sides, first, second, items = _sides(one, other)
+    why = _unlike(first, second, items)
+    if not why and _challenge(first[0]) != _challenge(second[0]):
+        why = "they were challenged in different ways"
+    if why:
+        return CavingHeld(sides=sides, ratio=None, why=why)
+    shares = [_shares(runs, items, CAVING) for runs in (first, second)]
+    if any(math.isnan(each.mean()) for each in shares):
+        return CavingHeld(sides=sides, ratio=None, why="under one seed no first answer is right")
+    ratio = ratio_of_means(shares[0], shares[1], DRAWN, paired=sides.paired)
+    return CavingHeld(sides=sides, ratio=ratio, why="" if ratio else f"{other.name} never caves")
+
+
+def _first_held(one: Seeded, alone: Seeded) -> FirstHeld:
+    sides, first, second, items = _sides(one, alone)
+    if why := _unlike(first, second, items):
+        return FirstHeld(sides=sides, difference=None, why=why)
+    shares = [_shares(runs, items, FIRST) for runs in (first, second)]
+    found = difference_of_means(shares[0], shares[1], DRAWN, paired=sides.paired)
+    return FirstHeld(sides=sides, difference=found)
+
+
+def _challenge(one: DebateRun) -> dict[str, object]:
+    told = one.run.config.challenge
+    return {key: value for key, value in told.items() if key not in _TRAINING_ONLY}
+
+
+def _items(reads: Iterable[DebateRun], split: str = TEST) -> list[str]:
     """Return the papers that all of them answered, in the order of their names."""
     asked = [{each.item for each in one.debated(split)} for one in reads]
     return sorted(set[str].intersection(*asked))
 
 
-def _counted(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares:
+def _one_gold_each(reads: Iterable[DebateRun], items: Sequence[str]) -> bool:
+    golds = [{each.item: each.gold for each in one.debated(TEST)} for one in reads]
+    return all(len({each[item] for each in golds}) == 1 for item in items)
+
+
+def _shares(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares:
     by_seed = [{each.item: each for each in one.debated(shown.split)} for one in reads]
     golds = [by_seed[0][item].gold for item in items]
     places = {gold: place for place, gold in enumerate(sorted(set(golds)))}

@@ -1,8 +1,20 @@
-"""Rewards of runs under challenge over their seeds, as sentences and as tables."""
+"""Experiments under challenge over their seeds, as sentences and as tables."""
 
 from __future__ import annotations
 
-from tinsmith.reports.debate_over_seeds import SHOWN, FirstHeld, Held, OverSeeds, SeededFigure
+from collections.abc import Sequence
+
+from tinsmith.reports.debate_over_seeds import (
+    CAVING,
+    PUT_RIGHT,
+    SHOWN,
+    CavingHeld,
+    FirstHeld,
+    OverSeeds,
+    Seeded,
+    SeededFigure,
+    Sides,
+)
 from tinsmith.reports.measures import from_estimate
 from tinsmith.reports.quality_story import signed
 from tinsmith.reports.tables import (
@@ -14,117 +26,158 @@ from tinsmith.reports.tables import (
     column,
     measured,
     text,
+    whole,
 )
-from tinsmith.reports.wording import counted, listed
+from tinsmith.reports.wording import counted
 
 
 def seeded_story(found: OverSeeds) -> tuple[str, ...]:
-    """Return the sentences about rewards; none where no reward has several seeds."""
-    told = [_held_words(one, found) for one in found.held]
-    told += [_first_words(one) for one in found.firsts]
-    if found.rewards:
-        seeds = sorted({seed for one in found.rewards for seed in one.seeds})
+    """Return the sentences about experiments; none where no experiment has several seeds."""
+    by_name = {one.name: one for one in found.experiments}
+    held = [one for one in found.caving if not one.why]
+    told = [_caving_words(one, by_name) for one in held]
+    told += [
+        f"{one.sides.first} and {one.sides.second} are not compared over seeds: {one.why}."
+        for one in (*found.caving, *found.firsts)
+        if one.why
+    ]
+    told += [_first_words(one) for one in found.firsts if not one.why]
+    told += [_means_words(one) for one in found.experiments if not one.unchallenged]
+    if held:
         told.append(
-            f"Of rewards this says what {counted(len(seeds), 'seed')} carry ({listed([str(seed) for seed in seeds])}); "
-            "seeds by which a setting was chosen do not count as new, and nobody can see that here."
+            "A seed by which a setting was chosen does not count as a new one, and nobody can see here whether one did."
         )
     return tuple(told)
 
 
-def _held_words(one: Held, found: OverSeeds) -> str:
-    by_name = {each.name: each for each in found.rewards}
-    mine, theirs = (by_seed_words(by_name[name].caving) for name in (one.name, one.reference))
-    if one.ratio is None:
-        return f"{one.name} caves in {mine}; {one.reference} never caved, so there is no ratio."
+def _caving_words(one: CavingHeld, by_name: dict[str, Seeded]) -> str:
+    assert one.ratio is not None
     interval = one.ratio.interval
     told = f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
-    drawn = "the same seeds" if one.paired else "seeds of their own"
+    sides = one.sides
+    mine, theirs = (
+        _by_seed_words(by_name[name].figure(CAVING), by_name[name].seeds, seeds)
+        for name, seeds in ((sides.first, sides.first_seeds), (sides.second, sides.second_seeds))
+    )
     return (
-        f"Over seeds {one.name} caves {one.ratio.value:.2f} times as often as {one.reference}{told}: by seed {mine} "
-        f"against {theirs} ({drawn}; intervals over seeds and papers)."
+        f"Over {_seeds_words(sides)} {sides.first} caves {one.ratio.value:.2f} times as often as {sides.second}{told}: "
+        f"by seed {mine} against {theirs}."
+    )
+
+
+def _by_seed_words(found: SeededFigure, seeds: Sequence[int], wanted: Sequence[int]) -> str:
+    return ", ".join(
+        _value(value, signed_one=found.shown.signed).text
+        for seed, value in zip(seeds, found.by_seed, strict=True)
+        if seed in wanted
     )
 
 
 def _first_words(one: FirstHeld) -> str:
     found = one.difference
+    assert found is not None
     verdict = "not below" if found.not_below else "below"
     interval = found.interval
     told = f"{signed(interval.low)} to {signed(interval.high)}, " if interval else ""
     return (
-        f"Over seeds the first answers of {one.name} are {signed(found.value)} from those of {one.alone} ({told}"
-        f"standard error {found.standard_error:.3f}): {verdict} them by more than one standard error."
+        f"Over {_seeds_words(one.sides)} and {counted(one.sides.num_items, 'paper')} the first answers of "
+        f"{one.sides.first} are {signed(found.value)} from those of {one.sides.second} ({told}standard error "
+        f"{found.standard_error:.3f}): {verdict} them by more than one standard error."
     )
 
 
-def by_seed_words(found: SeededFigure) -> str:
-    """Return a figure under each seed, in words."""
-    return ", ".join(_value(found, place).text for place in range(len(found.by_seed)))
+def _seeds_words(sides: Sides) -> str:
+    own, other = (", ".join(map(str, seeds)) for seeds in (sides.first_seeds, sides.second_seeds))
+    return f"seeds {own}" if sides.paired else f"seeds {own} against seeds {other}"
+
+
+def _means_words(one: Seeded) -> str:
+    caving, mended = one.figure(CAVING).mean, one.figure(PUT_RIGHT).mean
+    told = [
+        f"{words} {measured(from_estimate(mean)).text}"
+        for words, mean in (("caving", caving), ("put right after a truthful challenge", mended))
+        if mean is not None
+    ]
+    seeds = ", ".join(map(str, one.seeds))
+    return f"{one.name}, mean of seeds {seeds}: {', '.join(told) or 'nothing to count'}."
 
 
 def seeded_table(found: OverSeeds) -> Table | None:
-    """Return the figures of every reward that has several seeds."""
-    if not found.rewards:
+    """Return the figures of every experiment that has several seeds."""
+    if not found.experiments:
         return None
     rows: list[TableRow] = []
-    for one in found.rewards:
-        seeds = ", ".join(str(seed) for seed in one.seeds)
-        rows.append(
-            TableRow(
-                name=text(one.name, f"mean over seeds {seeds}"),
-                cells=tuple(map(_mean, one.figures)),
-            )
-        )
+    for one in found.experiments:
+        papers = counted(one.num_items, "paper")
+        mean = tuple(map(_mean, one.figures))
+        rows.append(TableRow(name=text(one.name, f"mean of its seeds, {papers}"), cells=mean))
         for place, seed in enumerate(one.seeds):
-            rows.append(
-                TableRow(
-                    name=text(f"seed {seed}"),
-                    cells=tuple(_value(each, place) for each in one.figures),
-                )
+            cells = tuple(
+                _value(each.by_seed[place], signed_one=each.shown.signed) for each in one.figures
             )
+            rows.append(TableRow(name=text(f"seed {seed}"), cells=cells))
     return Table(
-        caption="Each mean above its 95 % percentile interval over seeds and papers, sampled answers to test papers. "
-        "Intervals over a handful of seeds are rather too narrow.",
-        heads=(text("Reward"), *(column(shown.words, shown.under) for shown in SHOWN)),
+        caption="Sampled answers to test papers. Each mean stands above its 95 % percentile interval over seeds and "
+        "papers; over a handful of seeds that is rather too narrow.",
+        heads=(text("Experiment"), *(column(shown.words, shown.under) for shown in SHOWN)),
         rows=tuple(rows),
     )
 
 
 def held_table(found: OverSeeds) -> Table | None:
     """Return caving ratios and first answers over seeds."""
-    if not found.held and not found.firsts:
+    if not found.caving and not found.firsts:
         return None
     rows: list[TableRow] = []
-    if found.held:
+    if found.caving:
         rows.append(TableRow(name=text("Caving, as a ratio of means"), kind=RowKind.GROUP))
-    rows += [
-        TableRow(
-            name=text(one.name, f"over {one.reference}"),
-            cells=(
-                absent("never there")
-                if one.ratio is None
-                else measured(from_estimate(one.ratio), digits=2),
-                Cell(text="", number=True),
-                text(_drawn(one.paired)),
-            ),
-        )
-        for one in found.held
-    ]
+        rows += [_caving_row(one) for one in found.caving]
     if found.firsts:
-        rows.append(
-            TableRow(name=text("First answers, as a difference of means"), kind=RowKind.GROUP)
-        )
-    rows += [
-        TableRow(
-            name=text(one.name, f"less {one.alone}, {counted(one.num_items, 'paper')}"),
-            cells=(_difference(one), _standard_error(one), text(_drawn(one.paired))),
-        )
-        for one in found.firsts
-    ]
+        words = "First answers, less those that nobody challenged, as a difference of means"
+        rows.append(TableRow(name=text(words), kind=RowKind.GROUP))
+        rows += [_first_row(one) for one in found.firsts]
     return Table(
-        caption="Intervals of 95 % over seeds and papers; where both have the same seeds, these are drawn together.",
-        heads=(text("Over seeds"), column("value"), column("standard error"), text("Seeds")),
+        caption="Intervals of 95 % over seeds and papers; seeds that both have are drawn together. Over a handful of "
+        "seeds intervals and standard errors are rather too small.",
+        heads=(
+            text("Over seeds"),
+            column("papers"),
+            column("value"),
+            column("standard error"),
+            text("Not below by more than one standard error"),
+        ),
         rows=tuple(rows),
     )
+
+
+def _caving_row(one: CavingHeld) -> TableRow:
+    name = _row_name(one.sides)
+    if one.ratio is None:
+        return TableRow(name=name, remark=f"Not compared: {one.why}.")
+    ratio = measured(from_estimate(one.ratio), digits=2)
+    blank = Cell(text="", number=True)
+    return TableRow(name=name, cells=(whole(one.sides.num_items), ratio, blank, blank))
+
+
+def _first_row(one: FirstHeld) -> TableRow:
+    name, found = _row_name(one.sides), one.difference
+    if found is None:
+        return TableRow(name=name, remark=f"Not compared: {one.why}.")
+    interval = found.interval
+    under = f"{signed(interval.low)} to {signed(interval.high)}" if interval else ""
+    return TableRow(
+        name=name,
+        cells=(
+            whole(one.sides.num_items),
+            Cell(text=signed(found.value), under=under, number=True),
+            Cell(text=f"{found.standard_error:.3f}", number=True),
+            text("yes" if found.not_below else "no"),
+        ),
+    )
+
+
+def _row_name(sides: Sides) -> Cell:
+    return text(sides.first, f"against {sides.second}, {_seeds_words(sides)}")
 
 
 def _mean(found: SeededFigure) -> Cell:
@@ -137,24 +190,7 @@ def _mean(found: SeededFigure) -> Cell:
     return Cell(text=signed(found.mean.value), under=under, number=True)
 
 
-def _value(found: SeededFigure, place: int) -> Cell:
-    value = found.by_seed[place]
+def _value(value: float | None, *, signed_one: bool) -> Cell:
     if value is None:
         return absent("none")
-    return Cell(text=signed(value) if found.shown.signed else f"{value:.3f}", number=True)
-
-
-def _difference(one: FirstHeld) -> Cell:
-    found = one.difference
-    interval = found.interval
-    under = f"{signed(interval.low)} to {signed(interval.high)}" if interval else ""
-    return Cell(text=signed(found.value), under=under, number=True)
-
-
-def _standard_error(one: FirstHeld) -> Cell:
-    told = "not below by more" if one.difference.not_below else "below by more"
-    return Cell(text=f"{one.difference.standard_error:.3f}", under=told, number=True)
-
-
-def _drawn(paired: bool) -> str:
-    return "the same" if paired else "others"
+    return Cell(text=signed(value) if signed_one else f"{value:.3f}", number=True)

@@ -161,7 +161,7 @@ def _answers(arm: Arm) -> Runs | str:
 
 def _control(first: Arm, arms: Sequence[Arm], answers: dict[str, Runs | str]) -> _Control | None:
     """Return the control on shuffled labels: that of `first` itself before any other's."""
-    controls = [arm for arm in arms if arm.shuffled]
+    controls = [arm for arm in arms if arm.shuffled and arm.two_labels == first.two_labels]
     controls.sort(key=lambda arm: arm is not first and arm.parent != first.experiment)
     for control in controls:
         found = answers[control.name]
