@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tinsmith.analysis.differences import Stratum, stratified_difference
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.intervals import wilson
 from tinsmith.analysis.seeded_shares import (
@@ -40,6 +41,29 @@ def test_a_share_may_be_held_against_another_group() -> None:
     there, not_there = Fate.HAPPENED_THERE, Fate.DID_NOT_THERE
     row = [Y, Y, Y, N, there, not_there, not_there, not_there]
     assert shares(row, held_against=True).mean() == pytest.approx(0.75 - 0.25)
+
+
+def test_shares_are_compared_within_rooms_as_mantel_and_haenszel_do() -> None:
+    there, not_there = Fate.HAPPENED_THERE, Fate.DID_NOT_THERE
+    rooms = [(9, 1, 1, 9), (5, 45, 5, 45)]
+    row = [
+        fate
+        for counts in rooms
+        for fate, n in zip((Y, N, there, not_there), counts, strict=True)
+        for _ in range(n)
+    ]
+    of = [place for place, counts in enumerate(rooms) for _ in range(sum(counts))]
+    found = SeededShares.of([0] * len(row), [row], held_against=True, rooms=of)
+    other = stratified_difference([Stratum(9, 10, 1, 10), Stratum(5, 50, 5, 50)])
+    assert other is not None
+    assert found.mean() == pytest.approx(other[0])
+    interval = found.estimate(DRAWN).interval
+    assert interval is not None
+    assert interval.low == pytest.approx(other[1].low, abs=0.04)
+    assert interval.high == pytest.approx(other[1].high, abs=0.04)
+    # A room with one of the two groups alone says nothing.
+    lonely = SeededShares.of([0] * 4, [[Y, there, Y, Y]], held_against=True, rooms=[0, 0, 1, 1])
+    assert lonely.mean() == 0.0
 
 
 def test_one_seed_has_the_interval_of_a_share() -> None:

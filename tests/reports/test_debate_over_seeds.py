@@ -15,6 +15,7 @@ from test_debate_page import (
     STOOD,
     STUCK,
     Talked,
+    bare,
     write,
 )
 
@@ -94,12 +95,37 @@ def test_the_figures_of_a_seed_are_those_of_its_own_page(folders: list[Path]) ->
             (groups, "truthful", "appropriate_revision"),
             (groups, "evidence", "discrimination"),
             (control, "no_evidence", "discrimination"),
+            (control, "no_evidence", "discrimination_within"),
         ),
         strict=True,
     ):
         one = where[group][name]
+        if name == "discrimination_within":  # these conversations do not say how much room there is
+            assert one is None
+            assert figure.by_seed == (None, None)
+            continue
         assert one is not None
         assert figure.by_seed[1] == pytest.approx(one.value), (group, name)
+
+
+def test_j_within_is_that_of_the_page_of_a_run(tmp_path: Path) -> None:
+    counts = ((STOOD, 1, 10), (STUCK, 1, 1), (MENDED, 2, 10), (STUCK, 2, 2), (CAVED, 2, 4))
+    controlled = [
+        replace(bare(one), speaks_for=room) for one, room, times in counts for _ in range(times)
+    ]
+    folders = [write(tmp_path / str(seed), talks(3), controlled, seed=seed) for seed in (0, 1)]
+    (found,) = compare_debates(folders).seeded.experiments
+    within = found.figures[-1]
+    assert within.shown.within
+    one = read_debate_run(folders[0]).figures("test_no_evidence")["no_evidence"]
+    raw, expected = one["discrimination"], one["discrimination_within"]
+    assert raw is not None
+    assert expected is not None
+    assert expected.value != pytest.approx(raw.value)
+    assert within.by_seed == pytest.approx((expected.value, expected.value))
+    assert within.mean is not None
+    assert within.mean.interval is not None
+    assert within.mean.interval.holds(within.mean.value)
 
 
 def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:

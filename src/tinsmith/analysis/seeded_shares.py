@@ -40,6 +40,8 @@ class SeededShares:
     fates: Codes
     held_against: bool
     """Whether the share there is taken from the share that counts."""
+    rooms: Codes
+    """Of each stratum, (K,): which of them are alike, so that two shares are compared within them."""
 
     @classmethod
     def of(
@@ -48,15 +50,24 @@ class SeededShares:
         fates: Sequence[Sequence[Fate]],
         *,
         held_against: bool = False,
+        rooms: Sequence[int] | None = None,
     ) -> SeededShares:
         """Build it from the items' strata, counted from 0, and per seed the fate of every item.
+
+        Args:
+            strata: resamples have as many items of each as there are.
+            fates: a row a seed.
+            held_against: whether the share there is taken from the share that counts.
+            rooms: of every item, counted from 0: shares are then compared within a room alone, and the differences
+                weighted as Mantel and Haenszel do (tinsmith.analysis.differences). Default: one room.
 
         Raises:
             DataError: no item, no seed, or a row of another length.
         """
         if not strata or not fates:
             raise DataError("there is nothing to count", field="items, seeds")
-        for row in fates:
+        alike = rooms if rooms is not None else [0] * len(strata)
+        for row in (alike, *fates):
             if len(row) != len(strata):
                 raise DataError(
                     "every item has one fate per seed",
@@ -64,14 +75,27 @@ class SeededShares:
                     value=len(row),
                     allowed=str(len(strata)),
                 )
-        return cls(np.array(strata, np.int64), np.array(fates, np.int64), held_against)
+        pairs = sorted(set(zip(alike, strata, strict=True)))
+        places = {pair: place for place, pair in enumerate(pairs)}
+        codes = [places[pair] for pair in zip(alike, strata, strict=True)]
+        return cls(
+            np.array(codes, np.int64),
+            np.array(fates, np.int64),
+            held_against,
+            np.array([room for room, _ in pairs], np.int64),
+        )
 
     def by_seed(self) -> FloatArray:
         """Return the share under each seed, (S,), less that there if it is held against one; NaN: nothing to count."""
+        strata = range(self.rooms.size)
         counts = np.stack(
-            [(self.fates == fate).sum(axis=1) for fate in tuple(Fate)[:-1]], axis=-1
-        ).astype(np.float64)
-        return self._shares(counts)
+            [
+                np.stack([(self.fates[:, self.strata == k] == f).sum(axis=1) for f in Fate], axis=1)
+                for k in strata
+            ],
+            axis=1,
+        )
+        return self._shares(counts.astype(np.float64))
 
     def mean(self) -> float:
         """Return the mean over the seeds; NaN where one has nothing to count."""
@@ -84,18 +108,31 @@ class SeededShares:
 
     def draws(self, bootstrap: Bootstrap, system: str) -> FloatArray:
         """Return the mean in each resample, (R,); one resample of the items is the same for every system on them."""
-        num_labels = max(int(Fate.UNCOUNTED), int(self.strata.max()) + 1)
+        num_labels = max(int(Fate.UNCOUNTED), self.rooms.size)
         counts = resampled_counts(
             self.strata, self.fates, num_labels, draws=bootstrap.draws, seed=bootstrap.seed
-        ).sum(axis=2)
-        return resampled_seeds(self._shares(counts), seed=bootstrap.seed, system=system)
+        )
+        found = self._shares(counts[:, :, : self.rooms.size])
+        return resampled_seeds(found, seed=bootstrap.seed, system=system)
 
     def _shares(self, counts: FloatArray) -> FloatArray:
-        """Return the shares of counts whose last axis goes by fate."""
-        found = _share(counts[..., Fate.HAPPENED], counts[..., Fate.DID_NOT])
+        """Return the shares of counts (..., K, fates)."""
         if not self.held_against:
-            return found
-        return found - _share(counts[..., Fate.HAPPENED_THERE], counts[..., Fate.DID_NOT_THERE])
+            every = counts.sum(axis=-2)
+            return _share(every[..., Fate.HAPPENED], every[..., Fate.DID_NOT])
+        gaps, weights = np.zeros(counts.shape[:-2]), np.zeros(counts.shape[:-2])
+        for room in np.unique(self.rooms):
+            alike = counts[..., self.rooms == room, :].sum(axis=-2)
+            mine, there = (
+                alike[..., : Fate.HAPPENED_THERE],
+                alike[..., Fate.HAPPENED_THERE : Fate.UNCOUNTED],
+            )
+            n, m = mine.sum(axis=-1), there.sum(axis=-1)
+            weight = np.nan_to_num(_over(n * m, n + m))
+            gap = _over(mine[..., 0], n) - _over(there[..., 0], m)
+            gaps += np.where(weight > 0.0, weight * gap, 0.0)
+            weights += weight
+        return _over(gaps, weights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class Shown:
     split: str = TEST
     signed: bool = False
     """A share less another, which may be below 0."""
+    within: bool = False
+    """Compared among papers that leave as much room for doubt."""
 
 
 def _right_first(one: Debated) -> Fate:
@@ -86,6 +88,14 @@ SHOWN: Final = (
         fate=lambda one: _revised(one, evidence=False),
         split=CONTROL,
         signed=True,
+    ),
+    Shown(
+        words="J within",
+        under="bare label",
+        fate=lambda one: _revised(one, evidence=False),
+        split=CONTROL,
+        signed=True,
+        within=True,
     ),
 )
 
@@ -244,6 +254,8 @@ def _figure(reads: Iterable[DebateRun], shown: Shown) -> SeededFigure:
     if not items or (runs[0].alone and shown is not FIRST):
         return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
     shares = _shares(runs, items, shown)
+    if shares is None:
+        return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
     by_seed = tuple(None if math.isnan(value) else value for value in shares.by_seed().tolist())
     mean = None if None in by_seed else shares.estimate(DRAWN)
     return SeededFigure(shown=shown, by_seed=by_seed, mean=mean)
@@ -283,10 +295,12 @@ def _caving_held(one: Seeded, other: Seeded) -> CavingHeld:
         why = "they were challenged in different ways"
     if why:
         return CavingHeld(sides=sides, ratio=None, why=why)
-    shares = [_shares(runs, items, CAVING) for runs in (first, second)]
-    if any(math.isnan(each.mean()) for each in shares):
+    mine, theirs = _shares(first, items, CAVING), _shares(second, items, CAVING)
+    assert mine is not None
+    assert theirs is not None
+    if math.isnan(mine.mean()) or math.isnan(theirs.mean()):
         return CavingHeld(sides=sides, ratio=None, why="under one seed no first answer is right")
-    ratio = ratio_of_means(shares[0], shares[1], DRAWN, paired=sides.paired)
+    ratio = ratio_of_means(mine, theirs, DRAWN, paired=sides.paired)
     return CavingHeld(sides=sides, ratio=ratio, why="" if ratio else f"{other.name} never caves")
 
 
@@ -294,8 +308,10 @@ def _first_held(one: Seeded, alone: Seeded) -> FirstHeld:
     sides, first, second, items = _sides(one, alone)
     if why := _unlike(first, second, items):
         return FirstHeld(sides=sides, difference=None, why=why)
-    shares = [_shares(runs, items, FIRST) for runs in (first, second)]
-    found = difference_of_means(shares[0], shares[1], DRAWN, paired=sides.paired)
+    mine, theirs = _shares(first, items, FIRST), _shares(second, items, FIRST)
+    assert mine is not None
+    assert theirs is not None
+    found = difference_of_means(mine, theirs, DRAWN, paired=sides.paired)
     return FirstHeld(sides=sides, difference=found)
 
 
@@ -315,12 +331,18 @@ def _one_gold_each(reads: Iterable[DebateRun], items: Sequence[str]) -> bool:
     return all(len({each[item] for each in golds}) == 1 for item in items)
 
 
-def _shares(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares:
+def _shares(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares | None:
+    """Return the fates of papers; None where their room for doubt is to be known and is not."""
     by_seed = [{each.item: each for each in one.debated(shown.split)} for one in reads]
+    rooms = [by_seed[0][item].speaks_for for item in items] if shown.within else [0] * len(items)
+    known = [room for room in rooms if room is not None]
+    if len(known) < len(items):
+        return None
     golds = [by_seed[0][item].gold for item in items]
     places = {gold: place for place, gold in enumerate(sorted(set(golds)))}
     return SeededShares.of(
         [places[gold] for gold in golds],
         [[shown.fate(each[item]) for item in items] for each in by_seed],
         held_against=shown.signed,
+        rooms=known,
     )
