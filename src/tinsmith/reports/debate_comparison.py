@@ -2,7 +2,7 @@
 
 Every run is held against one other, the reference: that of the seed's reward where there is one, trained under the
 same seed if there are several, else the first that was challenged. First answers are held likewise against those of a
-run that nobody challenged, where there is one. Rewards that have several seeds are held against each other as rewards.
+run that nobody challenged, where there is one. Experiments that have several seeds are held against each other too.
 """
 
 from __future__ import annotations
