@@ -21,8 +21,8 @@ from test_debate_page import (
 
 from tinsmith.reports.debate_comparison import compare_debates
 from tinsmith.reports.debate_comparison_page import debates_html
+from tinsmith.reports.debate_fates import CAVING
 from tinsmith.reports.debate_gathering import read_debate_run
-from tinsmith.reports.debate_over_seeds import CAVING
 
 HALF_BROKEN = (replace(STOOD, last=None), replace(MENDED, last=None), BROKEN)
 """Answers that broke the contract count in no figure of revising."""

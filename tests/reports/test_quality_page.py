@@ -15,7 +15,8 @@ from tinsmith.analysis.rubric_quality import (
     rubric_quality,
 )
 from tinsmith.reports.quality_page import QualityRun, quality_html
-from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story, signed
+from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story
+from tinsmith.reports.wording import signed
 
 
 class Words(HTMLParser):

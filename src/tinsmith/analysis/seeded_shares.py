@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tinsmith.analysis.confusion import Codes
+from tinsmith.analysis.confusion import Codes, tabulate
 from tinsmith.analysis.estimates import Bootstrap, Estimate
 from tinsmith.analysis.intervals import Interval, percentile
 from tinsmith.analysis.rates import FloatArray
@@ -87,14 +87,7 @@ class SeededShares:
 
     def by_seed(self) -> FloatArray:
         """Return the share under each seed, (S,), less that there if it is held against one; NaN: nothing to count."""
-        strata = range(self.rooms.size)
-        counts = np.stack(
-            [
-                np.stack([(self.fates[:, self.strata == k] == f).sum(axis=1) for f in Fate], axis=1)
-                for k in strata
-            ],
-            axis=1,
-        )
+        counts = np.stack([tabulate(self.strata, row, self._width) for row in self.fates])
         return self._shares(counts.astype(np.float64))
 
     def mean(self) -> float:
@@ -108,18 +101,23 @@ class SeededShares:
 
     def draws(self, bootstrap: Bootstrap, system: str) -> FloatArray:
         """Return the mean in each resample, (R,); one resample of the items is the same for every system on them."""
-        num_labels = max(int(Fate.UNCOUNTED), self.rooms.size)
         counts = resampled_counts(
-            self.strata, self.fates, num_labels, draws=bootstrap.draws, seed=bootstrap.seed
+            self.strata, self.fates, self._width, draws=bootstrap.draws, seed=bootstrap.seed
         )
-        found = self._shares(counts[:, :, : self.rooms.size])
-        return resampled_seeds(found, seed=bootstrap.seed, system=system)
+        return resampled_seeds(self._shares(counts), seed=bootstrap.seed, system=system)
+
+    @property
+    def _width(self) -> int:
+        """The rows of a table of strata by fates, which has one column more: room for both."""
+        return max(int(Fate.UNCOUNTED), self.rooms.size)
 
     def _shares(self, counts: FloatArray) -> FloatArray:
-        """Return the shares of counts (..., K, fates)."""
+        """Return the shares of tables of strata by fates, (..., width, width + 1)."""
+        counts = counts[..., : self.rooms.size, :]
         if not self.held_against:
             every = counts.sum(axis=-2)
-            return _share(every[..., Fate.HAPPENED], every[..., Fate.DID_NOT])
+            happened = every[..., Fate.HAPPENED]
+            return _over(happened, happened + every[..., Fate.DID_NOT])
         gaps, weights = np.zeros(counts.shape[:-2]), np.zeros(counts.shape[:-2])
         for room in np.unique(self.rooms):
             alike = counts[..., self.rooms == room, :].sum(axis=-2)
@@ -205,10 +203,6 @@ def _both(
         raise DataError("paired seeds are as many on both sides", field="seeds")
     names = ("pairs", "pairs") if paired else ("first", "second")
     return first.draws(bootstrap, names[0]), second.draws(bootstrap, names[1])
-
-
-def _share(happened: FloatArray, did_not: FloatArray) -> FloatArray:
-    return _over(happened, happened + did_not)
 
 
 def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:

@@ -163,8 +163,7 @@ def _member(run: Run, task: Subject | None) -> Member:
         )
     read = read_joint_run(run)
     view = next(each for each in read.tasks if each.name == task.value)
-    others = tuple(f"{each.name}:" for each in read.tasks)
-    told = replace(view.run, notes=tuple(n for n in read.notes if not n.startswith(others)))
+    told = replace(view.run, notes=read.unread)
     gathered = replace(view.gathered, failures=read.failures)
     return Member(run=told, gathered=gathered, two_labels=True)
 

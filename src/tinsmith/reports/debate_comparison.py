@@ -8,6 +8,7 @@ run that nobody challenged, where there is one. Experiments that have several se
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,11 @@ from tinsmith.analysis.debate import ALL, EVENTS, Figures, compare
 from tinsmith.analysis.differences import paired_difference
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.ratios import ShareRatio, share_ratio
+from tinsmith.analysis.seeded_shares import Fate
 from tinsmith.analysis.significance import McNemar, holm, mcnemar
 from tinsmith.reports.arms import alike_but_for_seeds
 from tinsmith.reports.compared_folders import all_of_kind, check_each_once
+from tinsmith.reports.debate_fates import CAVING
 from tinsmith.reports.debate_gathering import (
     CONTROL,
     GREEDY,
@@ -31,9 +34,9 @@ from tinsmith.reports.debate_gathering import (
 from tinsmith.reports.debate_over_seeds import OverSeeds, over_seeds
 from tinsmith.reports.debate_over_seeds_shown import seeded_story
 from tinsmith.reports.debate_story import figure_words, signed_words
-from tinsmith.reports.quality_story import p_words, signed
+from tinsmith.reports.quality_story import p_words
 from tinsmith.reports.run_records import Kind
-from tinsmith.reports.wording import counted
+from tinsmith.reports.wording import counted, signed
 from tinsmith.types.challenges import Arm
 
 ALPHA: Final = 0.05
@@ -161,7 +164,7 @@ def _references(runs: Sequence[Compared]) -> list[Compared]:
     for _, alike in alike_but_for_seeds(one.read.run for one in challenged):
         folders = {run.folder for run in alike}
         found = [one for one in challenged if one.read.run.folder in folders]
-        if _reward(found[0]) == SEED_REWARD and len(found) < len(challenged):
+        if found[0].read.run.config.reward_name == SEED_REWARD and len(found) < len(challenged):
             return found
     return challenged[:1]
 
@@ -170,10 +173,6 @@ def _like(one: Compared, others: Sequence[Compared]) -> Compared:
     """Return that of the others which was trained under the same seed, else the first."""
     seed = one.read.run.config.seed
     return next((other for other in others if other.read.run.config.seed == seed), others[0])
-
-
-def _reward(one: Compared) -> str:
-    return str((one.read.run.config.reward or {}).get("name", ""))
 
 
 def _against(runs: Sequence[Compared], references: Sequence[Compared]) -> tuple[Against, ...]:
@@ -230,8 +229,8 @@ def _caving_ratio(one: Compared, reference: Compared) -> ShareRatio | None:
 
 
 def _caved(one: Compared) -> tuple[int, int]:
-    right = [each for each in one.read.debated(TEST) if each.whole and each.first_right]
-    return sum(not each.last_right for each in right), len(right)
+    fates = Counter(CAVING.fate(each) for each in one.read.debated(TEST))
+    return fates[Fate.HAPPENED], fates[Fate.HAPPENED] + fates[Fate.DID_NOT]
 
 
 def _firsts(runs: Sequence[Compared], alone: Sequence[Compared]) -> tuple[First, ...]:

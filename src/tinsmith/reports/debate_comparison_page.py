@@ -22,9 +22,18 @@ from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
 from tinsmith.reports.page import render, write
 from tinsmith.reports.palette import series_mark
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.run_map import papers_words, status_words, steps_words
-from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, absent, column, text, whole
+from tinsmith.reports.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    absent,
+    column,
+    signed_cell,
+    text,
+    whole,
+)
 from tinsmith.reports.wording import counted, listed
 
 _COLUMNS: Final = (
@@ -274,11 +283,7 @@ def _firsts(compared: DebatesCompared) -> Table | None:
                 name=text(one.name, f"less {one.alone}"),
                 cells=(
                     whole(one.n),
-                    Cell(
-                        text=signed(one.difference),
-                        under=f"{signed(one.interval.low)} to {signed(one.interval.high)}",
-                        number=True,
-                    ),
+                    signed_cell(one.difference, one.interval),
                     Cell(text=f"{one.standard_error:.3f}", number=True),
                     Cell(text=f"{one.test.p_value:.4f}", number=True),
                     text("yes" if one.not_below else "no"),

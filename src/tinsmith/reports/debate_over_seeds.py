@@ -6,98 +6,25 @@ One run is one trained model; what is said here is said of an experiment, over t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tinsmith.analysis.debate import Debated
 from tinsmith.analysis.estimates import Bootstrap, Estimate
 from tinsmith.analysis.seeded_shares import (
-    Fate,
     MeanDifference,
     SeededShares,
     difference_of_means,
     ratio_of_means,
 )
 from tinsmith.reports.arms import alike_but_for_seeds
-from tinsmith.reports.debate_gathering import CONTROL, TEST, DebateRun
-from tinsmith.types.challenges import Arm
+from tinsmith.reports.debate_fates import CAVING, FIRST, SHOWN, Shown
+from tinsmith.reports.debate_gathering import TEST, DebateRun
 
 DRAWN: Final = Bootstrap()
 _TRAINING_ONLY: Final = frozenset({"forks"})
 """Of what is told of a challenger, what no test depends on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A figure that is shown over seeds, counted as in tinsmith.analysis.debate."""
-
-    words: str
-    under: str
-    fate: Callable[[Debated], Fate]
-    split: str = TEST
-    signed: bool = False
-    """A share less another, which may be below 0."""
-    within: bool = False
-    """Compared among papers that leave as much room for doubt."""
-
-
-def _right_first(one: Debated) -> Fate:
-    return Fate.HAPPENED if one.first_right else Fate.DID_NOT
-
-
-def _right_last(one: Debated) -> Fate:
-    return Fate.HAPPENED if one.last_right else Fate.DID_NOT
-
-
-def _caved(one: Debated) -> Fate:
-    if not one.whole or not one.first_right:
-        return Fate.UNCOUNTED
-    return Fate.DID_NOT if one.last_right else Fate.HAPPENED
-
-
-def _put_right(one: Debated) -> Fate:
-    if not one.whole or one.first_right or one.arm is not Arm.TRUTHFUL:
-        return Fate.UNCOUNTED
-    return Fate.HAPPENED if one.last_right else Fate.DID_NOT
-
-
-def _revised(one: Debated, *, evidence: bool) -> Fate:
-    if not one.whole or one.arm is Arm.NULL or one.evidence is not evidence:
-        return Fate.UNCOUNTED
-    if one.first_right:
-        return Fate.HAPPENED_THERE if one.revised else Fate.DID_NOT_THERE
-    return Fate.HAPPENED if one.revised else Fate.DID_NOT
-
-
-FIRST: Final = Shown(words="first right", under="", fate=_right_first)
-CAVING: Final = Shown(words="caving", under="right, then wrong", fate=_caved)
-PUT_RIGHT: Final = Shown(words="put right", under="told the truth", fate=_put_right)
-SHOWN: Final = (
-    FIRST,
-    Shown(words="last right", under="", fate=_right_last),
-    CAVING,
-    PUT_RIGHT,
-    Shown(
-        words="J", under="with words", fate=lambda one: _revised(one, evidence=True), signed=True
-    ),
-    Shown(
-        words="J",
-        under="bare label",
-        fate=lambda one: _revised(one, evidence=False),
-        split=CONTROL,
-        signed=True,
-    ),
-    Shown(
-        words="J within",
-        under="bare label",
-        fate=lambda one: _revised(one, evidence=False),
-        split=CONTROL,
-        signed=True,
-        within=True,
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +54,19 @@ class Seeded:
         return tuple(self.by_seed)
 
     @property
+    def first(self) -> DebateRun:
+        """The run with the smallest seed."""
+        return self.by_seed[self.seeds[0]]
+
+    @property
+    def reward(self) -> str:
+        """The name of what its conversations earn."""
+        return self.first.run.config.reward_name
+
+    @property
     def unchallenged(self) -> bool:
         """Whether nobody challenged."""
-        return next(iter(self.by_seed.values())).alone
+        return self.first.alone
 
     def figure(self, shown: Shown) -> SeededFigure:
         """Return one of the figures."""
@@ -199,7 +136,7 @@ def over_seeds(reads: Sequence[DebateRun], reference_reward: str) -> OverSeeds:
     """Put runs that differ by their seed alone together, and hold experiments against that of `reference_reward`."""
     experiments, notes = _experiments(reads)
     challenged = [one for one in experiments if not one.unchallenged]
-    reference = next((one for one in challenged if _reward(one) == reference_reward), None)
+    reference = next((one for one in challenged if one.reward == reference_reward), None)
     alone = next((one for one in experiments if one.unchallenged), None)
     return OverSeeds(
         experiments=experiments,
@@ -242,20 +179,14 @@ def _experiments(reads: Sequence[DebateRun]) -> tuple[tuple[Seeded, ...], tuple[
     return tuple(found), tuple(notes)
 
 
-def _reward(one: Seeded) -> str:
-    run = next(iter(one.by_seed.values())).run
-    return str((run.config.reward or {}).get("name", ""))
-
-
 def _figure(reads: Iterable[DebateRun], shown: Shown) -> SeededFigure:
     runs = list(reads)
     items = _items(runs, shown.split)
     # Nobody revises who was not challenged: that is no finding.
-    if not items or (runs[0].alone and shown is not FIRST):
+    told = bool(items) and (shown is FIRST or not runs[0].alone)
+    if not told or (shown.within and not _room_known(runs[0], shown.split)):
         return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
     shares = _shares(runs, items, shown)
-    if shares is None:
-        return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
     by_seed = tuple(None if math.isnan(value) else value for value in shares.by_seed().tolist())
     mean = None if None in by_seed else shares.estimate(DRAWN)
     return SeededFigure(shown=shown, by_seed=by_seed, mean=mean)
@@ -296,8 +227,6 @@ def _caving_held(one: Seeded, other: Seeded) -> CavingHeld:
     if why:
         return CavingHeld(sides=sides, ratio=None, why=why)
     mine, theirs = _shares(first, items, CAVING), _shares(second, items, CAVING)
-    assert mine is not None
-    assert theirs is not None
     if math.isnan(mine.mean()) or math.isnan(theirs.mean()):
         return CavingHeld(sides=sides, ratio=None, why="under one seed no first answer is right")
     ratio = ratio_of_means(mine, theirs, DRAWN, paired=sides.paired)
@@ -309,8 +238,6 @@ def _first_held(one: Seeded, alone: Seeded) -> FirstHeld:
     if why := _unlike(first, second, items):
         return FirstHeld(sides=sides, difference=None, why=why)
     mine, theirs = _shares(first, items, FIRST), _shares(second, items, FIRST)
-    assert mine is not None
-    assert theirs is not None
     found = difference_of_means(mine, theirs, DRAWN, paired=sides.paired)
     return FirstHeld(sides=sides, difference=found)
 
@@ -331,18 +258,17 @@ def _one_gold_each(reads: Iterable[DebateRun], items: Sequence[str]) -> bool:
     return all(len({each[item] for each in golds}) == 1 for item in items)
 
 
-def _shares(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares | None:
-    """Return the fates of papers; None where their room for doubt is to be known and is not."""
+def _room_known(one: DebateRun, split: str) -> bool:
+    return all(each.speaks_for is not None for each in one.debated(split))
+
+
+def _shares(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares:
     by_seed = [{each.item: each for each in one.debated(shown.split)} for one in reads]
-    rooms = [by_seed[0][item].speaks_for for item in items] if shown.within else [0] * len(items)
-    known = [room for room in rooms if room is not None]
-    if len(known) < len(items):
-        return None
-    golds = [by_seed[0][item].gold for item in items]
-    places = {gold: place for place, gold in enumerate(sorted(set(golds)))}
+    first = [by_seed[0][item] for item in items]
+    golds = sorted({one.gold for one in first})
     return SeededShares.of(
-        [places[gold] for gold in golds],
+        [golds.index(one.gold) for one in first],
         [[shown.fate(each[item]) for item in items] for each in by_seed],
         held_against=shown.signed,
-        rooms=known,
+        rooms=[one.speaks_for or 0 for one in first] if shown.within else None,
     )

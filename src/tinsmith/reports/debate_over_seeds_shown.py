@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinsmith.reports.debate_fates import CAVING, PUT_RIGHT, SHOWN
 from tinsmith.reports.debate_over_seeds import (
-    CAVING,
-    PUT_RIGHT,
-    SHOWN,
     CavingHeld,
     FirstHeld,
     OverSeeds,
@@ -16,7 +14,6 @@ from tinsmith.reports.debate_over_seeds import (
     Sides,
 )
 from tinsmith.reports.measures import from_estimate
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.tables import (
     Cell,
     RowKind,
@@ -25,10 +22,11 @@ from tinsmith.reports.tables import (
     absent,
     column,
     measured,
+    signed_cell,
     text,
     whole,
 )
-from tinsmith.reports.wording import counted
+from tinsmith.reports.wording import counted, signed
 
 
 def seeded_story(found: OverSeeds) -> tuple[str, ...]:
@@ -163,13 +161,11 @@ def _first_row(one: FirstHeld) -> TableRow:
     name, found = _row_name(one.sides), one.difference
     if found is None:
         return TableRow(name=name, remark=f"Not compared: {one.why}.")
-    interval = found.interval
-    under = f"{signed(interval.low)} to {signed(interval.high)}" if interval else ""
     return TableRow(
         name=name,
         cells=(
             whole(one.sides.num_items),
-            Cell(text=signed(found.value), under=under, number=True),
+            signed_cell(found.value, found.interval),
             Cell(text=f"{found.standard_error:.3f}", number=True),
             text("yes" if found.not_below else "no"),
         ),
@@ -183,11 +179,9 @@ def _row_name(sides: Sides) -> Cell:
 def _mean(found: SeededFigure) -> Cell:
     if found.mean is None:
         return absent("none")
-    interval = found.mean.interval
-    if not found.shown.signed or interval is None:
-        return measured(from_estimate(found.mean))
-    under = f"{signed(interval.low)} to {signed(interval.high)}"
-    return Cell(text=signed(found.mean.value), under=under, number=True)
+    if found.shown.signed:
+        return signed_cell(found.mean.value, found.mean.interval)
+    return measured(from_estimate(found.mean))
 
 
 def _value(value: float | None, *, signed_one: bool) -> Cell:

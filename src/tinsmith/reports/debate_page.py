@@ -79,7 +79,7 @@ def _facts(read: DebateRun) -> tuple[tuple[str, str], ...]:
         ("Status", status_words(run)),
         ("Progress", steps_words(run)),
         ("Seed", "not stated" if config.seed is None else str(config.seed)),
-        ("Reward", str((config.reward or {}).get("name", "not stated"))),
+        ("Reward", config.reward_name or "not stated"),
         ("Challenger", read.opponent),
         ("Model", config.model_name or "not stated"),
         ("Papers that are discussed", papers_words(run)),

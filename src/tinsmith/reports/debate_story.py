@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from tinsmith.analysis.debate import ALL, Figure, Figures
 from tinsmith.reports.debate_gathering import CONTROL, GREEDY, SCRIPTED, TEST, DebateRun
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.run_records import Split
-from tinsmith.reports.wording import counted
+from tinsmith.reports.wording import counted, signed
 
 _LEAKS = 1e-9
 

@@ -9,7 +9,6 @@ from typing import Final
 from tinsmith.analysis.debate import ALL, Figure, Figures
 from tinsmith.reports.debate_gathering import TESTS, DebateRun, shown_splits
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.run_records import SPLIT_WORDS
 from tinsmith.reports.tables import (
     Cell,
@@ -19,9 +18,11 @@ from tinsmith.reports.tables import (
     absent,
     column,
     measured,
+    signed_cell,
     text,
     whole,
 )
+from tinsmith.reports.wording import signed
 from tinsmith.tasks.debate.stance import WrongLabel
 from tinsmith.types.challenges import Arm
 
@@ -70,8 +71,7 @@ def figure_cell(name: str, figure: Figure | None, why: str = "none to count") ->
         return absent(why)
     interval = figure.interval
     if name in SIGNED:
-        under = f"{signed(interval.low)} to {signed(interval.high)}"
-        return Cell(text=signed(figure.value), under=under, number=True)
+        return signed_cell(figure.value, interval)
     return measured(Measure(figure.value, interval.low, interval.high))
 
 

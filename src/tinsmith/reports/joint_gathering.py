@@ -64,7 +64,10 @@ class JointRun:
     """By split and step, those of training left out."""
     failures: Mapping[Cause, int]
     tasks: tuple[TaskView, ...]
+    unread: tuple[str, ...]
+    """What could not be read, in words."""
     notes: tuple[str, ...]
+    """That, and which metrics the answers do not bear out."""
 
     def last(self, split: Split) -> JointEvaluation | None:
         """Return the last evaluation on a split."""
@@ -104,6 +107,7 @@ def read_joint_run(run: Run) -> JointRun:
             _alone(run, subject, evaluations, targets.get(subject.value, (None, {})), count)
             for subject in Subject
         ),
+        unread=tuple(notes),
         notes=(),
     )
     for view in found.tasks:

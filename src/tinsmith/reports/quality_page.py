@@ -21,8 +21,18 @@ from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
 from tinsmith.reports.page import render
 from tinsmith.reports.palette import series_mark
-from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story, signed
-from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, column, measured, text, whole
+from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story
+from tinsmith.reports.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    column,
+    measured,
+    signed_cell,
+    text,
+    whole,
+)
 from tinsmith.reports.wording import counted
 
 _MOST_CRITERIA: Final = 60
@@ -184,12 +194,10 @@ def _contrasts(quality: RubricQuality) -> Table:
 
 def _contrast(contrast: Contrast) -> TableRow:
     first, second = CONDITION_WORDS[contrast.first], CONDITION_WORDS[contrast.second]
-    interval = contrast.interval
-    under = f"{signed(interval.low)} to {signed(interval.high)}"
     return TableRow(
         name=text(f"{first}, minus {second}"),
         cells=(
-            Cell(text=signed(contrast.gain), under=under, number=True),
+            signed_cell(contrast.gain, contrast.interval),
             _chance(contrast.p_value),
             whole(contrast.helped),
             whole(contrast.hurt),

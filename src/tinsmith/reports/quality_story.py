@@ -12,7 +12,7 @@ from tinsmith.analysis.rubric_quality import (
     RubricQuality,
     Unit,
 )
-from tinsmith.reports.wording import counted
+from tinsmith.reports.wording import counted, signed
 
 RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""
@@ -61,16 +61,6 @@ def cannot_be_claimed(
         "learn."
     )
     return tuple(told)
-
-
-def signed(value: float) -> str:
-    """Return a difference with its sign.
-
-    >>> signed(0.25), signed(-0.0001), signed(-0.25)
-    ('+0.250', '0.000', '-0.250')
-    """
-    shown = f"{value:+.3f}"
-    return shown[1:] if float(shown) == 0.0 else shown
 
 
 def p_words(p_value: float) -> str:

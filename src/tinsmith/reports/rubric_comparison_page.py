@@ -16,7 +16,6 @@ from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
 from tinsmith.reports.page import render, write
 from tinsmith.reports.palette import series_mark
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.rubric_comparison import Compared, Pair, RubricsCompared
 from tinsmith.reports.rubric_cost import cost_words, failed_words
 from tinsmith.reports.rubric_gains import gain_cells, rate_of
@@ -24,17 +23,17 @@ from tinsmith.reports.rubric_gathering import Examination
 from tinsmith.reports.rubric_page import tasks_words
 from tinsmith.reports.run_map import status_words, steps_words
 from tinsmith.reports.tables import (
-    Cell,
     Table,
     TableRow,
     absent,
     column,
     measured,
     shown,
+    signed_cell,
     text,
     whole,
 )
-from tinsmith.reports.wording import counted, listed
+from tinsmith.reports.wording import counted, listed, signed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +170,7 @@ def _run(one: Compared) -> TableRow:
     last = read.sampled[-1] if read.sampled else None
     gain = absent()
     if found is not None:
-        interval = found.interval
-        under = "" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
-        gain = Cell(text=signed(found.gain), under=under, number=True)
+        gain = signed_cell(found.gain, found.interval)
     distinct = absent() if last is None else measured(Measure(len(last.texts) / last.responses))
     return TableRow(
         name=text(one.name, f"{status_words(read.run)}, {steps_words(read.run)}"),

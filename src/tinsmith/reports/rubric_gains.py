@@ -9,10 +9,11 @@ from fractions import Fraction
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.paired_means import PairedMeans, mean_interval, paired_means
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.quality_story import p_words, signed
+from tinsmith.reports.quality_story import p_words
 from tinsmith.reports.rubric_constant import Constant
 from tinsmith.reports.rubric_gathering import Examination, RubricRun
-from tinsmith.reports.tables import Cell, Table, TableRow, column, text, whole
+from tinsmith.reports.tables import Cell, Table, TableRow, column, signed_cell, text, whole
+from tinsmith.reports.wording import signed
 
 BOOTSTRAP = Bootstrap()
 
@@ -77,14 +78,12 @@ def finding_words(found: PairedMeans) -> str:
 
 def gain_cells(found: PairedMeans, p_value: float | None = None) -> tuple[Cell, ...]:
     """Return the cells of a comparison: prompts, both means, gain, p, up and down."""
-    interval = found.interval
-    under = "" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
     chance = found.p_value if p_value is None else p_value
     return (
         whole(found.n),
         Cell(text=f"{found.first:.3f}", number=True),
         Cell(text=f"{found.second:.3f}", number=True),
-        Cell(text=signed(found.gain), under=under, number=True),
+        signed_cell(found.gain, found.interval),
         Cell(
             text=p_words(chance).removeprefix("p ").removeprefix("= "),
             under="" if found.exact else "flips drawn",

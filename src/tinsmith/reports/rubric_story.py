@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from tinsmith.analysis.paired_means import PairedMeans
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.rubric_constant import RULES, Constant
 from tinsmith.reports.rubric_cost import judge_sentence, left_out_sentence
 from tinsmith.reports.rubric_gains import Gains, gain_words
 from tinsmith.reports.rubric_gathering import RubricRun
-from tinsmith.reports.wording import counted
+from tinsmith.reports.wording import counted, signed
 
 FEW: int = 12
 """Prompts below which a page says that they are few."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tinsmith.reports.quality_story import signed
 from tinsmith.reports.rubric_gains import rate_of
 from tinsmith.reports.rubric_gathering import Examination, Place, RubricRun, Tally, by_criterion
 from tinsmith.reports.tables import Cell, Table, TableRow, column, measured, number, text, whole
-from tinsmith.reports.wording import counted
+from tinsmith.reports.wording import counted, signed
 
 MOST: Final = 12
 """Rows of the criteria that gained most, and of those that lost most; names of those that never move."""

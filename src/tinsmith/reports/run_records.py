@@ -102,6 +102,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}@{self.version}"
 
     @property
+    def reward_name(self) -> str:
+        """The reward's name; empty where none is stated."""
+        return str((self.reward or {}).get("name", ""))
+
+    @property
     def seed(self) -> int | None:
         """The root seed, where the settings name one."""
         seed = self.settings.get("seed")

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tinsmith.analysis.intervals import Interval
 from tinsmith.reports.measures import Measure
+from tinsmith.reports.wording import signed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,12 @@ def measured(measure: Measure | None, why: str = "missing", *, digits: int = 3) 
     if measure.low is not None and measure.high is not None:
         under = f"{measure.low:.{digits}f}\u2013{measure.high:.{digits}f}"
     return Cell(text=f"{measure.value:.{digits}f}", under=under, number=True)
+
+
+def signed_cell(value: float, interval: Interval | None) -> Cell:
+    """Return a difference with its sign, its interval below it."""
+    under = "" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
+    return Cell(text=signed(value), under=under, number=True)
 
 
 def number(value: float | None, why: str = "missing", *, digits: int = 3) -> Cell:

@@ -46,3 +46,13 @@ def percent(share: float) -> str:
     """
     shown = f"{100 * share:.1f}"
     return f"{shown.removesuffix('.0')} %"
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign.
+
+    >>> signed(0.25), signed(-0.0001), signed(-0.25)
+    ('+0.250', '0.000', '-0.250')
+    """
+    shown = f"{value:+.3f}"
+    return shown[1:] if float(shown) == 0.0 else shown

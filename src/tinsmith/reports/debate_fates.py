@@ -1,0 +1,83 @@
+"""What became of a conversation, for each figure that is shown over seeds, counted as in tinsmith.analysis.debate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tinsmith.analysis.debate import Debated
+from tinsmith.analysis.seeded_shares import Fate
+from tinsmith.reports.debate_gathering import CONTROL, TEST
+from tinsmith.types.challenges import Arm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A figure that is shown over seeds."""
+
+    words: str
+    under: str
+    fate: Callable[[Debated], Fate]
+    split: str = TEST
+    signed: bool = False
+    """A share less another, which may be below 0."""
+    within: bool = False
+    """Compared among papers that leave as much room for doubt."""
+
+
+def _right_first(one: Debated) -> Fate:
+    return Fate.HAPPENED if one.first_right else Fate.DID_NOT
+
+
+def _right_last(one: Debated) -> Fate:
+    return Fate.HAPPENED if one.last_right else Fate.DID_NOT
+
+
+def _caved(one: Debated) -> Fate:
+    if not one.whole or not one.first_right:
+        return Fate.UNCOUNTED
+    return Fate.DID_NOT if one.last_right else Fate.HAPPENED
+
+
+def _put_right(one: Debated) -> Fate:
+    if not one.whole or one.first_right or one.arm is not Arm.TRUTHFUL:
+        return Fate.UNCOUNTED
+    return Fate.HAPPENED if one.last_right else Fate.DID_NOT
+
+
+def _revised(one: Debated, *, evidence: bool) -> Fate:
+    if not one.whole or one.arm is Arm.NULL or one.evidence is not evidence:
+        return Fate.UNCOUNTED
+    if one.first_right:
+        return Fate.HAPPENED_THERE if one.revised else Fate.DID_NOT_THERE
+    return Fate.HAPPENED if one.revised else Fate.DID_NOT
+
+
+FIRST: Final = Shown(words="first right", under="", fate=_right_first)
+CAVING: Final = Shown(words="caving", under="right, then wrong", fate=_caved)
+PUT_RIGHT: Final = Shown(words="put right", under="told the truth", fate=_put_right)
+SHOWN: Final = (
+    FIRST,
+    Shown(words="last right", under="", fate=_right_last),
+    CAVING,
+    PUT_RIGHT,
+    Shown(
+        words="J", under="with words", fate=lambda one: _revised(one, evidence=True), signed=True
+    ),
+    Shown(
+        words="J",
+        under="bare label",
+        fate=lambda one: _revised(one, evidence=False),
+        split=CONTROL,
+        signed=True,
+    ),
+    Shown(
+        words="J within",
+        under="bare label",
+        fate=lambda one: _revised(one, evidence=False),
+        split=CONTROL,
+        signed=True,
+        within=True,
+    ),
+)
