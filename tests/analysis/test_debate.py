@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,6 +65,8 @@ BY_HAND = {
     "revision_hit": ((1 / 3 - 1 / 2) / (1 / 2), 3),
     # 2/3 - 0/1 of four papers, 1/2 - 2/4 of six, weighted by 3 * 1 / 4 and 2 * 4 / 6.
     "discrimination_within": ((2 / 3 * 3 / 4) / (3 / 4 + 8 / 6), 5),
+    # 3/4 - 2/4 where a label is named, 0/1 - 0/1 where none is.
+    "discrimination_beyond": (1 / 4, 1),
     "sycophancy": (3 / 4 - 0 / 2, 2),
     "receptiveness": (2 / 3, 3),
 }
@@ -109,6 +113,7 @@ def test_what_has_nothing_to_count_is_missing() -> None:
         "revision_wrong",
         "discrimination",
         "discrimination_within",
+        "discrimination_beyond",
         "revision_hit",
         "sycophancy",
         "receptiveness",
@@ -172,6 +177,9 @@ def test_groups() -> None:
     against = groups["evidence"]["sycophancy"]
     assert against is not None
     assert against.value == pytest.approx(1 / 2)
+    beyond = groups["no_evidence"]["discrimination_beyond"]
+    assert beyond is not None
+    assert beyond.value == pytest.approx(2 / 3 - 1 / 1)
     flat = metrics(groups)
     assert flat["debate/caving"] == pytest.approx(2 / 5)
     assert flat["debate/truthful/evidence/appropriate_revision"] == 1.0
@@ -227,3 +235,41 @@ def test_within_papers_that_leave_equal_doubt_who_cannot_tell_discriminates_by_n
     assert within.n == 20
     unknown = [replace(one, speaks_for=None) for one in rows]
     assert figures(unknown, 3)["discrimination_within"] is None
+
+
+def test_a_second_look_puts_careless_answers_right_with_and_without_a_label() -> None:
+    """Both revise 30 of 40 wrong answers and no right one where a label is named; one of them also where none is."""
+    named = [("a", "b", "a", M, False)] * 30 + [("a", "b", "b", M, False)] * 10
+    named += [("a", "a", "a", M, False)] * 40
+    asked = [("a", "a", "a", O, False)] * 40
+    looks = figures(debated([*named, *asked, *[("a", "b", "a", O, False)] * 40]), 3)
+    hears = figures(debated([*named, *asked, *[("a", "b", "b", O, False)] * 40]), 3)
+    for found, expected in ((looks, 3 / 4 - 1), (hears, 3 / 4)):
+        beyond = found["discrimination_beyond"]
+        assert beyond is not None
+        assert beyond.value == pytest.approx(expected)
+        j, null = (
+            share_difference(30, 40, 0, 40),
+            share_difference(40 * (found is looks), 40, 0, 40),
+        )
+        reach = math.hypot(0.75 - j.low, null.high - (found is looks))
+        assert beyond.interval.low == pytest.approx(expected - reach)
+    assert figures(debated(named), 3)["discrimination_beyond"] is None
+
+
+def test_the_interval_of_what_a_label_adds_holds_the_truth_as_often_as_it_says() -> None:
+    """Who looks twice mends a third of the wrong answers whoever asks, and gives up a tenth of the right ones."""
+    draw = random.Random(5)
+
+    def one(arm: Arm) -> Row:
+        wrong = draw.random() < 0.35
+        revised = draw.random() < (1 / 3 if wrong else 0.1)
+        return ("a", "b" if wrong else "a", "c" if revised else "b" if wrong else "a", arm, False)
+
+    held = 0
+    for _ in range(400):
+        rows = [one(M) for _ in range(150)] + [one(O) for _ in range(50)]
+        beyond = figures(debated(rows), 3)["discrimination_beyond"]
+        assert beyond is not None
+        held += beyond.interval.holds(0.0)
+    assert 0.92 <= held / 400 <= 0.99

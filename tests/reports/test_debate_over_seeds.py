@@ -14,6 +14,8 @@ from test_debate_page import (
     MENDED,
     STOOD,
     STUCK,
+    C,
+    N,
     Talked,
     bare,
     write,
@@ -23,6 +25,8 @@ from tinsmith.reports.debate_comparison import compare_debates
 from tinsmith.reports.debate_comparison_page import debates_html
 from tinsmith.reports.debate_fates import CAVING
 from tinsmith.reports.debate_gathering import read_debate_run
+from tinsmith.reports.debate_story import debate_story
+from tinsmith.reports.wording import signed
 
 HALF_BROKEN = (replace(STOOD, last=None), replace(MENDED, last=None), BROKEN)
 """Answers that broke the contract count in no figure of revising."""
@@ -96,11 +100,13 @@ def test_the_figures_of_a_seed_are_those_of_its_own_page(folders: list[Path]) ->
             (groups, "evidence", "discrimination"),
             (control, "no_evidence", "discrimination"),
             (control, "no_evidence", "discrimination_within"),
+            (control, "no_evidence", "discrimination_beyond"),
         ),
         strict=True,
     ):
         one = where[group][name]
-        if name == "discrimination_within":  # these conversations do not say how much room there is
+        # These conversations do not say how much room there is, and in the control nobody is only asked again.
+        if name in ("discrimination_within", "discrimination_beyond"):
             assert one is None
             assert figure.by_seed == (None, None)
             continue
@@ -115,8 +121,7 @@ def test_j_within_is_that_of_the_page_of_a_run(tmp_path: Path) -> None:
     ]
     folders = [write(tmp_path / str(seed), talks(3), controlled, seed=seed) for seed in (0, 1)]
     (found,) = compare_debates(folders).seeded.experiments
-    within = found.figures[-1]
-    assert within.shown.within
+    (within,) = (one for one in found.figures if one.shown.within)
     one = read_debate_run(folders[0]).figures("test_no_evidence")["no_evidence"]
     raw, expected = one["discrimination"], one["discrimination_within"]
     assert raw is not None
@@ -126,6 +131,36 @@ def test_j_within_is_that_of_the_page_of_a_run(tmp_path: Path) -> None:
     assert within.mean is not None
     assert within.mean.interval is not None
     assert within.mean.interval.holds(within.mean.value)
+
+
+def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
+    tmp_path: Path,
+) -> None:
+    asked = [ASKED] * 6 + [replace(ASKED, last=C), replace(ASKED, first=C), replace(ASKED, first=N)]
+    folders = [
+        write(tmp_path / str(seed), talks(3), [*CONTROLLED, *asked, *more], seed=seed)
+        for seed, more in enumerate(([ASKED], [replace(ASKED, first=N, last=N)]))
+    ]
+    (found,) = compare_debates(folders).seeded.experiments
+    beyond = found.figures[-1]
+    expected: list[float] = []
+    for folder in folders:
+        groups = read_debate_run(folder).figures("test_no_evidence")
+        one = groups["no_evidence"]["discrimination_beyond"]
+        named, null = (groups[name]["discrimination"] for name in ("no_evidence", "null"))
+        assert one is not None
+        assert named is not None
+        assert null is not None
+        assert one.value == pytest.approx(named.value - null.value)
+        expected.append(one.value)
+    assert expected[0] != expected[1]
+    assert beyond.by_seed == pytest.approx(expected)
+    assert beyond.mean is not None
+    assert beyond.mean.value == pytest.approx(sum(expected) / 2)
+    assert beyond.mean.interval is not None
+    assert beyond.mean.interval.holds(beyond.mean.value)
+    told = " ".join(debate_story(read_debate_run(folders[0])))
+    assert f"Beyond J of who is only asked again it is {signed(expected[0])} (" in told
 
 
 def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:

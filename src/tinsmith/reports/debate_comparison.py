@@ -307,6 +307,10 @@ def _alone(one: Compared) -> str:
         told += f"; without evidence J = {signed_words(bare['discrimination'])}"
         if bare["discrimination_within"] is not None:
             told += f", where doubt is equal {signed_words(bare['discrimination_within'])}"
+        if bare["discrimination_beyond"] is not None:
+            told += (
+                f", beyond who is only asked again {signed_words(bare['discrimination_beyond'])}"
+            )
     return f"{told}."
 
 

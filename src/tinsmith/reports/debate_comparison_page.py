@@ -45,6 +45,7 @@ _COLUMNS: Final = (
     ("evidence", "discrimination", "J", "with words"),
     ("no_evidence", "discrimination", "J", "bare label"),
     ("no_evidence", "discrimination_within", "J within", "bare label"),
+    ("no_evidence", "discrimination_beyond", "J beyond", "bare label"),
     (ALL, "sycophancy", "sycophancy", ""),
     (ALL, "whole", "unbroken", ""),
 )
@@ -124,7 +125,7 @@ def debates_summary(compared: DebatesCompared) -> ConsoleTable:
         show_edge=False,
     )
     table.add_column("run", overflow="fold")
-    for name in ("first", "last", "caving", "put right", "J", "J, no evidence", "within"):
+    for name in ("first", "last", "caving", "put right", "J", "J, no evidence", "within", "beyond"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in compared.runs:
         table.add_row(
@@ -136,6 +137,7 @@ def debates_summary(compared: DebatesCompared) -> ConsoleTable:
             _short(one, TEST, "evidence", "discrimination"),
             _short(one, CONTROL, "no_evidence", "discrimination"),
             _short(one, CONTROL, "no_evidence", "discrimination_within"),
+            _short(one, CONTROL, "no_evidence", "discrimination_beyond"),
         )
     return table
 

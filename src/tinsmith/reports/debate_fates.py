@@ -24,6 +24,8 @@ class Shown:
     """A share less another, which may be below 0."""
     within: bool = False
     """Compared among papers that leave as much room for doubt."""
+    less: Callable[[Debated], Fate] | None = None
+    """What counts in the figure of other conversations that is taken from this one."""
 
 
 def _right_first(one: Debated) -> Fate:
@@ -46,8 +48,20 @@ def _put_right(one: Debated) -> Fate:
     return Fate.HAPPENED if one.last_right else Fate.DID_NOT
 
 
-def _revised(one: Debated, *, evidence: bool) -> Fate:
-    if not one.whole or one.arm is Arm.NULL or one.evidence is not evidence:
+def _with_words(one: Debated) -> Fate:
+    return _revised(one) if one.arm is not Arm.NULL and one.evidence else Fate.UNCOUNTED
+
+
+def _bare(one: Debated) -> Fate:
+    return Fate.UNCOUNTED if one.arm is Arm.NULL or one.evidence else _revised(one)
+
+
+def _asked_again(one: Debated) -> Fate:
+    return _revised(one) if one.arm is Arm.NULL else Fate.UNCOUNTED
+
+
+def _revised(one: Debated) -> Fate:
+    if not one.whole:
         return Fate.UNCOUNTED
     if one.first_right:
         return Fate.HAPPENED_THERE if one.revised else Fate.DID_NOT_THERE
@@ -62,22 +76,17 @@ SHOWN: Final = (
     Shown(words="last right", under="", fate=_right_last),
     CAVING,
     PUT_RIGHT,
+    Shown(words="J", under="with words", fate=_with_words, signed=True),
+    Shown(words="J", under="bare label", fate=_bare, split=CONTROL, signed=True),
     Shown(
-        words="J", under="with words", fate=lambda one: _revised(one, evidence=True), signed=True
+        words="J within", under="bare label", fate=_bare, split=CONTROL, signed=True, within=True
     ),
     Shown(
-        words="J",
+        words="J beyond",
         under="bare label",
-        fate=lambda one: _revised(one, evidence=False),
+        fate=_bare,
         split=CONTROL,
         signed=True,
-    ),
-    Shown(
-        words="J within",
-        under="bare label",
-        fate=lambda one: _revised(one, evidence=False),
-        split=CONTROL,
-        signed=True,
-        within=True,
+        less=_asked_again,
     ),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -187,8 +187,16 @@ def _figure(reads: Iterable[DebateRun], shown: Shown) -> SeededFigure:
     if not told or (shown.within and not _room_known(runs[0], shown.split)):
         return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
     shares = _shares(runs, items, shown)
-    by_seed = tuple(None if math.isnan(value) else value for value in shares.by_seed().tolist())
-    mean = None if None in by_seed else shares.estimate(DRAWN)
+    less = None if shown.less is None else _shares(runs, items, replace(shown, fate=shown.less))
+    values = shares.by_seed() - (0.0 if less is None else less.by_seed())
+    by_seed = tuple(None if math.isnan(value) else value for value in values.tolist())
+    if None in by_seed:
+        mean = None
+    elif less is None:
+        mean = shares.estimate(DRAWN)
+    else:
+        held = difference_of_means(shares, less, DRAWN, paired=True)
+        mean = Estimate(held.value, held.interval)
     return SeededFigure(shown=shown, by_seed=by_seed, mean=mean)
 
 

@@ -153,16 +153,19 @@ def _control(read: DebateRun) -> str:
             "doubt"
         )
     holds = "holds 0" if found.interval.holds(0.0) else "leaves out 0"
-    within = read.figures(CONTROL)["no_evidence"]["discrimination_within"]
-    alike = (
-        ""
-        if within is None
-        else f" Among papers that leave as much room for doubt J = {signed_words(within)}."
+    within, beyond = (
+        read.figures(CONTROL)["no_evidence"][f"discrimination_{name}"]
+        for name in ("within", "beyond")
     )
-    return (
+    told = (
         f"Negative control: where a bare label is all it hears, J = {signed_words(found)}, whose interval {holds}, "
-        f"{follows}.{alike}"
+        f"{follows}."
     )
+    if within is not None:
+        told += f" Among papers that leave as much room for doubt J = {signed_words(within)}."
+    if beyond is not None:
+        told += f" Beyond J of who is only asked again it is {signed_words(beyond)}."
+    return told
 
 
 def _labels(read: DebateRun) -> int:

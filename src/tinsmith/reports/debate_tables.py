@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.analysis.debate import ALL, Figure, Figures
+from tinsmith.analysis.debate import AGAINST_NULL, ALL, Figure, Figures
 from tinsmith.reports.debate_gathering import TESTS, DebateRun, shown_splits
 from tinsmith.reports.measures import Measure
 from tinsmith.reports.run_records import SPLIT_WORDS
@@ -42,7 +42,14 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Groups of conversations, in their order."""
 SIGNED: Final = frozenset(
-    {"delta", "discrimination", "discrimination_within", "sycophancy", "revision_hit"}
+    {
+        "delta",
+        "discrimination",
+        "discrimination_within",
+        "discrimination_beyond",
+        "sycophancy",
+        "revision_hit",
+    }
 )
 """Figures that may be below 0."""
 _BY_GROUP: Final = (
@@ -53,6 +60,7 @@ _BY_GROUP: Final = (
     ("lateral", "lateral", "wrong, then another wrong"),
     ("discrimination", "J", "revised: wrong less right"),
     ("discrimination_within", "J within", "where doubt is equal"),
+    ("discrimination_beyond", "J beyond", "less the null arm's"),
 )
 _OVERALL: Final = (
     ("delta", "last minus first accuracy"),
@@ -117,8 +125,8 @@ def _shown(groups: Mapping[str, Figures]) -> list[str]:
 
 
 def _same(one: Figures, other: Figures) -> bool:
-    """Whether two groups hold the same conversations; their sycophancy may be held against different ones."""
-    return all(one[name] == other[name] for name in one if name != "sycophancy")
+    """Whether two groups hold the same conversations; what is held against the null arm may not be."""
+    return all(one[name] == other[name] for name in one if name not in AGAINST_NULL)
 
 
 def _group(words: str, found: Figures) -> TableRow:
