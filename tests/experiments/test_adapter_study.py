@@ -52,7 +52,7 @@ LORA, QDORA = AdapterKind.LORA, AdapterKind.QDORA
 KINDS = ("lora", "dora", "qlora", "qdora")
 RATES = "1e-4,2e-4,4e-4,8e-4,1.6e-3"
 SMALL = {
-    "rank": "4",
+    "lora_rank": "4",
     "steps": "2",
     "batch_size": "4",
     "eval_every": "0",
@@ -80,7 +80,7 @@ def test_every_adapter_is_lora_but_for_the_adapter(kind: str) -> None:
     assert one.frame == lora.frame
     changed = {
         key
-        for key in SMALL.keys() | {"adapter", "seed", "learning_rate", "lora_rank"} - {"rank"}
+        for key in SMALL.keys() | {"adapter", "seed", "learning_rate"}
         if getattr(one.settings, key, None) != getattr(lora.settings, key, None)
     }
     assert changed <= {"adapter"}
@@ -95,7 +95,7 @@ def test_the_seeds_notebook_stands_at_seed(kind: str) -> None:
 
 
 def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
-    told = settings(steps="7", rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
+    told = settings(steps="7", lora_rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
     assert told.adapters == (LORA, AdapterKind.DORA, AdapterKind.QLORA, QDORA)
     assert told.rates[QDORA] == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert told.rates[LORA] == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
@@ -127,6 +127,11 @@ def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
         ("learning_rate", "1"),
         ("seed", "1"),
         ("adapter", "dora"),
+        ("log_path", "x"),
+        ("rate", "1,2,3,4,5"),
+        ("rates.full", "1,2,3,4,5"),
+        ("group_size", "4"),
+        ("dry_run", "flase"),
     ],
 )
 def test_what_would_compare_unequal_efforts_is_refused(key: str, value: str) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli import main
+from tinsmith.experiments.key_help import key_help
 from tinsmith.experiments.registry import EXPERIMENTS
+from tinsmith.experiments.studies import STUDIES
 
 
 @dataclass
@@ -70,6 +72,30 @@ def test_a_dry_run_at_the_seeds_place_knows_no_time(run: Run) -> None:
     assert "nothing is known" in ran.out
 
 
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *STUDIES])
+def test_help_tells_every_key_and_its_meaning(run: Run, name: str) -> None:
+    ran = run(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    lines = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
+    if name in STUDIES:
+        told = {key.name: key.words for key in STUDIES[name].keys.own}
+    else:
+        told = {key.name: key.words for key in key_help(EXPERIMENTS[name])}
+    for key, words in told.items():
+        assert all(word in lines[key] for word in words.split()[:2])
+    assert "dry_run" in told
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
+    keys = STUDIES[name].keys
+    assert all(key.words for key in keys.own)
+    assert len({key.name for key in keys.own}) == len(keys.own)
+    keys.require({key.name: key.default for key in keys.own})
+    keys.require(dict.fromkeys(keys.passed_on, ""))
+    assert keys.runs_keys({key.name: "" for key in keys.own} | {"steps_": "1"}) == {"steps_": "1"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -82,6 +108,12 @@ def test_a_dry_run_at_the_seeds_place_knows_no_time(run: Run) -> None:
         (("ladder/exp4", "data=nowhere"), "nowhere is not a slice"),
         (("ladder/exp4", "at=seed", "data=nowhere"), "nowhere is not a slice"),
         (("ladder/exp4", "reward=gold"), "no such reward"),
+        (("study/sft_vs_rl", "rl_rate=1e-3"), "perhaps rl_rates"),
+        (("study/sft_vs_rl", "kl_penalty_coef=0.1"), "no such key"),
+        (("study/sft_vs_rl", "dry_run=flase"), "true or false"),
+        (("study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"), "not compared"),
+        (("study/adapters", "log_path=x"), "out instead"),
+        (("rubric_quality", "limt=3"), "perhaps limit"),
     ],
 )
 def test_a_mistake_takes_five_lines_and_exit_code_2(

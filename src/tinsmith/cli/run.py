@@ -76,8 +76,16 @@ def _keys(name: str) -> None:
 
     console = Console(highlight=False)
     if name in STUDIES:
-        print(STUDIES[name].question)
-        print("its keys are told by a wrong one: tinsmith run " + name + " keys=?")
+        study = STUDIES[name]
+        console.print(f"{name}: {study.question}\n", markup=False)
+        own = Table(box=None, pad_edge=False)
+        for column in ("key", "default", "what it is"):
+            own.add_column(column, overflow="fold")
+        for key in study.keys.own:
+            own.add_row(key.name, key.default, key.words)
+        console.print(own, markup=False)
+        if study.keys.more:
+            print("\n" + study.keys.more)
         return
     experiment = find(name)
     console.print(f"{experiment.full_name}: {experiment.question}\n", markup=False)

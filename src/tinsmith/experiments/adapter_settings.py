@@ -10,8 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tinsmith.experiments.keys import KEYS, Kind
 from tinsmith.experiments.number_lists import numbers, seeds_apart
 from tinsmith.experiments.study import Cell
+from tinsmith.experiments.study_keys import StudyKey, StudyKeys, truth
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 
@@ -36,8 +38,37 @@ FEWEST_SEEDS: Final = 3
 
 _ADAPTERS: Final = (AdapterKind.LORA, AdapterKind.DORA, AdapterKind.QLORA, AdapterKind.QDORA)
 _RATES_OF: Final = "rates."
-_OWN: Final = ("learning_rate", "seed", "adapter", "log_path", "behavior_if_log_dir_exists")
+_SET: Final = ("learning_rate", "seed", "adapter", "log_path", "behavior_if_log_dir_exists")
 """Keys of a run that the study sets itself."""
+
+ADAPTER_KEYS: Final = StudyKeys(
+    own=(
+        StudyKey(name="out", default="runs/study-adapters", words="The study's folder."),
+        StudyKey(
+            name="adapters",
+            default=",".join(_ADAPTERS),
+            words="What is compared: lora, and one or more of the others.",
+        ),
+        StudyKey(
+            name="rates",
+            default=",".join(map(str, RATES)),
+            words=f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter.",
+        ),
+        StudyKey(
+            name="seeds", default="1,2,3", words=f"That are reported, {FEWEST_SEEDS} or more."
+        ),
+        StudyKey(
+            name="tuning_seed", default="0", words="By which rates are chosen; none of the others."
+        ),
+        StudyKey(
+            name="dry_run", default="false", words="Only say how many runs it is, and how long."
+        ),
+    ),
+    passed_on=(KEYS[Kind.SFT].known - {*_SET, "kind", "quiet"})
+    | {f"{_RATES_OF}{adapter}" for adapter in _ADAPTERS},
+    more="Any other key of supervised training is one of every run: tinsmith run sft/lora --help",
+)
+"""What it can be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,35 +114,47 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
     Raises:
         ConfigError: a key that the study sets itself, too few rates or seeds, or a value that cannot be read.
     """
-    left = dict(overrides)
-    out = Path(left.pop("out", left.pop("log_path", "runs/study-adapters")))
-    adapters = _adapters(left.pop("adapters", ",".join(_ADAPTERS)))
-    every = _rates("rates", left.pop("rates", ",".join(map(str, RATES))))
-    rates = {
-        adapter: _rates(key, left.pop(key)) if (key := f"{_RATES_OF}{adapter}") in left else every
-        for adapter in adapters
-    }
-    seeds, tuning_seed = seeds_apart(
-        left.pop("seeds", "1,2,3"), left.pop("tuning_seed", "0"), least=FEWEST_SEEDS
-    )
-    dry_run = left.pop("dry_run", "false").lower() in ("true", "1", "yes")
-    if "rank" in left:
-        left["lora_rank"] = left.pop("rank")
-    for key in _OWN:
-        if key in left:
+    for key in _SET:
+        if key in overrides:
             raise ConfigError(
                 "the study sets this itself, run by run",
                 field=key,
-                value=left[key],
+                value=overrides[key],
                 allowed="rates, seeds, adapters and out instead",
             )
+    adapters = _adapters(ADAPTER_KEYS.value(overrides, "adapters"))
+    by_adapter = {f"{_RATES_OF}{adapter}": adapter for adapter in adapters}
+    ADAPTER_KEYS.require(overrides)
+    for key, value in overrides.items():
+        if key.startswith(_RATES_OF) and key not in by_adapter:
+            raise ConfigError(
+                "this adapter is not compared",
+                field=key,
+                value=value,
+                allowed=", ".join(by_adapter),
+            )
+    every = _rates("rates", ADAPTER_KEYS.value(overrides, "rates"))
+    rates = {
+        adapter: _rates(key, overrides[key]) if key in overrides else every
+        for key, adapter in by_adapter.items()
+    }
+    seeds, tuning_seed = seeds_apart(
+        ADAPTER_KEYS.value(overrides, "seeds"),
+        ADAPTER_KEYS.value(overrides, "tuning_seed"),
+        least=FEWEST_SEEDS,
+    )
+    passed_on = {
+        key: value
+        for key, value in ADAPTER_KEYS.runs_keys(overrides).items()
+        if key not in by_adapter
+    }
     return AdapterStudySettings(
-        out=out,
+        out=Path(ADAPTER_KEYS.value(overrides, "out")),
         rates=MappingProxyType(rates),
         seeds=seeds,
         tuning_seed=tuning_seed,
-        dry_run=dry_run,
-        shared=MappingProxyType({**RECIPE, **left, "quiet": "true"}),
+        dry_run=truth("dry_run", ADAPTER_KEYS.value(overrides, "dry_run")),
+        shared=MappingProxyType({**RECIPE, **passed_on, "quiet": "true"}),
     )
 
 

@@ -39,20 +39,20 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     kind = kind_of(experiment, {})
     keys = KEYS[kind]
     places = {at: defaults(experiment, kind, at) for at in At}
-    words = {name: said for part in keys.parts for name, said in _words(part).items()}
+    words = {name: said for part in keys.parts for name, said in words_of(part).items()}
     found: list[KeyHelp] = []
     for part in keys.parts:
         for each in fields(part):
             if each.name not in keys.known or each.name == "kind":
                 continue
-            own = _default(each)
+            own = default_of(each)
             values = {at: places[at].get(each.name, own) for at in At}
             values = {at: at.value if each.name == "at" else value for at, value in values.items()}
             found.append(
                 KeyHelp(
                     name=each.name,
-                    nano=_shown(values[At.NANO]),
-                    seed=_shown(values[At.SEED]),
+                    nano=shown_value(values[At.NANO]),
+                    seed=shown_value(values[At.SEED]),
                     words=words.get(each.name, ""),
                     circumstance=each.name in keys.circumstances,
                 )
@@ -60,8 +60,8 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     found += [
         KeyHelp(
             name=name,
-            nano=_shown(value),
-            seed=_shown(value),
+            nano=shown_value(value),
+            seed=shown_value(value),
             words=_ENGINE_WORDS[name],
             circumstance=False,
         )
@@ -70,7 +70,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     return sorted(found, key=lambda each: each.circumstance)
 
 
-def _words(part: type) -> dict[str, str]:
+def words_of(part: type) -> dict[str, str]:
     """Return what stands below each field of a dataclass and its bases, as text."""
     found: dict[str, str] = {}
     for each in reversed(part.__mro__):
@@ -86,11 +86,13 @@ def _words(part: type) -> dict[str, str]:
     return found
 
 
-def _default(each: Field[Any]) -> object:
+def default_of(each: Field[Any]) -> object:
+    """Return a field's default; None where it has none."""
     return None if each.default is MISSING else each.default
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """Return a value as it would stand on the command line; empty for none."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -207,20 +207,29 @@ class Circumstances:
     data: Path | None = None
     """A slice folder; None: the synthetic one, built and cached."""
     log_path: Path | None = None
+    """The run's folder; None: named after what was changed, below `runs`."""
     base_url: str | None = None
+    """A server that runs already; None: one of its own, stopped at the end."""
     device: str = "cpu"
+    """`cpu` or `cuda`, of a server of its own."""
     threads: int = 0
     """0: as the server finds."""
     micro_batch: int = 0
     """Most datums that an embedded server computes at once; 0: as many as memory allows."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
+    """Where the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
     stop_after: int = 0
     """Stop after this many steps, as if interrupted there: resumed, it goes on as ever. 0: run to the end."""
     dry_run: bool = False
+    """Only say what the run would take."""
     wandb_project: str | None = None
+    """Tell its metrics to Weights & Biases too."""
     wandb_name: str | None = None
+    """The run's name there."""
     trackio_project: str | None = None
+    """Tell its metrics to trackio too."""
     quiet: bool = False
+    """Tell nothing while it runs."""
 
 
 _NANO_RL: Final[Mapping[str, Value]] = MappingProxyType(

@@ -32,6 +32,7 @@ from tinsmith.experiments.keys import (
     RubricFrame,
 )
 from tinsmith.experiments.registry import lineage
+from tinsmith.experiments.study_keys import truth
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
@@ -238,10 +239,7 @@ def _convert(key: str, value: object, kind: object) -> object:
     if not isinstance(value, str):
         return value
     if kind is bool:
-        allowed = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        if value.lower() in allowed:
-            return allowed[value.lower()]
-        raise _bad(key, value, "true or false")
+        return truth(key, value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         if value in [member.value for member in kind]:
             return kind(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import types
 from collections.abc import Mapping
@@ -11,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast, get_args, get_type_hints
 
+from tinsmith.experiments.key_help import default_of, shown_value, words_of
+from tinsmith.experiments.study_keys import StudyKey, StudyKeys, truth
 from tinsmith.reports.quality_story import RULES
 from tinsmith.tasks.judges import ChatSettings
 from tinsmith.types.errors import ConfigError
@@ -36,10 +37,13 @@ class QualitySettings:
     seed: int = 0
     """Of the drawn pairs, of the order the responses are shown in, of whose rubric is the control's."""
     log_path: Path | None = None
+    """The folder it is written to; None: named after what was changed, below `runs`."""
     prices: Path | None = None
     """Over the shipped price table."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
+    """`raise`, or `delete` where the folder holds such a run."""
     dry_run: bool = False
+    """Only say what it would take."""
     chat: ChatSettings | None = None
     """The judge behind an endpoint; None: the judge by rules."""
 
@@ -51,6 +55,25 @@ class QualitySettings:
 
 _CIRCUMSTANCES: Final = ("log_path", "behavior_if_log_dir_exists", "dry_run", "prices")
 """Keys that decide no answer."""
+
+
+def quality_keys() -> StudyKeys:
+    """Return what it can be told, as the settings' own fields say."""
+    judge = [each for each in fields(ChatSettings) if each.name.startswith(_CHAT_PREFIX)]
+    words = words_of(ChatSettings) | words_of(QualitySettings)
+    words["judge_model"] = f"{RULES}, or a model of an OpenAI-compatible endpoint."
+    own = [each for each in fields(QualitySettings) if each.name != "chat"]
+    return StudyKeys(
+        own=tuple(
+            StudyKey(
+                name=each.name,
+                default=RULES if each.name == "judge_model" else shown_value(default_of(each)),
+                words=words.get(each.name, ""),
+            )
+            for each in (*own, *judge)
+        ),
+        more="Keys that begin with judge_ are of a judge behind an endpoint; OPENAI_API_KEY is its key.",
+    )
 
 
 def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
@@ -66,9 +89,8 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
         if key.startswith(_CHAT_PREFIX)
     }
     by_rules = overrides.get("judge_model", RULES) == RULES
+    quality_keys().require(overrides)
     for key, value in overrides.items():
-        if key not in own and key not in judge:
-            raise _unknown(key, value, [*own, *judge])
         if by_rules and key != "judge_model" and (key in judge or key == "prices"):
             raise ConfigError(
                 "the judge by rules does not use this key",
@@ -102,17 +124,6 @@ def _with_chat(made: QualitySettings, asked: Mapping[str, object]) -> QualitySet
     return QualitySettings(**kept, chat=chat)
 
 
-def _unknown(key: str, value: str, known: list[str]) -> ConfigError:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return ConfigError(
-        "there is no such key",
-        field=key,
-        value=value,
-        allowed=", ".join(sorted(known)),
-        fix=f"perhaps {near[0]}" if near else None,
-    )
-
-
 def _read(key: str, value: str, hint: object) -> object:
     """Turn a text into a key's type.
 
@@ -122,10 +133,7 @@ def _read(key: str, value: str, hint: object) -> object:
     kinds = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     kind = cast(type, next(one for one in kinds if one is not types.NoneType))
     if kind is bool:
-        known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        if value.lower() not in known:
-            raise _bad(key, value, "true or false")
-        return known[value.lower()]
+        return truth(key, value)
     try:
         return kind(value)
     except ValueError:

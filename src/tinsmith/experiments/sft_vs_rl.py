@@ -27,12 +27,9 @@ from tinsmith.experiments.planted_world import (
 )
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl_cells import CELLS, Found, Layout
+from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome, write_outcome
-from tinsmith.experiments.sft_vs_rl_settings import (
-    SftVsRlSettings,
-    StudyWorld,
-    sft_vs_rl_settings,
-)
+from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings, sft_vs_rl_settings
 from tinsmith.experiments.study import Cell, run_cells
 from tinsmith.experiments.worlds import (
     Told,

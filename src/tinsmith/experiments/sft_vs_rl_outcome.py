@@ -21,7 +21,8 @@ from tinsmith.experiments.paper_matter import matter_of
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.planted_world import posteriors
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings, StudyWorld
+from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
+from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings
 from tinsmith.experiments.study import Cell
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import load_tokenizer

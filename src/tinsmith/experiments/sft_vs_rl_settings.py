@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -17,85 +16,18 @@ from typing import Final
 
 from tinsmith.experiments.keys import KEYS, Kind
 from tinsmith.experiments.number_lists import numbers, seeds_apart
+from tinsmith.experiments.sft_vs_rl_keys import (
+    PLACES,
+    REWARD,
+    SET_BY_STUDY,
+    SFT_VS_RL_KEYS,
+    StudyWorld,
+)
+from tinsmith.experiments.study_keys import truth
 from tinsmith.types.errors import ConfigError
-
-
-class StudyWorld(StrEnum):
-    """On which papers."""
-
-    PLANTED = "planted"
-    """Their best possible scores are known."""
-    QUICKSTART = "quickstart"
-    """The synthetic world of experiments that are given no papers."""
-    DATA = "data"
-    """A slice folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """The numbers of a world."""
-
-    steps: int
-    groups_per_batch: int
-    group_size: int
-    sft_rates: str
-    rl_rates: str
-    shared: Mapping[str, str]
-
-
-_PAPERS: Final = _Place(
-    steps=100,
-    groups_per_batch=16,
-    group_size=8,
-    sft_rates="5e-4,1e-3,2e-3,4e-3,8e-3",
-    rl_rates="5e-4,1e-3,1.5e-3,2e-3,3e-3",
-    shared=MappingProxyType({"lora_rank": "16", "eval_items": "200"}),
-)
-_PLACES: Final[Mapping[StudyWorld, _Place]] = MappingProxyType(
-    {
-        StudyWorld.QUICKSTART: _PAPERS,
-        StudyWorld.DATA: _PAPERS,
-        StudyWorld.PLANTED: _Place(
-            steps=60,
-            groups_per_batch=32,
-            group_size=4,
-            sft_rates="5e-4,1e-3,2e-3,4e-3,8e-3",
-            rl_rates="1e-3,2e-3,3e-3,4e-3,6e-3",
-            shared=MappingProxyType(
-                {
-                    "lora_rank": "16",
-                    "eval_items": "120",
-                    "max_tokens": "32",
-                    "with_metadata": "false",
-                }
-            ),
-        ),
-    }
-)
 
 LOOKS: Final = 3
 """Examinations on the validation split in a run, beside that of its end; as many in every arm."""
-_REWARD: Final = "reward."
-_OWN: Final = (
-    "learning_rate",
-    "seed",
-    "batch_size",
-    "eval_every",
-    "save_every",
-    "sft_learning_rate",
-    "sft_batch_size",
-    "shuffle_labels",
-    "logit_offset",
-    "base_url",
-    "at",
-    "kind",
-    "task",
-    "prompt",
-    "contract",
-    "reward",
-    "behavior_if_log_dir_exists",
-)
-"""Keys of a run that the study sets itself, or that would make its arms unequal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,20 +83,20 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     Raises:
         ConfigError: a key that the study sets itself, rates or seeds that do not do, or a value that cannot be read.
     """
-    left = dict(overrides)
-    for key in _OWN:
-        if key in left:
+    for key in SET_BY_STUDY:
+        if key in overrides:
             raise ConfigError(
                 "the study sets this itself, run by run",
                 field=key,
-                value=left[key],
-                fix="seeds, sft_rates, rl_rates, steps and groups_per_batch are its own",
+                value=overrides[key],
+                fix="out, seeds, sft_rates, rl_rates, steps and groups_per_batch are its own",
             )
-    data = left.pop("data", None)
-    world = _world(left.pop("world", None), data)
-    place = _PLACES[world]
-    sft_rates = _rates("sft_rates", left.pop("sft_rates", place.sft_rates))
-    rl_rates = _rates("rl_rates", left.pop("rl_rates", place.rl_rates))
+    SFT_VS_RL_KEYS.require(overrides)
+    data = overrides.get("data")
+    world = _world(overrides.get("world"), data)
+    place = PLACES[world]
+    sft_rates = _rates("sft_rates", overrides.get("sft_rates", place.sft_rates))
+    rl_rates = _rates("rl_rates", overrides.get("rl_rates", place.rl_rates))
     if len(sft_rates) != len(rl_rates):
         raise ConfigError(
             "both get as many tries",
@@ -172,37 +104,34 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
             value=len(rl_rates),
             allowed=f"{len(sft_rates)}, as sft_rates has",
         )
-    seeds, tuning_seed = seeds_apart(left.pop("seeds", "1,2,3,4,5"), left.pop("tuning_seed", "0"))
-    steps = _count("steps", left.pop("steps", str(place.steps)), 2)
-    given = {**place.shared, **left, "quiet": "true"}
-    for key in ("out", "log_path", "model_name", "dry_run", "sft_steps", *_COUNTS):
-        given.pop(key, None)
+    seeds, tuning_seed = seeds_apart(
+        SFT_VS_RL_KEYS.value(overrides, "seeds"), SFT_VS_RL_KEYS.value(overrides, "tuning_seed")
+    )
+    steps = _count("steps", overrides.get("steps", str(place.steps)), 2)
+    given = {**place.shared, **SFT_VS_RL_KEYS.runs_keys(overrides), "quiet": "true"}
     return SftVsRlSettings(
-        out=Path(left.get("out", left.get("log_path", "runs/study-sft_vs_rl"))),
+        out=Path(SFT_VS_RL_KEYS.value(overrides, "out")),
         world=world,
         data=None if data is None else Path(data),
-        model_name=left.get("model_name"),
+        model_name=overrides.get("model_name"),
         seeds=seeds,
         tuning_seed=tuning_seed,
         sft_rates=sft_rates,
         rl_rates=rl_rates,
         steps=steps,
-        sft_steps=_sft_steps(left.get("sft_steps", str(steps // 2)), steps),
+        sft_steps=_sft_steps(overrides.get("sft_steps", str(steps // 2)), steps),
         groups_per_batch=_count(
-            "groups_per_batch", left.get("groups_per_batch", str(place.groups_per_batch)), 1
+            "groups_per_batch", overrides.get("groups_per_batch", str(place.groups_per_batch)), 1
         ),
-        group_size=_count("group_size", left.get("group_size", str(place.group_size)), 2),
-        dry_run=left.get("dry_run", "false").lower() in ("true", "1", "yes"),
+        group_size=_count("group_size", overrides.get("group_size", str(place.group_size)), 2),
+        dry_run=truth("dry_run", SFT_VS_RL_KEYS.value(overrides, "dry_run")),
         shared=MappingProxyType(
-            {key: value for key, value in given.items() if not key.startswith(_REWARD)}
+            {key: value for key, value in given.items() if not key.startswith(REWARD)}
         ),
         rewarded=MappingProxyType(
-            {key: value for key, value in given.items() if key.startswith(_REWARD)}
+            {key: value for key, value in given.items() if key.startswith(REWARD)}
         ),
     )
-
-
-_COUNTS: Final = ("groups_per_batch", "group_size")
 
 
 def _world(named: str | None, data: str | None) -> StudyWorld:

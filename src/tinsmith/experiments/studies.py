@@ -9,6 +9,10 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments import adapter_study, rubric_quality, sft_vs_rl
+from tinsmith.experiments.adapter_settings import ADAPTER_KEYS
+from tinsmith.experiments.quality_settings import quality_keys
+from tinsmith.experiments.sft_vs_rl_keys import SFT_VS_RL_KEYS
+from tinsmith.experiments.study_keys import StudyKeys
 from tinsmith.experiments.worlds import Told
 
 
@@ -18,6 +22,7 @@ class StudyEntry:
 
     name: str
     question: str
+    keys: StudyKeys
     run: Callable[[Mapping[str, str], Told], Path]
     """Takes `key=value` as text, and returns the folder of its results."""
 
@@ -29,16 +34,19 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
             StudyEntry(
                 name="rubric_quality",
                 question=rubric_quality.QUESTION,
+                keys=quality_keys(),
                 run=rubric_quality.run_rubric_quality,
             ),
             StudyEntry(
                 name="study/adapters",
                 question=adapter_study.QUESTION,
+                keys=ADAPTER_KEYS,
                 run=adapter_study.run_adapter_study,
             ),
             StudyEntry(
                 name="study/sft_vs_rl",
                 question=sft_vs_rl.QUESTION,
+                keys=SFT_VS_RL_KEYS,
                 run=sft_vs_rl.run_sft_vs_rl,
             ),
         )

@@ -50,15 +50,21 @@ class ChatSettings:
     """
 
     judge_model: str
+    """As the endpoint names it."""
     judge_base_url: str | None = None
     """None: OPENAI_BASE_URL, else OpenAI's own."""
     judge_temperature: float = 0.0
+    """At which it answers."""
     judge_max_retries: int = 3
     """Attempts after the first."""
     judge_timeout_s: float = 60.0
+    """Of one attempt, in seconds."""
     judge_concurrency: int = 64
+    """Calls at once."""
     judge_rpm: int | None = None
+    """Most calls a minute; None: no limit."""
     judge_tpm: int | None = None
+    """Most tokens a minute; None: no limit."""
     judge_max_tokens: int | None = None
     """Of one answer; without it `judge_tpm` reserves an estimate for answers that are still out."""
     identity: str | None = None

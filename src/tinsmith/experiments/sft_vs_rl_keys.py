@@ -1,0 +1,149 @@
+"""Which keys the study of SFT against RL has, what its worlds' numbers are, and what all of its runs are passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.experiments.keys import KEYS, Kind
+from tinsmith.experiments.study_keys import StudyKey, StudyKeys
+
+
+class StudyWorld(StrEnum):
+    """On which papers."""
+
+    PLANTED = "planted"
+    """Their best possible scores are known."""
+    QUICKSTART = "quickstart"
+    """The synthetic world of experiments that are given no papers."""
+    DATA = "data"
+    """A slice folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The numbers of a world; rates as they would stand on the command line."""
+
+    steps: int
+    groups_per_batch: int
+    group_size: int
+    sft_rates: str
+    rl_rates: str
+    shared: Mapping[str, str]
+
+
+_PAPERS: Final = Place(
+    steps=100,
+    groups_per_batch=16,
+    group_size=8,
+    sft_rates="5e-4,1e-3,2e-3,4e-3,8e-3",
+    rl_rates="5e-4,1e-3,1.5e-3,2e-3,3e-3",
+    shared=MappingProxyType({"lora_rank": "16", "eval_items": "200"}),
+)
+PLACES: Final[Mapping[StudyWorld, Place]] = MappingProxyType(
+    {
+        StudyWorld.QUICKSTART: _PAPERS,
+        StudyWorld.DATA: _PAPERS,
+        StudyWorld.PLANTED: Place(
+            steps=60,
+            groups_per_batch=32,
+            group_size=4,
+            sft_rates="5e-4,1e-3,2e-3,4e-3,8e-3",
+            rl_rates="1e-3,2e-3,3e-3,4e-3,6e-3",
+            shared=MappingProxyType(
+                {
+                    "lora_rank": "16",
+                    "eval_items": "120",
+                    "max_tokens": "32",
+                    "with_metadata": "false",
+                }
+            ),
+        ),
+    }
+)
+"""The numbers of every world."""
+
+REWARD: Final = "reward."
+"""How the keys of a reward begin."""
+SET_BY_STUDY: Final = (
+    "learning_rate",
+    "seed",
+    "batch_size",
+    "eval_every",
+    "save_every",
+    "sft_learning_rate",
+    "sft_batch_size",
+    "shuffle_labels",
+    "logit_offset",
+    "base_url",
+    "at",
+    "kind",
+    "task",
+    "prompt",
+    "contract",
+    "reward",
+    "log_path",
+    "behavior_if_log_dir_exists",
+)
+"""Keys of a run that the study sets itself, or that would make its arms unequal."""
+
+
+def _by_world(name: str) -> str:
+    papers, planted = (
+        str(getattr(PLACES[world], name)) for world in (StudyWorld.DATA, StudyWorld.PLANTED)
+    )
+    return papers if papers == planted else f"{papers}; planted: {planted}"
+
+
+SFT_VS_RL_KEYS: Final = StudyKeys(
+    own=(
+        StudyKey(name="out", default="runs/study-sft_vs_rl", words="The study's folder."),
+        StudyKey(
+            name="world",
+            default=StudyWorld.QUICKSTART.value,
+            words="Which papers, without data: planted, whose best scores are known, or quickstart.",
+        ),
+        StudyKey(name="data", default="", words="A slice folder."),
+        StudyKey(
+            name="model_name",
+            default="",
+            words="A folder; without it, the nano base of these papers, built and cached.",
+        ),
+        StudyKey(
+            name="sft_rates",
+            default=_by_world("sft_rates"),
+            words="Learning rates that supervised arms try; five make a claim.",
+        ),
+        StudyKey(
+            name="rl_rates",
+            default=_by_world("rl_rates"),
+            words="Those that RL tries, as many.",
+        ),
+        StudyKey(name="seeds", default="1,2,3,4,5", words="That are reported."),
+        StudyKey(
+            name="tuning_seed", default="0", words="By which rates are chosen; none of the others."
+        ),
+        StudyKey(name="steps", default=_by_world("steps"), words="Of RL and of SFT."),
+        StudyKey(
+            name="sft_steps",
+            default="half of steps",
+            words="Of SFT then RL: so many of its steps, the first ones, are supervised.",
+        ),
+        StudyKey(
+            name="groups_per_batch",
+            default=_by_world("groups_per_batch"),
+            words="Papers a step, for SFT as well.",
+        ),
+        StudyKey(name="group_size", default=_by_world("group_size"), words="Answers to each."),
+        StudyKey(
+            name="dry_run", default="false", words="Only say how many runs it is, and how long."
+        ),
+    ),
+    passed_on=(KEYS[Kind.RL].known & KEYS[Kind.SFT].known) - {*SET_BY_STUDY, "quiet"},
+    prefixes=(REWARD,),
+    more="Any other key that SFT and RL share is one of every run: tinsmith run sft/lora --help; reward.NAME=... of RL",
+)
+"""What it can be told."""
