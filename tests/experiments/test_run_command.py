@@ -12,6 +12,7 @@ from tinsmith.cli import main
 from tinsmith.experiments.key_help import key_help
 from tinsmith.experiments.registry import EXPERIMENTS
 from tinsmith.experiments.studies import STUDIES
+from tinsmith.experiments.study import sole_process
 
 
 @dataclass
@@ -126,3 +127,17 @@ def test_a_mistake_takes_five_lines_and_exit_code_2(
     assert len(ran.err.splitlines()) <= 5
     assert "Traceback" not in ran.err
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["study/adapters", "study/sft_vs_rl"])
+def test_a_study_that_another_process_runs_is_left_alone(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    with sole_process(out):
+        ran = run(name, f"out={out}")
+    assert ran.code == 2
+    assert "another process runs this study" in ran.err
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    with sole_process(out):
+        pass

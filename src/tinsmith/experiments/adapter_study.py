@@ -17,7 +17,7 @@ from tinsmith.experiments.adapter_settings import AdapterStudySettings, adapter_
 from tinsmith.experiments.estimate import minutes
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.study import run_cells
+from tinsmith.experiments.study import run_cells, sole_process
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.adapter_results import Tuned
 from tinsmith.training.run_folder import MANIFEST, RunFolder
@@ -33,7 +33,7 @@ def run_adapter_study(overrides: Mapping[str, str], told: Told) -> Path:
     """Run what has not been run, and write table and page; return the study's folder.
 
     Raises:
-        ConfigError, DataError: a key is wrong, or a run cannot begin.
+        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
         LostError: a server was lost; the same call goes on.
     """
     settings = adapter_study_settings(overrides)
@@ -41,6 +41,12 @@ def run_adapter_study(overrides: Mapping[str, str], told: Told) -> Path:
         for line in _forecast(settings):
             told(line)
         return settings.out
+    with sole_process(settings.out):
+        _conduct(settings, told)
+    return settings.out
+
+
+def _conduct(settings: AdapterStudySettings, told: Told) -> None:
     run_cells(settings.tuning(), told)
     chosen = {adapter: best_rate(settings, adapter) for adapter in settings.adapters}
     for adapter, rate in chosen.items():
@@ -64,7 +70,6 @@ def run_adapter_study(overrides: Mapping[str, str], told: Told) -> Path:
     write_results(settings.out, study, times)
     for sentence in study.story():
         told(sentence)
-    return settings.out
 
 
 def best_rate(settings: AdapterStudySettings, adapter: AdapterKind) -> float:

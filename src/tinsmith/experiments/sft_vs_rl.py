@@ -30,7 +30,7 @@ from tinsmith.experiments.sft_vs_rl_cells import CELLS, Found, Layout
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome, write_outcome
 from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings, sft_vs_rl_settings
-from tinsmith.experiments.study import Cell, run_cells
+from tinsmith.experiments.study import Cell, run_cells, sole_process
 from tinsmith.experiments.worlds import (
     Told,
     WorldRecipe,
@@ -61,7 +61,7 @@ def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = r
     """Run what has not been run, and write values and page; return the study's folder.
 
     Raises:
-        ConfigError, DataError: a key is wrong, or a run cannot begin.
+        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
         LostError: a server was lost; the same call goes on.
     """
     settings = sft_vs_rl_settings(overrides)
@@ -69,6 +69,12 @@ def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = r
         for line in _forecast(settings):
             told(line)
         return settings.out
+    with sole_process(settings.out):
+        _conduct(settings, told, run)
+    return settings.out
+
+
+def _conduct(settings: SftVsRlSettings, told: Told, run: RunCells) -> None:
     source, base = _materials(settings, told)
     layout = Layout(settings=settings, place={"data": str(source.folder), "model_name": str(base)})
     books = Books.open(source, base, Accountant(Cost(read_config(base))))
@@ -79,7 +85,6 @@ def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = r
     outcome = read_outcome(settings, source, books, reported, rates, tried)
     write_outcome(settings.out, outcome, QUESTION)
     told(headline(outcome.study))
-    return settings.out
 
 
 @dataclass(frozen=True, slots=True)

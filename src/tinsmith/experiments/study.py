@@ -6,11 +6,13 @@ does not depend on that. A run that is there already and is the same is not run 
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +36,8 @@ QUICKSTART = (
 
 CONTROL = "control/shuffled_labels"
 """Without it the claim gate refuses every claim."""
+
+_LOCK = ".lock"
 
 LOST = 3
 """Exit code of a run that lost its server or its judge, and can be resumed."""
@@ -63,6 +67,27 @@ def run_study(
     ]
     run_cells(cells, told)
     return [cell.folder for cell in cells]
+
+
+@contextmanager
+def sole_process(out: Path) -> Generator[None, None, None]:
+    """Be the one process that runs a study into `out`; a lock file in it, which ends with the process.
+
+    Raises:
+        ConfigError: another process is.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                "another process runs this study",
+                field="out",
+                value=str(out),
+                fix="wait for its end, or give another folder",
+            ) from None
+        yield
 
 
 def run_cells(cells: Sequence[Cell], told: Told) -> None:
