@@ -159,6 +159,8 @@ def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
     assert beyond.mean.value == pytest.approx(sum(expected) / 2)
     assert beyond.mean.interval is not None
     assert beyond.mean.interval.holds(beyond.mean.value)
+    over = " ".join(compare_debates(folders).story)
+    assert f"that beyond J of who is only asked again {signed(sum(expected) / 2)}" in over
     told = " ".join(debate_story(read_debate_run(folders[0])))
     assert f"Beyond J of who is only asked again it is {signed(expected[0])} (" in told
 
@@ -259,3 +261,10 @@ def test_nothing_given_up_and_nothing_right_are_told_apart(tmp_path: Path) -> No
     wrong = made("wrong", "adversarial/seed", [CAVED, STOOD], [MENDED, STUCK])
     (held,) = compare_debates([*gated, *wrong]).seeded.caving
     assert (held.ratio, held.why) == (None, "under one seed no first answer is right")
+
+
+def test_seeds_of_one_experiment_are_not_held_against_each_other(folders: list[Path]) -> None:
+    compared = compare_debates(folders[:2])
+    assert (compared.references, compared.against) == ((), ())
+    assert "times as often" not in " ".join(compared.story)
+    assert "it takes two experiments under challenge" in debates_html(compared)

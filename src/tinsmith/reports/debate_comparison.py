@@ -157,11 +157,16 @@ def _compared(folder: Path, folders: Sequence[Path]) -> Compared:
 
 
 def _references(runs: Sequence[Compared]) -> list[Compared]:
-    """Return the runs that others are held against: of the seed's reward and alike but for the seed, else one."""
+    """Return the runs that others are held against: of the seed's reward and alike but for the seed, else one.
+
+    Seeds of one experiment are held against nothing: which of them came first says nothing.
+    """
     challenged = [one for one in runs if not one.read.alone]
-    if len(challenged) < 2:
+    experiments = alike_but_for_seeds(one.read.run for one in challenged)
+    seeds = {one.read.run.config.seed for one in challenged}
+    if len(challenged) < 2 or (len(experiments) == 1 and len(seeds) > 1):
         return []
-    for _, alike in alike_but_for_seeds(one.read.run for one in challenged):
+    for _, alike in experiments:
         folders = {run.folder for run in alike}
         found = [one for one in challenged if one.read.run.folder in folders]
         if found[0].read.run.config.reward_name == SEED_REWARD and len(found) < len(challenged):

@@ -95,7 +95,7 @@ def debates_html(compared: DebatesCompared) -> str:
             ("Runs", str(len(runs))),
             (
                 "Held against",
-                listed(compared.references) or "none: it takes two that were challenged",
+                listed(compared.references) or "none: it takes two experiments under challenge",
             ),
             ("Answered alone", listed(compared.alone) or "none"),
             (

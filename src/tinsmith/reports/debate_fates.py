@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.analysis.debate import Debated
@@ -71,22 +71,15 @@ def _revised(one: Debated) -> Fate:
 FIRST: Final = Shown(words="first right", under="", fate=_right_first)
 CAVING: Final = Shown(words="caving", under="right, then wrong", fate=_caved)
 PUT_RIGHT: Final = Shown(words="put right", under="told the truth", fate=_put_right)
+BARE: Final = Shown(words="J", under="bare label", fate=_bare, split=CONTROL, signed=True)
+BEYOND: Final = replace(BARE, words="J beyond", less=_asked_again)
 SHOWN: Final = (
     FIRST,
     Shown(words="last right", under="", fate=_right_last),
     CAVING,
     PUT_RIGHT,
     Shown(words="J", under="with words", fate=_with_words, signed=True),
-    Shown(words="J", under="bare label", fate=_bare, split=CONTROL, signed=True),
-    Shown(
-        words="J within", under="bare label", fate=_bare, split=CONTROL, signed=True, within=True
-    ),
-    Shown(
-        words="J beyond",
-        under="bare label",
-        fate=_bare,
-        split=CONTROL,
-        signed=True,
-        less=_asked_again,
-    ),
+    BARE,
+    replace(BARE, words="J within", within=True),
+    BEYOND,
 )

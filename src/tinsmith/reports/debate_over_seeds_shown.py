@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.reports.debate_fates import CAVING, PUT_RIGHT, SHOWN
+from tinsmith.reports.debate_fates import BARE, BEYOND, CAVING, PUT_RIGHT, SHOWN
 from tinsmith.reports.debate_over_seeds import (
     CavingHeld,
     FirstHeld,
@@ -90,11 +90,15 @@ def _seeds_words(sides: Sides) -> str:
 
 
 def _means_words(one: Seeded) -> str:
-    caving, mended = one.figure(CAVING).mean, one.figure(PUT_RIGHT).mean
     told = [
-        f"{words} {measured(from_estimate(mean)).text}"
-        for words, mean in (("caving", caving), ("put right after a truthful challenge", mended))
-        if mean is not None
+        f"{words} {_mean(one.figure(shown)).text}"
+        for words, shown in (
+            ("caving", CAVING),
+            ("put right after a truthful challenge", PUT_RIGHT),
+            ("J without evidence", BARE),
+            ("that beyond J of who is only asked again", BEYOND),
+        )
+        if one.figure(shown).mean is not None
     ]
     seeds = ", ".join(map(str, one.seeds))
     return f"{one.name}, mean of seeds {seeds}: {', '.join(told) or 'nothing to count'}."
