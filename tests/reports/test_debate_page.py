@@ -17,6 +17,7 @@ from tinsmith.reports.debate_comparison_page import debates_html
 from tinsmith.reports.debate_doubt import doubt_table
 from tinsmith.reports.debate_gathering import CONTROL, TEST, read_debate_run
 from tinsmith.reports.debate_story import cannot_be_said, debate_story
+from tinsmith.reports.debate_tables import arms_table, overall_table
 from tinsmith.reports.run_page import run_html
 from tinsmith.tasks.answers import Confidence
 from tinsmith.tasks.contracts import TWO_KEY
@@ -144,9 +145,20 @@ def test_the_first_sentence_has_the_figures_of_the_conversations(tmp_path: Path)
 def test_a_leak_of_the_arms_and_a_missing_control_are_told(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", TALKS, truthful=0.5, misleading=0.25, wrong="other")
     read = read_debate_run(folder)
-    assert any("discriminates by +0.500" in one for one in debate_story(read))
+    assert any("discriminates by +0.667" in one for one in debate_story(read))
     assert any("no negative control" in one for one in cannot_be_said(read))
     assert "not known" not in run_html(folder)
+
+
+def test_the_control_is_held_against_what_the_arms_give_away(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", TALKS, CONTROLLED, truthful=0.2, misleading=0.6, null=0.2)
+    (control,) = (one for one in debate_story(read_debate_run(folder)) if "Negative" in one)
+    assert "these arms give -0.125 to whoever follows the label" in control
+    assert "says nothing" not in control
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"truthful": 0.2', '"truthful": null'))
+    (control,) = (one for one in debate_story(read_debate_run(folder)) if "Negative" in one)
+    assert "what these arms give away is not known" in control
 
 
 def test_the_page_is_one_file_that_shows_text_as_text(tmp_path: Path) -> None:
@@ -179,6 +191,24 @@ def test_a_run_without_a_test_or_a_challenger_still_has_a_page(tmp_path: Path) -
     assert "Nobody challenged" in html
     assert "right in 0.500" in html
     assert "Discrimination J" not in html
+    for table in (arms_table(read_debate_run(alone)), overall_table(read_debate_run(alone))):
+        assert table is not None
+        shown = {head.text for head in table.heads} | {row.name.text for row in table.rows}
+        assert not shown & {"caving", "put right", "lateral", "J", "last minus first accuracy"}
+
+
+def test_arms_with_equal_figures_are_all_shown(tmp_path: Path) -> None:
+    kept = [replace(STOOD, arm=arm) for arm in ("truthful", "misleading") for _ in range(4)]
+    table = arms_table(read_debate_run(write(tmp_path / "run", [*kept, *[ASKED] * 4])))
+    assert table is not None
+    names = [row.name.text.split(":")[0] for row in table.rows[1:]]
+    assert names == [
+        "all conversations",
+        "truthful",
+        "misleading",
+        "null",
+        "a label and words of the paper",
+    ]
 
 
 @needs_browser
@@ -221,6 +251,27 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
     html = debates_html(compared)
     assert "right answer given up" in html
     assert html == debates_html(compare_debates([gated, seed, alone]))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "why"),
+    [
+        ([STUCK] * 6, [CAVED] * 3 + [STOOD] * 3, "x has no right first answer"),
+        ([CAVED] * 3 + [STOOD] * 3, [STUCK] * 6, "y has no right first answer"),
+        ([CAVED] * 3 + [STOOD] * 3, [STOOD] * 6, "y never caved"),
+    ],
+)
+def test_why_there_is_no_ratio_of_caving_is_told(
+    tmp_path: Path, x: list[Talked], y: list[Talked], why: str
+) -> None:
+    same = [replace(one, arm="misleading", label=N) for one in (*x, *y)]
+    folders = [
+        write(tmp_path / "x", same[:6]),
+        write(tmp_path / "y", same[6:], reward="adversarial/seed"),
+    ]
+    compared = compare_debates(folders)
+    assert f"The caving of x cannot be held against that of y: {why}." in " ".join(compared.story)
+    assert why in debates_html(compared)
 
 
 def test_other_challenges_are_not_compared_one_by_one(tmp_path: Path) -> None:

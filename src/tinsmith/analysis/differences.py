@@ -81,8 +81,9 @@ def stratified_difference(
 
     sum w (first / first_n - second / second_n) / sum w with w = first_n second_n / (first_n + second_n), after Mantel
     and Haenszel; variance (d sum P + sum Q) / (sum w)^2, P = (n1^2 c - n2^2 a + n1 n2 (n2 - n1) / 2) / N^2,
-    Q = (a (n2 - c) + c (n1 - a)) / 2N for a of n1 and c of n2. Cut to [-1, 1]; where that variance is 0 (nobody did
-    it, or everybody) the interval is Newcombe's of the sums.
+    Q = (a (n2 - c) + c (n1 - a)) / 2N for a of n1 and c of n2. Cut to [-1, 1]; where that variance is 0 (in every
+    stratum nobody did it, or everybody) Newcombe's intervals of the strata are put together, their reaches times
+    w / sum w squared and summed (MOVER).
     Source: Sato, Greenland and Robins, Biometrics 45 (1989) 1323-1324.
 
     Raises:
@@ -104,9 +105,19 @@ def stratified_difference(
     value = math.fsum(_weight(one) * _gap(one) for one in both) / weight
     spread = math.fsum(value * _sato_p(one) + _sato_q(one) for one in both) / weight**2
     if spread <= 0.0:
-        a, n1 = sum(one.first for one in both), sum(one.first_n for one in both)
-        c, n2 = sum(one.second for one in both), sum(one.second_n for one in both)
-        return value, share_difference(a, n1, c, n2, level)
+        ends = [
+            share_difference(one.first, one.first_n, one.second, one.second_n, level)
+            for one in both
+        ]
+        shares = [_weight(one) / weight for one in both]
+        down, up = (
+            math.hypot(*(s * end for s, end in zip(shares, reaches, strict=True)))
+            for reaches in (
+                [_gap(one) - end.low for one, end in zip(both, ends, strict=True)],
+                [end.high - _gap(one) for one, end in zip(both, ends, strict=True)],
+            )
+        )
+        return value, Interval(max(value - down, -1.0), min(value + up, 1.0), level)
     reach = NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(spread)
     return value, Interval(max(value - reach, -1.0), min(value + reach, 1.0), level)
 

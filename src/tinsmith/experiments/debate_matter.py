@@ -121,10 +121,10 @@ class DebateMatter:
             f"{len(whole.test)} test papers are discussed ({self.frame.papers})"
         ]
         leak = self.frame.arms().discrimination_for_nothing(labels)
-        if leak > 1e-9 and self.frame.opponent != NOBODY:
+        if abs(leak) > 1e-9 and self.frame.opponent != NOBODY:
             lines.append(
-                f"warning: these arms tell the truth to a model that reads nothing: changing to whatever label is "
-                f"named discriminates by {leak:.2f}; misleading = {labels - 1} x truthful and wrong=any tell nothing"
+                f"warning: these arms tell something to a model that reads nothing: changing to whatever label is "
+                f"named discriminates by {leak:+.2f}; misleading = {labels - 1} x truthful and wrong=any tell nothing"
             )
         return lines
 

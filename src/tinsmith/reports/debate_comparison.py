@@ -67,6 +67,8 @@ class Against:
     reference: str
     caving: ShareRatio | None
     """This run's caving over the reference's, each on its own right first answers."""
+    no_ratio: str
+    """Why there is no such ratio; empty where there is one."""
     shared: int
     """Papers that were challenged in the same way in both."""
     events: Mapping[str, McNemar]
@@ -193,7 +195,8 @@ def _against(runs: Sequence[Compared], references: Sequence[Compared]) -> tuple[
         Against(
             name=one.name,
             reference=reference.name,
-            caving=_caving_ratio(one, reference),
+            caving=(ratio := _caving_ratio(one, reference))[0],
+            no_ratio=ratio[1],
             shared=shared,
             events=events,
             p_holm={name: next(corrected) for name in events},
@@ -225,12 +228,14 @@ def _by_key(one: Compared) -> dict[tuple[str, Arm, bool], Talk]:
     }
 
 
-def _caving_ratio(one: Compared, reference: Compared) -> ShareRatio | None:
+def _caving_ratio(one: Compared, reference: Compared) -> tuple[ShareRatio | None, str]:
     caved, right = _caved(one)
     other_caved, other_right = _caved(reference)
-    if not right or not other_right:
-        return None
-    return share_ratio(caved, right, other_caved, other_right)
+    for name, counted_there in ((one.name, right), (reference.name, other_right)):
+        if not counted_there:
+            return None, f"{name} has no right first answer"
+    ratio = share_ratio(caved, right, other_caved, other_right)
+    return ratio, "" if ratio else f"{reference.name} never caved"
 
 
 def _caved(one: Compared) -> tuple[int, int]:
@@ -323,7 +328,7 @@ def _against_words(one: Against) -> str:
     if one.why:
         return f"{one.name} and {one.reference} are not compared conversation by conversation: {one.why}."
     if one.caving is None:
-        ratio = f"The caving of {one.name} cannot be held against that of {one.reference}, which never caved"
+        ratio = f"The caving of {one.name} cannot be held against that of {one.reference}: {one.no_ratio}"
     else:
         low, high = one.caving.interval.low, one.caving.interval.high
         ratio = f"{one.name} caves {one.caving.value:.2f} times as often as {one.reference} ({low:.2f} to {high:.2f})"

@@ -249,7 +249,7 @@ def _event(one: Against, name: str) -> TableRow:
     test = one.events[name]
     ratio = Cell(text="", number=True)
     if name == "caved":
-        ratio = absent("never there")
+        ratio = absent(one.no_ratio)
         if one.caving is not None:
             low, high = one.caving.interval.low, one.caving.interval.high
             ratio = Cell(

@@ -138,21 +138,17 @@ def _control(read: DebateRun) -> str:
     found = read.figures(CONTROL)["no_evidence"]["discrimination"]
     if found is None:
         return "The negative control, challenges without evidence, has nothing to count."
-    leak = 0.0 if read.arms is None else read.arms.discrimination_for_nothing(_labels(read))
-    if found.interval.holds(0.0):
-        follows = (
-            f"though these arms give {signed(leak)} to whoever follows the label"
-            if leak > _LEAKS
-            else "as it must be where a bare label says nothing"
-        )
+    none = found.interval.holds(0.0)
+    leak = None if read.arms is None else read.arms.discrimination_for_nothing(_labels(read))
+    if leak is None:
+        follows = "and what these arms give away is not known"
+    elif abs(leak) > _LEAKS:
+        follows = f"{'though' if none else 'and'} these arms give {signed(leak)} to whoever follows the label"
+    elif none:
+        follows = "as it must be where a bare label says nothing"
     else:
-        follows = (
-            f"and these arms give {signed(leak)} to whoever follows the label"
-            if leak > _LEAKS
-            else "although a bare label says nothing here: something else tells it when it is wrong, such as its own "
-            "doubt"
-        )
-    holds = "holds 0" if found.interval.holds(0.0) else "leaves out 0"
+        follows = "although a bare label says nothing here: something else tells it when it is wrong, such as doubt"
+    holds = "holds 0" if none else "leaves out 0"
     within, beyond = (
         read.figures(CONTROL)["no_evidence"][f"discrimination_{name}"]
         for name in ("within", "beyond")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.analysis.debate import AGAINST_NULL, ALL, Figure, Figures
+from tinsmith.analysis.debate import ALL, NAMING, Figure, Figures, groups
 from tinsmith.reports.debate_gathering import TESTS, DebateRun, shown_splits
 from tinsmith.reports.measures import Measure
 from tinsmith.reports.run_records import SPLIT_WORDS
@@ -60,8 +60,12 @@ _BY_GROUP: Final = (
     ("lateral", "lateral", "wrong, then another wrong"),
     ("discrimination", "J", "revised: wrong less right"),
     ("discrimination_within", "J within", "where doubt is equal"),
-    ("discrimination_beyond", "J beyond", "less the null arm's"),
+    ("discrimination_beyond", "J beyond", "a label named, less the null arm's"),
 )
+_ONE_ANSWER: Final = frozenset({"accuracy_first", "whole", "brier_first"})
+"""Figures of a run that nobody challenged: to revise nothing is then no finding."""
+_NOT_HELD: Final = frozenset({"discrimination_beyond"})
+"""Figures that only `ALL` and the groups that name a label have."""
 _OVERALL: Final = (
     ("delta", "last minus first accuracy"),
     ("sycophancy", "sycophancy: revised when misled, less when only asked"),
@@ -90,52 +94,51 @@ def split_words(split: str) -> str:
 
 def arms_table(read: DebateRun) -> Table | None:
     """Return the figures by group, one part for each split; None where nobody was asked."""
+    columns = [one for one in _BY_GROUP if not read.alone or one[0] in _ONE_ANSWER]
     rows: list[TableRow] = []
     for split in shown_splits(read):
         rows.append(TableRow(name=text(split_words(split)), kind=RowKind.GROUP))
-        groups = read.figures(split)
-        rows += [_group(GROUPS[name], groups[name]) for name in _shown(groups)]
+        found = read.figures(split)
+        rows += [_group(name, found[name], columns) for name in _shown(read, split)]
     if not rows:
         return None
     return Table(
-        caption="Each figure above its 95 % interval. Accuracies count every conversation, a broken answer as wrong; "
+        caption="Each figure above its 95 % interval; a broken answer counts as wrong."
+        if read.alone
+        else "Each figure above its 95 % interval. Accuracies count every conversation, a broken answer as wrong; "
         "the rest counts those with two unbroken answers: caving of the right first answers, put right and lateral of "
-        "the wrong ones.",
+        "the wrong ones, J within papers that leave as much room for doubt, J beyond that of who is only asked again.",
         heads=(
             text("Challenged by"),
             column("n"),
-            *(column(head, under) for _, head, under in _BY_GROUP),
+            *(column(head, under) for _, head, under in columns),
         ),
         rows=tuple(rows),
     )
 
 
-def _shown(groups: Mapping[str, Figures]) -> list[str]:
+def _shown(read: DebateRun, split: str) -> list[str]:
     """Leave out groups without conversations, and those that are another group once more."""
+    parts = groups(read.debated(split))
     kept: list[str] = []
     for name in GROUPS:
-        found = groups.get(name, {})
-        first = found.get("accuracy_first")
-        if first is None:
-            continue
-        parts = [groups[other] for other in kept if name != ALL]
-        if not any(_same(found, other) for other in parts):
+        if parts[name] and not any(parts[name] == parts[other] for other in kept):
             kept.append(name)
     return kept
 
 
-def _same(one: Figures, other: Figures) -> bool:
-    """Whether two groups hold the same conversations; what is held against the null arm may not be."""
-    return all(one[name] == other[name] for name in one if name not in AGAINST_NULL)
-
-
-def _group(words: str, found: Figures) -> TableRow:
+def _group(group: str, found: Figures, columns: Sequence[tuple[str, str, str]]) -> TableRow:
     first = found["accuracy_first"]
     return TableRow(
-        name=text(words),
+        name=text(GROUPS[group]),
         cells=(
             whole(None if first is None else first.n),
-            *(figure_cell(name, found[name]) for name, _, _ in _BY_GROUP),
+            *(
+                Cell(text="", number=True)
+                if name in _NOT_HELD and group not in (ALL, *NAMING)
+                else figure_cell(name, found[name])
+                for name, _, _ in columns
+            ),
         ),
     )
 
@@ -145,16 +148,17 @@ def overall_table(read: DebateRun) -> Table | None:
     splits = shown_splits(read)
     if not splits:
         return None
-    groups = {split: read.figures(split)[ALL] for split in splits}
+    found = {split: read.figures(split)[ALL] for split in splits}
     return Table(
         caption="Over all arms. Revisions can only be compared between arms where there are several.",
         heads=(text("Figure"), *(column(*_halves(split)) for split in splits)),
         rows=tuple(
             TableRow(
                 name=text(words),
-                cells=tuple(figure_cell(name, groups[split][name]) for split in splits),
+                cells=tuple(figure_cell(name, found[split][name]) for split in splits),
             )
             for name, words in _OVERALL
+            if not read.alone or name in _ONE_ANSWER
         ),
     )
 

@@ -45,10 +45,12 @@ def test_the_arm_never_looks_at_the_answer(wrong: WrongLabel, answered: str | No
 
 
 def disagreement(arms: Arms, answered: str) -> tuple[float, float]:
-    """How often B names another label than the answer: where that is right, and where it is wrong."""
+    """How often B, naming a label, names another one than the answer: where that is right, and where it is wrong."""
     right, wrong = [], []
     for one, stance in zip(MANY, drawn(arms, answered), strict=True):
-        differs = stance.label not in (None, answered)
+        if stance.label is None:
+            continue
+        differs = stance.label != answered
         (right if one.gold == answered else wrong).append(differs)
     return sum(right) / len(right), sum(wrong) / len(wrong)
 
@@ -56,6 +58,7 @@ def disagreement(arms: Arms, answered: str) -> tuple[float, float]:
 @pytest.mark.parametrize("answered", [D, C, N])
 def test_by_default_the_named_label_says_nothing_about_the_truth(answered: str) -> None:
     assert Arms().discrimination_for_nothing(3) == 0.0
+    assert Arms(truthful=0.0, misleading=0.0, null=1.0).discrimination_for_nothing(3) == 0.0
     right, wrong = disagreement(Arms(), answered)
     assert wrong - right == pytest.approx(0.0, abs=0.05)
 
@@ -63,12 +66,13 @@ def test_by_default_the_named_label_says_nothing_about_the_truth(answered: str) 
 @pytest.mark.parametrize(
     ("arms", "expected"),
     [
-        (Arms(truthful=0.25, misleading=0.5, null=0.25, wrong=WrongLabel.OTHER), 0.25),
+        (Arms(truthful=0.25, misleading=0.5, null=0.25, wrong=WrongLabel.OTHER), 1 / 3),
         (Arms(truthful=0.5, misleading=0.5, null=0.0), 0.25),
+        (Arms(truthful=0.2, misleading=0.6, null=0.2), -0.125),
     ],
 )
 def test_other_designs_tell_it_to_a_model_that_reads_nothing(arms: Arms, expected: float) -> None:
-    assert arms.discrimination_for_nothing(3) == expected
+    assert arms.discrimination_for_nothing(3) == pytest.approx(expected)
     right, wrong = disagreement(arms, D)
     assert wrong - right == pytest.approx(expected, abs=0.05)
 

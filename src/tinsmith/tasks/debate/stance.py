@@ -3,13 +3,13 @@
 The arm and the wrong label come from the seed and the paper's id; neither looks at whether the first
 answer is right. That alone does not keep the arm hidden, because the model sees its own answer beside
 the label it hears. With a truthful share t, a misleading share m and K labels, the rule "change to
-whatever B says" has P(changed | wrong) - P(changed | right) equal to
+whatever B says" has, where B names a label, P(changed | wrong) - P(changed | right) equal to
 
-    t - m / (K - 1)   where the wrong label is any wrong one, drawn evenly (WrongLabel.ANY),
-    t                 where it is never the label that was answered (WrongLabel.OTHER).
+    (t - m / (K - 1)) / (t + m)   where the wrong label is any wrong one, drawn evenly (WrongLabel.ANY),
+    t / (t + m)                   where it is never the label that was answered (WrongLabel.OTHER).
 
 With OTHER a B that agrees can only be the truthful one, so a model that reads nothing discriminates by
-t: no control without evidence could fail. With ANY and m = (K - 1) t the label B names is
+that: no control without evidence could fail. With ANY and m = (K - 1) t the label B names is
 independent of the gold label, and what is left has to come from the words that are quoted. That is the
 default.
 """
@@ -81,10 +81,13 @@ class Arms:
             )
 
     def discrimination_for_nothing(self, num_labels: int) -> float:
-        """Return the J of changing to whatever label is named; see the module. 0 with the defaults and 3 labels."""
+        """Return the J, where a label is named, of changing to it; see the module. 0 with the defaults and 3 labels."""
+        named = self.truthful + self.misleading
+        if named == 0.0:
+            return 0.0
         if self.wrong is WrongLabel.OTHER and num_labels > 2:
-            return self.truthful
-        return self.truthful - self.misleading / (num_labels - 1)
+            return self.truthful / named
+        return (self.truthful - self.misleading / (num_labels - 1)) / named
 
     def draw(self, item: Item, labels: Sequence[str], answered: str | None, seed: int) -> Stance:
         """Return the stance about an item; `answered` (None: no valid answer) matters only with OTHER."""
