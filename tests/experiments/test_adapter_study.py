@@ -7,12 +7,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from small_slice import Made
 
 from tinsmith.engine.checkpoints import load_adapter, read
@@ -94,6 +95,22 @@ def test_the_seeds_notebook_stands_at_seed(kind: str) -> None:
     assert make_plan(find(f"sft/{kind}"), {}).settings.lora_rank == 16
 
 
+def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
+    cells = settings(at="seed", model_name="x", rates=RATES).tuning()
+    plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
+    alike = [
+        {
+            key: value
+            for key, value in asdict(plan.settings).items()
+            if key not in ("adapter", "learning_rate")
+        }
+        for plan in plans
+    ]
+    assert all(one == alike[0] for one in alike)
+    notebook = {key: value for key, value in NOTEBOOK.items() if key != "learning_rate"}
+    assert {key: alike[0][key] for key in notebook} == notebook
+
+
 def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
     told = settings(steps="7", lora_rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
     assert told.adapters == (LORA, AdapterKind.DORA, AdapterKind.QLORA, QDORA)
@@ -132,6 +149,9 @@ def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
         ("rates.full", "1,2,3,4,5"),
         ("group_size", "4"),
         ("dry_run", "flase"),
+        ("select_by", "last"),
+        ("stop_after", "2"),
+        ("steps", "0"),
     ],
 )
 def test_what_would_compare_unequal_efforts_is_refused(key: str, value: str) -> None:
@@ -237,8 +257,18 @@ def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
     assert "://" not in page.replace("http://www.w3.org", "")
 
 
+def another_base(base: Path, folder: Path) -> Path:
+    """Copy a base, with one of its weights changed."""
+    shutil.copytree(base, folder)
+    (file,) = folder.glob("*.safetensors")
+    weights = load_file(file)
+    weights[min(weights)] += 1
+    save_file(weights, file, {"format": "pt"})
+    return folder
+
+
 def test_a_cell_that_came_to_its_end_is_not_run_again(
-    ran: Mapping[str, Cell], monkeypatch: pytest.MonkeyPatch
+    ran: Mapping[str, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     commands: list[Sequence[str]] = []
 
@@ -250,8 +280,16 @@ def test_a_cell_that_came_to_its_end_is_not_run_again(
     cell = ran["qdora"]
     run_cells([cell], _silent)
     assert commands == []
-    other = Cell(name=cell.name, overrides={**cell.overrides, "seed": "9"}, folder=cell.folder)
-    run_cells([other], _silent)
+    changed = {**cell.overrides, "seed": "9"}
+    with pytest.raises(ConfigError, match=r"another one: its seeds\.run") as caught:
+        run_cells([Cell(name=cell.name, overrides=changed, folder=cell.folder)], _silent)
+    assert len(str(caught.value).splitlines()) <= 4
+    other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
+    rebased = {**cell.overrides, "model_name": str(other)}
+    with pytest.raises(ConfigError, match="trained on another base"):
+        run_cells([Cell(name=cell.name, overrides=rebased, folder=cell.folder)], _silent)
+    assert commands == []
+    run_cells([Cell(name=cell.name, overrides=changed, folder=tmp_path / "new")], _silent)
     assert [command[:5] for command in commands] == [
         [sys.executable, "-m", "tinsmith", "run", "sft/qdora"]
     ]

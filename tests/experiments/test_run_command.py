@@ -83,6 +83,7 @@ def test_help_tells_every_key_and_its_meaning(run: Run, name: str) -> None:
     else:
         told = {key.name: key.words for key in key_help(EXPERIMENTS[name])}
     for key, words in told.items():
+        assert words, key
         assert all(word in lines[key] for word in words.split()[:2])
     assert "dry_run" in told
 

@@ -234,6 +234,8 @@ def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> No
         ({"sft_steps": "100"}, "sft_steps"),
         ({"learning_rate": "1e-3"}, "learning_rate"),
         ({"group_size": "1"}, "group_size"),
+        ({"select_by": "last"}, "select_by"),
+        ({"stop_after": "2"}, "stop_after"),
     ],
 )
 def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], field: str) -> None:
@@ -250,5 +252,8 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) ->
     assert "20 runs to choose rates on seed 0, 35 to report" in said
     assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
     assert not any(tmp_path.iterdir())
+    said.clear()
+    run_sft_vs_rl({**keys, "model_name": "/models/qwen"}, said.append)
+    assert "nothing is known of it here" in said[-1]
     with pytest.raises(ConfigError, match="no such key"):
         run_sft_vs_rl({**keys, "lora_rnak": "4"}, said.append)

@@ -11,8 +11,10 @@ from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import Arm, arms_of
 from tinsmith.reports.baseline_rivals import rival, unpaired
+from tinsmith.reports.comparison_page import compare
 from tinsmith.reports.judging import Judged, judge_alone, judge_arms, pairing
 from tinsmith.reports.run_reader import read_run
+from tinsmith.reports.run_records import Split
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
@@ -36,6 +38,17 @@ def test_seeds_of_one_experiment_are_one_arm(tmp_path: Path) -> None:
     assert answers is not None
     assert answers.num_seeds == 3
     assert answers.num_items == 210
+
+
+def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
+    story = LADDER["exp6"]
+    (found,) = arms(tmp_path, *seeds_of(story, 0, 1), *seeds_of(story, 0, 0))
+    answers = found.answers()
+    assert answers is not None
+    assert answers.num_seeds == 2
+    assert (found.seeds(), found.seeds(Split.TEST)) == ("0, 0, 0, 1", "0, 1")
+    compared = compare([member.run.folder for member in found.members])
+    assert any("seed 0 is there 3 times, and counts once" in note for note in compared.notes)
 
 
 def test_runs_that_differ_by_more_than_the_seed_are_arms_apart(tmp_path: Path) -> None:

@@ -163,6 +163,9 @@ def test_a_control_that_learns_refuses_what_it_controls(tmp_path: Path) -> None:
     assert check.finding is Finding.FAILED
     assert "labels leak" in check.sentence
     assert sentences(leaking)[0].startswith("not claimed: RL from base beats")
+    told = " ".join(sentences(leaking))
+    assert "Something is wrong: on shuffled labels there is nothing to learn, and yet RL" in told
+    assert "On shuffled labels no claim holds" not in told
 
 
 def test_equal_arms_are_no_claim(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def read_results(
     """Read the finished runs of every adapter, one a seed, LoRA's first.
 
     Raises:
-        DataError: a folder holds no finished run, or the runs are not of the same papers.
+        DataError: a folder holds no finished run, or the runs are not of the same papers and settings.
     """
     arms = [_arm(adapter, paths) for adapter, paths in folders.items()]
     answers = [arm.answers(Split.TEST) for arm in arms]
@@ -82,6 +82,19 @@ def read_results(
         raise DataError("a run has no answers to the test split", field="cells")
     found = compared(arms, tested)
     first = arms[0].first
+    for arm in arms:
+        unequal = sorted(
+            key
+            for key, value in first.config.settings.items()
+            if key not in _SHARED and arm.first.config.settings.get(key) != value
+        )
+        if unequal:
+            raise DataError(
+                f"{arm.name} was not trained as {arms[0].name} was",
+                field=unequal[0],
+                value=arm.first.config.settings.get(unequal[0]),
+                allowed=str(first.config.settings[unequal[0]]),
+            )
     study = AdapterStudy(
         rows=tuple(
             _row(adapter, arm, one, tuned[adapter])

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments.keys import KEYS, Kind
-from tinsmith.experiments.number_lists import numbers, seeds_apart
+from tinsmith.experiments.key_help import shown_value
+from tinsmith.experiments.keys import KEYS, NOTEBOOK, At, Kind
+from tinsmith.experiments.number_lists import count, numbers, seeds_apart
 from tinsmith.experiments.study import Cell
-from tinsmith.experiments.study_keys import StudyKey, StudyKeys, truth
+from tinsmith.experiments.study_keys import StudyKey, StudyKeys, require_a_score, truth
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 
@@ -38,7 +39,14 @@ FEWEST_SEEDS: Final = 3
 
 _ADAPTERS: Final = (AdapterKind.LORA, AdapterKind.DORA, AdapterKind.QLORA, AdapterKind.QDORA)
 _RATES_OF: Final = "rates."
-_SET: Final = ("learning_rate", "seed", "adapter", "log_path", "behavior_if_log_dir_exists")
+_SET: Final = (
+    "learning_rate",
+    "seed",
+    "adapter",
+    "log_path",
+    "stop_after",
+    "behavior_if_log_dir_exists",
+)
 """Keys of a run that the study sets itself."""
 
 ADAPTER_KEYS: Final = StudyKeys(
@@ -125,6 +133,9 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
     adapters = _adapters(ADAPTER_KEYS.value(overrides, "adapters"))
     by_adapter = {f"{_RATES_OF}{adapter}": adapter for adapter in adapters}
     ADAPTER_KEYS.require(overrides)
+    require_a_score(overrides)
+    if "steps" in overrides:
+        count("steps", overrides["steps"], 1)
     for key, value in overrides.items():
         if key.startswith(_RATES_OF) and key not in by_adapter:
             raise ConfigError(
@@ -154,8 +165,15 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
         seeds=seeds,
         tuning_seed=tuning_seed,
         dry_run=truth("dry_run", ADAPTER_KEYS.value(overrides, "dry_run")),
-        shared=MappingProxyType({**RECIPE, **passed_on, "quiet": "true"}),
+        shared=MappingProxyType({**_place(overrides), **passed_on, "quiet": "true"}),
     )
+
+
+def _place(overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what all runs have where they run; at the seeds' place the whole notebook, LoRA too."""
+    if overrides.get("at") != At.SEED.value:
+        return RECIPE
+    return {key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}
 
 
 def _adapters(text: str) -> tuple[AdapterKind, ...]:

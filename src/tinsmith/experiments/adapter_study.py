@@ -108,9 +108,13 @@ def _forecast(settings: AdapterStudySettings) -> list[str]:
     cell = tuning[0]
     each = minutes(make_plan(find(cell.name), cell.overrides))
     cells = len(tuning) + again
-    time = "as long as the server takes" if each is None else f"about {each * cells:.0f} minutes"
+    time = (
+        "as long as the server takes; nothing is known of it here"
+        if each is None
+        else f"about {each * cells:.0f} minutes on two cores; about {cells * _MEGABYTES} MB of disk"
+    )
     return [
         f"study/adapters: {QUESTION}",
         f"{', '.join(settings.adapters)}; {len(tuning)} runs to choose rates, {again} more to report",
-        f"{cells} runs in {settings.out / 'cells'}: {time} on two cores; about {cells * _MEGABYTES} MB of disk",
+        f"{cells} runs in {settings.out / 'cells'}: {time}",
     ]

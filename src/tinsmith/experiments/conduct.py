@@ -26,6 +26,7 @@ from tinsmith.experiments.manifest import (
 from tinsmith.experiments.materials import Materials, gather
 from tinsmith.experiments.opening import StoppableRun, open_run, train
 from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.course import Score
@@ -223,13 +224,18 @@ def _ended(
 
 
 def _finished_before(path: Path, prepared: Prepared) -> Conducted | None:
-    """Return the run in a folder, if it is this one and came to its end."""
+    """Return the run in a folder, if it is this one and came to its end.
+
+    Raises:
+        ConfigError: it was trained on another base.
+    """
     folder = RunFolder(path)
     manifest = cast(Mapping[str, Any], folder.read_json(MANIFEST))
     if manifest.get("identity_sha256") != sha256_of(prepared.identity()):
         return None
     if manifest["status"] != Status.FINISHED.value:
         return None
+    require_same_base(manifest, prepared.materials)
     selected = manifest["selected"]
     score = msgspec.convert(selected["score"], Score)
     path_of_selected = selected["sampler_path"]

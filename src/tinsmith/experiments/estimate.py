@@ -45,11 +45,12 @@ def dry_run(plan: Plan) -> list[str]:
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
-    """Return how long a run on papers takes on two cores; None: nothing is known of it.
+    """Return how long a run on papers takes the nano base on two cores; None: nothing is known of another model.
 
     `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS.
     """
-    if plan.frame.at is not At.NANO:
+    where = plan.circumstances
+    if plan.frame.at is not At.NANO or where.model_name is not None or where.base_url is not None:
         return None
     trained, looked_at = _tokens(plan, prompt_tokens)
     return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60

@@ -15,6 +15,7 @@ class JointFrame:
     kind: Kind = Kind.JOINT
     at: At = At.NANO
     prompt: str = "plain"
+    """How both are asked for: plain or brief."""
     contract: str = "three_key"
     """`three_key`: both labels and a confidence; `five_key`: with a justification and signals."""
     with_metadata: bool = True

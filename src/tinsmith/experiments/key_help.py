@@ -53,7 +53,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
                     name=each.name,
                     nano=shown_value(values[At.NANO]),
                     seed=shown_value(values[At.SEED]),
-                    words=words.get(each.name, ""),
+                    words=_with_values(words.get(each.name, ""), keys.kinds.get(each.name)),
                     circumstance=each.name in keys.circumstances,
                 )
             )
@@ -68,6 +68,14 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
         for name, value in ENGINE.items()
     ]
     return sorted(found, key=lambda each: each.circumstance)
+
+
+def _with_values(words: str, kind: object) -> str:
+    """Add what a key may be, where these are a few names."""
+    if not isinstance(kind, type) or not issubclass(kind, enum.Enum):
+        return words
+    values = ", ".join(str(member.value) for member in kind)
+    return f"{words} One of: {values}.".strip()
 
 
 def words_of(part: type) -> dict[str, str]:

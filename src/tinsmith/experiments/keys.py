@@ -35,12 +35,17 @@ class Frame:
 
     kind: Kind = Kind.RL
     at: At = At.NANO
+    """Whose numbers: for the nano base on two cores, or the seeds' own."""
     task: str = "disruption"
+    """Which label: disruption or novelty."""
     prompt: str = "plain"
+    """How it is asked for: plain, brief, checklist or ontology."""
     contract: str = "four_key"
+    """Which JSON keys an answer has: four_key or two_key."""
     with_metadata: bool = True
     """Whether the prompt tells year and citations, which leak the label."""
     reward: str = "soft"
+    """What an answer earns; tinsmith analyse incentives knows every name."""
     shuffle_labels: bool = False
     """Shuffle the training labels among the papers: the negative control."""
 
@@ -90,6 +95,7 @@ class DebateFrame(Frame):
     kind: Kind = Kind.DEBATE
     with_metadata: bool = False
     reward: str = "adversarial/gated"
+    """What a conversation earns: adversarial/gated, adversarial/seed or adversarial/forked."""
     opponent: str = SCRIPTED
     """B: `scripted`, `nobody` (the first answer is the last), or a model, which needs script=plain: `base` (the run's
     own without its adapter), a folder, or a name that base_url serves."""
@@ -104,13 +110,17 @@ class DebateFrame(Frame):
     evidence: float = 1.0
     """Share that quote words of the paper, of those that name a label."""
     wrong: WrongLabel = WrongLabel.ANY
+    """Which wrong label a misleading challenge argues for: any, or one that was not answered."""
     cues: WhichCues = WhichCues.WORDS
+    """Which words are taken for evidence."""
     papers: WhichPapers = WhichPapers.ARGUABLE
+    """Which papers are discussed: all, or those with words for their label."""
     forks: int = 1
     """Second answers for each first one: adversarial/forked needs 2 or more."""
     opponent_max_tokens: int = 96
     """Of a challenge that a model writes."""
     opponent_temperature: float = 1.0
+    """At which it is sampled."""
 
     def arms(self) -> Arms:
         """Return what a challenger argues for, and how often.
@@ -158,12 +168,15 @@ class RubricFrame:
     kind: Kind = Kind.RLVR
     at: At = At.NANO
     train_ratio: float = 0.9
+    """Share of the tasks that are trained on; the others are held out."""
     data_seed: int = 42
+    """Of that split."""
     eval_samples: int = 1
     """Responses to each held-out prompt in an evaluation."""
     judge_model: str = RULES
     """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
     judge_temperature: float = 0.0
+    """At which it answers."""
     judge_max_tokens: int = 0
     """Of one answer of the judge; 0: as the endpoint has it."""
 
@@ -188,6 +201,7 @@ class Asking:
     judge_max_retries: int = 3
     """Attempts after the first."""
     judge_timeout_s: float = 60.0
+    """Of one attempt, in seconds."""
     judge_concurrency: int = 64
     """Calls at once."""
     judge_rpm: int = 0

@@ -1,4 +1,4 @@
-"""Lists of numbers as a study is told them: `1,2,3`; and its seeds, of which none chose a learning rate."""
+"""Numbers and lists of them as a study is told them: `1,2,3`; and its seeds, of which none chose a learning rate."""
 
 from __future__ import annotations
 
@@ -24,6 +24,18 @@ def numbers(key: str, text: str, kind: type[N]) -> list[N]:
             value=text,
             allowed="numbers with commas between them",
         ) from None
+
+
+def count(key: str, text: str, least: int) -> int:
+    """Read a whole number.
+
+    Raises:
+        ConfigError: it is none, or below `least`.
+    """
+    found = numbers(key, text, int)
+    if len(found) != 1 or found[0] < least:
+        raise ConfigError("this is too few", field=key, value=text, allowed=f"{least} or more")
+    return found[0]
 
 
 def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, ...], int]:

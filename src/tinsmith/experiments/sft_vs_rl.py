@@ -182,7 +182,8 @@ def _forecast(settings: SftVsRlSettings) -> list[str]:
     Raises:
         ConfigError: a run could not begin.
     """
-    layout = Layout(settings=settings, place={})
+    named = {} if settings.model_name is None else {"model_name": settings.model_name}
+    layout = Layout(settings=settings, place=named)
     # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
     found = Found(
         more_steps=round(1.1 * settings.steps * settings.group_size), sft_rate=settings.sft_rates[0]
@@ -194,10 +195,14 @@ def _forecast(settings: SftVsRlSettings) -> list[str]:
     cells = [*tuning, *reported]
     short = PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None
     each = [minutes(make_plan(find(cell.name), cell.overrides), short) for cell in cells]
-    total = sum((one or 0.0) + _START_MINUTES for one in each)
+    known = [one + _START_MINUTES for one in each if one is not None]
+    time = (
+        f"about {sum(known):.0f} minutes on two cores; about {len(cells) * _MEGABYTES} MB of disk"
+    )
+    if len(known) < len(each):
+        time = "as long as the server takes; nothing is known of it here"
     return [
         f"study/sft_vs_rl: {QUESTION}",
         f"{len(tuning)} runs to choose rates on seed {settings.tuning_seed}, {len(reported)} to report",
-        f"{len(cells)} runs in {settings.out / CELLS}: about {total:.0f} minutes on two cores; "
-        f"about {len(cells) * _MEGABYTES} MB of disk",
+        f"{len(cells)} runs in {settings.out / CELLS}: {time}",
     ]

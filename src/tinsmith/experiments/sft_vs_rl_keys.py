@@ -86,6 +86,7 @@ SET_BY_STUDY: Final = (
     "contract",
     "reward",
     "log_path",
+    "stop_after",
     "behavior_if_log_dir_exists",
 )
 """Keys of a run that the study sets itself, or that would make its arms unequal."""

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.keys import KEYS, Kind
-from tinsmith.experiments.number_lists import numbers, seeds_apart
+from tinsmith.experiments.number_lists import count, numbers, seeds_apart
 from tinsmith.experiments.sft_vs_rl_keys import (
     PLACES,
     REWARD,
@@ -23,7 +23,7 @@ from tinsmith.experiments.sft_vs_rl_keys import (
     SFT_VS_RL_KEYS,
     StudyWorld,
 )
-from tinsmith.experiments.study_keys import truth
+from tinsmith.experiments.study_keys import require_a_score, truth
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = 3
@@ -92,6 +92,7 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
                 fix="out, seeds, sft_rates, rl_rates, steps and groups_per_batch are its own",
             )
     SFT_VS_RL_KEYS.require(overrides)
+    require_a_score(overrides)
     data = overrides.get("data")
     world = _world(overrides.get("world"), data)
     place = PLACES[world]
@@ -107,7 +108,7 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     seeds, tuning_seed = seeds_apart(
         SFT_VS_RL_KEYS.value(overrides, "seeds"), SFT_VS_RL_KEYS.value(overrides, "tuning_seed")
     )
-    steps = _count("steps", overrides.get("steps", str(place.steps)), 2)
+    steps = count("steps", overrides.get("steps", str(place.steps)), 2)
     given = {**place.shared, **SFT_VS_RL_KEYS.runs_keys(overrides), "quiet": "true"}
     return SftVsRlSettings(
         out=Path(SFT_VS_RL_KEYS.value(overrides, "out")),
@@ -120,10 +121,10 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
         rl_rates=rl_rates,
         steps=steps,
         sft_steps=_sft_steps(overrides.get("sft_steps", str(steps // 2)), steps),
-        groups_per_batch=_count(
+        groups_per_batch=count(
             "groups_per_batch", overrides.get("groups_per_batch", str(place.groups_per_batch)), 1
         ),
-        group_size=_count("group_size", overrides.get("group_size", str(place.group_size)), 2),
+        group_size=count("group_size", overrides.get("group_size", str(place.group_size)), 2),
         dry_run=truth("dry_run", SFT_VS_RL_KEYS.value(overrides, "dry_run")),
         shared=MappingProxyType(
             {key: value for key, value in given.items() if not key.startswith(REWARD)}
@@ -149,7 +150,7 @@ def _world(named: str | None, data: str | None) -> StudyWorld:
 
 
 def _sft_steps(text: str, steps: int) -> int:
-    found = _count("sft_steps", text, 1)
+    found = count("sft_steps", text, 1)
     if found >= steps:
         raise ConfigError(
             "nothing is left for RL", field="sft_steps", value=found, allowed=f"1 to {steps - 1}"
@@ -168,10 +169,3 @@ def _rates(key: str, text: str) -> tuple[float, ...]:
             allowed="one or more different ones, above 0, with commas between them; five make a claim",
         )
     return tuple(found)
-
-
-def _count(key: str, text: str, least: int) -> int:
-    found = numbers(key, text, int)
-    if len(found) != 1 or found[0] < least:
-        raise ConfigError("this is too few", field=key, value=text, allowed=f"{least} or more")
-    return found[0]

@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinsmith.experiments.manifest import Prepared
+from tinsmith.experiments.manifest import Prepared, require_same_run
 from tinsmith.experiments.materials import gather
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
 from tinsmith.ops.extension import physical_cores
 from tinsmith.training.run_folder import MANIFEST, IfExists, RunFolder, Status
 from tinsmith.types.errors import ConfigError, LostError
-from tinsmith.types.fingerprints import sha256_of
 
 QUICKSTART = (
     "sft/lora_offset",
@@ -94,7 +94,7 @@ def run_cells(cells: Sequence[Cell], told: Told) -> None:
     """Run every cell that has not come to its end yet.
 
     Raises:
-        ConfigError, DataError: one of them cannot begin.
+        ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
         LostError: a server was lost; the same call goes on.
     """
     waiting = [cell for cell in cells if not _ended(cell, told)]
@@ -121,13 +121,28 @@ def run_cells(cells: Sequence[Cell], told: Told) -> None:
 
 
 def _ended(cell: Cell, told: Told) -> bool:
-    """Whether a cell's folder holds this very run, finished."""
+    """Whether a cell's folder holds this very run, finished.
+
+    Raises:
+        ConfigError: it holds another run, which the run's own process would refuse in more words.
+    """
     manifest = RunFolder(cell.folder).read_json(MANIFEST)
-    if manifest.get("status") != Status.FINISHED.value:
+    if not manifest:
         return False
     plan = make_plan(find(cell.name), cell.overrides)
     prepared = Prepared(plan, gather(plan, told))
-    return manifest.get("identity_sha256") == sha256_of(prepared.identity())
+    try:
+        require_same_run(manifest, prepared)
+        require_same_base(manifest, prepared.materials)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{cell.folder.name}: {error.what}",
+            field=error.field,
+            value=error.value,
+            allowed=error.allowed,
+            fix="another folder for the study, or delete that of this run",
+        ) from None
+    return manifest.get("status") == Status.FINISHED.value
 
 
 def _run(cell: Cell, threads: str) -> None:

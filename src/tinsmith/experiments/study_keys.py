@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tinsmith.training.settings import Selection
 from tinsmith.types.errors import ConfigError
 
 
@@ -62,6 +63,21 @@ class StudyKeys:
                 allowed=", ".join([*known, *(f"{prefix}*" for prefix in self.prefixes)]),
                 fix=f"perhaps {near[0]}" if near else None,
             )
+
+
+def require_a_score(given: Mapping[str, str]) -> None:
+    """Check that runs choose their checkpoints by a score, by which rates are then chosen too.
+
+    Raises:
+        ConfigError: the last one is to be taken.
+    """
+    if given.get("select_by") == Selection.LAST.value:
+        raise ConfigError(
+            "a study chooses rates by the score of the chosen checkpoint",
+            field="select_by",
+            value=given["select_by"],
+            allowed=", ".join(one for one in Selection if one is not Selection.LAST),
+        )
 
 
 def truth(key: str, text: str) -> bool:

@@ -72,10 +72,24 @@ class Arm:
         """The classes in the task's order."""
         return self.first.labels
 
-    def seeds(self) -> str:
-        """Return its seeds in words."""
-        seeds = [member.run.config.seed for member in self.members]
+    def seeds(self, split: Split | None = None) -> str:
+        """Return its seeds in words; with a split, those whose answers count there."""
+        seeds = [m.run.config.seed for m in (self.counted(split) if split else self.members)]
         return ", ".join("unknown" if seed is None else str(seed) for seed in seeds)
+
+    def seed_words(self, split: Split | None = None) -> str:
+        """Return the same as `seed 1` or `seeds 1, 2`."""
+        members = self.counted(split) if split else self.members
+        return f"seed{'' if len(members) == 1 else 's'} {self.seeds(split)}"
+
+    def counted(self, split: Split) -> tuple[Member, ...]:
+        """Return the members whose answers count: those that have any, one a seed, as a seed again says nothing new."""
+        found: dict[int | str, Member] = {}
+        for place, member in enumerate(self.members):
+            seed = member.run.config.seed
+            if member.gathered.last(split) is not None:
+                found.setdefault(f"unknown {place}" if seed is None else seed, member)
+        return tuple(found.values())
 
     def answers(self, split: Split = Split.TEST) -> Runs | None:
         """Return the last answers on a split, a row a seed, to the papers that every seed answered.
@@ -85,7 +99,7 @@ class Arm:
         Raises:
             DataError: the seeds disagree about a paper's true label.
         """
-        found = [one for m in self.members if (one := m.gathered.last(split)) is not None]
+        found = [one for m in self.counted(split) if (one := m.gathered.last(split)) is not None]
         if not found:
             return None
         by_item = [{answer.item: answer for answer in one.answers} for one in found]

@@ -129,7 +129,7 @@ def compare(folders: Sequence[Path], task: Subject | None = None) -> Compared:
     runs = [read_run(folder) for folder in folders]
     arms = by_descent(arms_of_members([_member(run, task) for run in runs]))
     own = [member.run for arm in arms for member in arm.members]
-    notes = [*_notes(arms), *_differing(own)]
+    notes = [*_notes(arms), *_again(arms), *_differing(own)]
     return Compared(
         arms=arms,
         tested=_pooled(arms, Split.TEST, notes),
@@ -194,6 +194,21 @@ def _notes(arms: Sequence[Arm]) -> list[str]:
     ]
 
 
+def _again(arms: Sequence[Arm]) -> list[str]:
+    """Say which runs are a seed once more, or have no answers, so that they do not count as another one."""
+    told: list[str] = []
+    for arm in arms:
+        kept = [member.run.config.seed for member in arm.counted(Split.TEST)]
+        for seed in sorted({seed for seed in kept if seed is not None}):
+            there = [member.run for member in arm.members if member.run.config.seed == seed]
+            if len(there) > 1:
+                others = listed([run.folder.name for run in there[1:]])
+                told.append(
+                    f"{arm.name}: seed {seed} is there {len(there)} times, and counts once: not {others}."
+                )
+    return told
+
+
 def _differing(runs: Sequence[Run]) -> list[str]:
     """Say what is not equal between runs that are compared."""
     found: list[str] = []
@@ -256,17 +271,20 @@ def _facts(arms: Sequence[Arm]) -> tuple[tuple[str, str], ...]:
 
 def _systems(arm: Arm, compared: Compared) -> list[System]:
     found: list[System] = []
-    seeds = f"seed {arm.seeds()}" if len(arm.members) == 1 else f"seeds {arm.seeds()}"
-    for words, figures in (
-        ("Sampled", compared.tested),
-        ("Greedy", compared.greedy),
-        ("With logit offsets", compared.offset),
+    for words, figures, split in (
+        ("Sampled", compared.tested, Split.TEST),
+        ("Greedy", compared.greedy, Split.TEST_GREEDY),
+        ("With logit offsets", compared.offset, Split.TEST_OFFSET),
     ):
         one = figures.get(arm.name)
         if one is None and figures is compared.offset:
             continue
         measures = one.measures if one else {}
-        what = seeds if one else f"{seeds}; it has no answers to the test split"
+        what = (
+            arm.seed_words(split)
+            if one
+            else f"{arm.seed_words()}; it has no answers to the test split"
+        )
         found.append(
             System(
                 name=words, what=what, num_items=one.num_items if one else None, measures=measures

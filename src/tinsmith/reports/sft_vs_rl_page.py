@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup
@@ -165,8 +166,16 @@ def _both(found: Scores | None) -> tuple[Cell, Cell]:
     return measured(found.macro_f1), measured(found.min_class_recall)
 
 
+_DRAWN: Final = MappingProxyType({"macro_f1": "macro-F1", "min_class_recall": "smallest recall"})
+
+
 def _dots(study: SftVsRl) -> Markup | None:
     names = [row.name for row in study.rows] + [name for name, _ in study.baselines]
+    shown = [
+        *(getattr(row.selected, key) for row in study.rows for key in _DRAWN),
+        *(figures.get(key) for _, figures in study.baselines for key in _DRAWN),
+    ]
+    highest = max(one.value if one.high is None else one.high for one in shown if one)
     panels = [
         Panel(
             title=title,
@@ -178,11 +187,9 @@ def _dots(study: SftVsRl) -> Markup | None:
                     + [figures.get(key) for _, figures in study.baselines],
                 )
             ],
-            high=0.8,
+            high=min(1.0, 1.05 * highest),
         )
-        for place, (key, title) in enumerate(
-            (("macro_f1", "macro-F1"), ("min_class_recall", "smallest recall"))
-        )
+        for place, (key, title) in enumerate(_DRAWN.items())
     ]
     return dots_svg("scores", "Macro-F1 and smallest recall with intervals", names, panels)
 

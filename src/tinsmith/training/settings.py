@@ -69,14 +69,19 @@ class CommonSettings:
     steps: int
     """0 with supervised training: the base is only examined."""
     learning_rate: float
+    """Of Adam, at its highest."""
     lr_schedule: Schedule = Schedule.CONSTANT
+    """How the rate goes over the steps."""
     lr_warmup: float = 0.0
     """Share of the steps over which the rate rises first, to be the schedule's from there on."""
     lora_rank: int = 32
+    """Of the adapter's matrices."""
     adapter: AdapterKind = AdapterKind.LORA
+    """What is trained."""
     train_unembed: bool = True
     """Whether the adapter sits on the unembedding too, beside attention and MLP."""
     max_tokens: int = 32
+    """Most tokens of an answer."""
     temperature: float = 1.0
     """Of rollouts, and of the sampled evaluation."""
     eval_every: int = 20
@@ -86,12 +91,15 @@ class CommonSettings:
     save_every: int = 20
     """Steps between checkpoints; 0: never."""
     select_by: Selection = Selection.MACRO_F1
+    """Which checkpoint is chosen, on the validation split."""
     train_items: int = 0
     """Most papers to train on; 0: all."""
     weight_decay: float = 0.0
+    """Of AdamW."""
     grad_clip_norm: float = 0.0
-    """0: none."""
+    """Longest gradient; 0: any."""
     seed: int = 0
+    """All that is drawn follows from it."""
 
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "lora_rank", "max_tokens", "eval_items")
@@ -146,9 +154,13 @@ class RlSettings(CommonSettings):
     """Reinforcement learning of the GRPO family: groups of rollouts of one prompt, compared with each other."""
 
     group_size: int = 8
+    """Rollouts of one prompt, which are compared with each other."""
     groups_per_batch: int = 16
+    """Prompts of a step."""
     advantage: Advantage = Advantage.CENTER
+    """What of a group's rewards is paid."""
     loss_fn: RlLoss = RlLoss.IMPORTANCE_SAMPLING
+    """The policy-gradient loss, as the Tinker API names it."""
     num_substeps: int = 1
     """Optimizer steps that share the rollouts of one step."""
     kl_penalty_coef: float = 0.0
@@ -156,11 +168,13 @@ class RlSettings(CommonSettings):
     zero_variance_filter: bool = True
     """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
+    """Of sampled answers, or of all labels with their probabilities."""
     sft_steps: int = 0
     """So many of the steps, the first ones, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
     """Of the supervised steps, whose schedule ends with them; that of the others counts all steps."""
     sft_batch_size: int = 32
+    """Papers of a supervised step."""
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
@@ -220,6 +234,7 @@ class SftSettings(CommonSettings):
     """Supervised fine-tuning on the contract's answer, its tokens only."""
 
     batch_size: int = 32
+    """Papers of a step."""
     logit_offset: bool = False
     """Choose offsets of the labels' log-probabilities on the validation split, for macro-F1, and decide by them."""
 
