@@ -16,6 +16,7 @@ from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments import paper_matter, sft_vs_rl_outcome
 from tinsmith.experiments.compute_spent import Cost
 from tinsmith.experiments.conduct import conduct
+from tinsmith.experiments.estimate import minutes
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.planted_world import (
     ATOMS,
@@ -243,6 +244,15 @@ def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], fiel
         sft_vs_rl_settings(given)
     assert caught.value.field == field
     assert len(str(caught.value).splitlines()) <= 4
+
+
+def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
+    usual, short = (
+        minutes(make_plan(find("remedy/exp6"), place)) for place in ({}, {"data": str(made.data)})
+    )
+    assert usual is not None
+    assert short is not None
+    assert short < usual / 2  # a planted paper has some ten words
 
 
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:

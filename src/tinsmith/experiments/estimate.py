@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from pathlib import Path
+
+from tinsmith.data.slice_reader import Slice
+from tinsmith.data.splits import Split
 from tinsmith.experiments.fingerprints import plan_fingerprint
 from tinsmith.experiments.keys import At, RubricFrame
 from tinsmith.experiments.plan import Plan
@@ -12,6 +17,10 @@ from tinsmith.training.settings import RlSettings, SftSettings
 PROMPT_TOKENS = {At.NANO: 150, At.SEED: 440}
 """Of a paper with the nano base's tokenizer and brief prompt; the seeds' own, from their log."""
 ANSWER_TOKENS = {At.NANO: 14, At.SEED: 40}
+CHARACTERS_PER_TOKEN = 3.75
+"""Of titles and abstracts, with the nano base's tokenizer (high energy physics)."""
+ASKING_TOKENS = 25
+"""What the brief prompt adds to them."""
 TOKENS_PER_SECOND = 14_000
 """Of the nano base, trained on two cores; evaluations take a third of it a token."""
 
@@ -47,7 +56,11 @@ def dry_run(plan: Plan) -> list[str]:
 def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
     """Return how long a run on papers takes the nano base on two cores; None: nothing is known of another model.
 
-    `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS.
+    `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of a slice
+    that is named are estimated from its text.
+
+    Raises:
+        DataError: there is no slice, or it was changed.
     """
     where = plan.circumstances
     if plan.frame.at is not At.NANO or where.model_name is not None or where.base_url is not None:
@@ -56,8 +69,19 @@ def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
     return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60
 
 
+@lru_cache
+def _prompt_tokens(folder: Path) -> int:
+    lengths = [
+        len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)
+    ]
+    return ASKING_TOKENS + round(sum(lengths) / CHARACTERS_PER_TOKEN / max(1, len(lengths)))
+
+
 def _tokens(plan: Plan, prompt_tokens: int | None = None) -> tuple[int, int]:
     settings, at = plan.settings, plan.frame.at
+    data = plan.circumstances.data
+    if prompt_tokens is None and data is not None and at is At.NANO:
+        prompt_tokens = _prompt_tokens(data)
     length = (prompt_tokens or PROMPT_TOKENS[at]) + ANSWER_TOKENS[at]
     if isinstance(settings, RlSettings):
         a_step = settings.group_size * settings.groups_per_batch

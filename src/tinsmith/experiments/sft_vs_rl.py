@@ -182,7 +182,8 @@ def _forecast(settings: SftVsRlSettings) -> list[str]:
     Raises:
         ConfigError: a run could not begin.
     """
-    named = {} if settings.model_name is None else {"model_name": settings.model_name}
+    told = {"data": settings.data, "model_name": settings.model_name}
+    named = {key: str(value) for key, value in told.items() if value is not None}
     layout = Layout(settings=settings, place=named)
     # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
     found = Found(
