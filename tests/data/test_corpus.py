@@ -7,6 +7,7 @@ import pytest
 from building import write
 
 from tinsmith.data.corpus import Corpus
+from tinsmith.data.corpus_writer import check_vacant
 from tinsmith.data.paper import Paper
 from tinsmith.data.schema import METRIC_COLUMNS
 from tinsmith.types.errors import DataError
@@ -81,3 +82,17 @@ def test_a_folder_may_have_pattern_characters_in_its_name(tmp_path: Path) -> Non
     folder = tmp_path / "odd[1]*name"
     write(folder, PAPERS, [("b", "a")])
     assert Corpus.open(folder).papers("id").height == 2
+
+
+def test_cut_off_metrics_are_told(tmp_path: Path) -> None:
+    write(tmp_path, PAPERS)
+    corpus = Corpus.open(tmp_path)
+    (tmp_path / "metrics.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"metrics\.parquet"):
+        corpus.metrics()
+
+
+def test_a_slices_folder_takes_no_corpus(tmp_path: Path) -> None:
+    (tmp_path / "slice.json").write_text("{}")
+    with pytest.raises(DataError, match="holds a slice"):
+        check_vacant(tmp_path, force=True)

@@ -14,6 +14,7 @@ from scipy.stats import binomtest
 
 from tinsmith.experiments.quality_settings import default_log_path, make_settings
 from tinsmith.experiments.rubric_quality import QUESTION, run_rubric_quality
+from tinsmith.reports.run_page import report_run
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -84,6 +85,14 @@ def test_the_folder_is_whole_and_the_same_again(tmp_path: Path) -> None:
     for name, digest in manifest["hashes"].items():
         assert file_sha256(one / name) == digest
     assert str(tmp_path) not in "".join((one / name).read_text() for name in FILES)
+
+
+def test_report_leaves_a_measurement_and_its_page_alone(tmp_path: Path) -> None:
+    folder = run_rubric_quality({"log_path": str(tmp_path / "out"), "limit": "4"}, str)
+    page = (folder / "report.html").read_bytes()
+    with pytest.raises(DataError, match="has its page already"):
+        report_run(folder, None)
+    assert (folder / "report.html").read_bytes() == page
 
 
 def test_seed_and_limit_decide_what_is_asked_and_are_told(tmp_path: Path) -> None:

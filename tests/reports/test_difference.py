@@ -359,3 +359,12 @@ def test_the_verb_says_it_in_few_lines_and_by_its_exit_code(
         main(["diff", one, str(tmp_path)])
     assert caught.value.code == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_two_runs_without_a_step_are_not_called_equal(tmp_path: Path) -> None:
+    folders = (tmp_path / "one", tmp_path / "other")
+    for folder in folders:
+        folder.mkdir()
+        (folder / "config.json").write_text('{"name": "remedy/exp6"}')
+    with pytest.raises(DataError, match="nothing to compare"):
+        compare_runs(folders)

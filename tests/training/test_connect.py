@@ -18,8 +18,8 @@ with warnings.catch_warnings():
     import tinker
 
 from running import KEY, NANO, Running, gone
-from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect
-from tinsmith.types.errors import BackendError
+from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect, require_server
+from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -165,3 +165,15 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     assert len(message.splitlines()) <= 5
     assert str(tmp_path / "nothing") in message
     assert "Traceback" not in message
+
+
+def test_a_server_that_cannot_be_asked_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TINKER_CREDENTIAL_CMD", raising=False)
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="no key for it"):
+        require_server("http://127.0.0.1:9")
+    monkeypatch.setenv("TINKER_API_KEY", "tml-x")
+    with pytest.raises(ConfigError, match="no address"):
+        require_server("foo")
+    with pytest.raises(LostError, match="no server answers"):
+        require_server("http://127.0.0.1:9")

@@ -32,7 +32,7 @@ from tinsmith.training.run_folder import (
     settle,
 )
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 
 CONFIGURED = {"identity_sha256": "a"}
 GROWING = (METRICS, ROLLOUTS, TIMINGS, TRACE)
@@ -304,3 +304,10 @@ def test_without_a_terminal_asking_is_refusing_and_says_so(
 def test_nothing_is_asked_where_no_run_is(tmp_path: Path) -> None:
     assert settle(tmp_path, IfExists.ASK) is IfExists.ASK
     assert begin(tmp_path, IfExists.ASK)[1] is None
+
+
+@pytest.mark.parametrize("torn", ['{"status": "fini', "[1, 2]", ""])
+def test_a_torn_file_is_told(tmp_path: Path, torn: str) -> None:
+    (tmp_path / "manifest.json").write_text(torn)
+    with pytest.raises(DataError, match="is damaged"):
+        RunFolder(tmp_path).read_json("manifest.json")

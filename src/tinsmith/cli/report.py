@@ -59,15 +59,15 @@ def report(
     if rubrics:
         beside = compare_rubrics(folders)
         report_rubric_comparison(beside, file)
-        table, story = rubric_summary(beside), beside.story
+        table, story = rubric_summary(beside), (*beside.story, *beside.notes)
     elif challenged:
         debates = compare_debates(folders)
         report_debates(debates, file)
-        table, story = debates_summary(debates), debates.story
+        table, story = debates_summary(debates), (*debates.story, *debates.notes)
     else:
         compared = compare(folders, None if task is None else Subject(task))
         report_comparison(compared, file)
-        table, story = summary_table(compared), compared.story
+        table, story = summary_table(compared), (*compared.story, *compared.notes)
     Console().print(table)
     for sentence in story:
         print(sentence)

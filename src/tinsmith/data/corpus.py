@@ -72,7 +72,10 @@ class Corpus:
         again = f"run: tinsmith data metrics {self.folder}"
         if not path.exists():
             raise DataError("the corpus has no metrics yet", fix=again)
-        frame = _read(_scan(path), METRIC_COLUMNS, columns)
+        try:
+            frame = _read(_scan(path), METRIC_COLUMNS, columns)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise DataError(f"{path}: {str(error).splitlines()[0]}", fix=again) from None
         if frame.height != self.card.papers:
             raise DataError(
                 f"{METRICS} has {frame.height} rows for {self.card.papers} papers", fix=again

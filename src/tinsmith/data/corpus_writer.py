@@ -229,10 +229,12 @@ def check_vacant(out: Path, *, force: bool) -> None:
     """Check that a corpus may be written to `out`.
 
     Raises:
-        DataError: it has something in it and `force` is not set, or it is no folder.
+        DataError: it has something in it and `force` is not set, it holds a slice, or it is no folder.
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is not a folder", field="out", fix="name another one")
+    if (out / "slice.json").exists():
+        raise DataError(f"{out} holds a slice", field="out", fix="name another folder")
     if not force and out.exists() and any(not f.name.startswith(".") for f in out.iterdir()):
         raise DataError(
             f"{out} is not empty",

@@ -77,6 +77,8 @@ class Slice:
             frame = pl.read_parquet(file, glob=False)
         except (OSError, pl.exceptions.PolarsError) as error:
             raise DataError(f"{file}: {str(error).splitlines()[0]}", fix=_AGAIN) from None
+        if not {"id", "split"} <= set(frame.columns):
+            raise DataError(f"{file} belongs to no slice", fix=_AGAIN)
         for split, expected in self.card.splits.items():
             ids = frame.filter(pl.col("split") == split.value)["id"].to_list()
             if ids_sha256(ids) != expected.ids_sha256:

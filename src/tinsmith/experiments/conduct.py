@@ -28,7 +28,12 @@ from tinsmith.experiments.opening import StoppableRun, open_run, train
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
-from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.connect import (
+    Connection,
+    EmbeddedSettings,
+    open_connection,
+    require_server,
+)
 from tinsmith.training.course import Score
 from tinsmith.training.run import BestStep, Finished
 from tinsmith.training.run_folder import (
@@ -120,6 +125,8 @@ def conduct_and_stay(
         if done is not None:
             return done
         require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
+    if where.base_url is not None:
+        require_server(where.base_url)
     # The folder comes first: a run that may not begin there starts no server.
     folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
     embedded = embedded_settings(plan, materials.models, where.log_path)

@@ -112,6 +112,14 @@ def _require_rules(dataset: RubricDataset) -> None:
         try:
             RuleJudge(task.criteria)
         except DataError as error:
+            if error.field == "rule":
+                raise ConfigError(
+                    f"task {task.task_id}: {error.what}",
+                    field="rule",
+                    value=error.value,
+                    allowed=error.allowed,
+                    fix="mend the rule in data_path",
+                ) from None
             raise ConfigError(
                 f"task {task.task_id}, {error.field}: {error.what}",
                 field="judge_model",

@@ -65,9 +65,9 @@ def with_model(plan: Plan, matter: Matter, told: Told) -> Materials:
         return Materials(matter=matter, model_name=where.model_name, models={})
     if where.model_name is not None:
         named = where.model_name.startswith("tinsmith/")
-        if not named and not Path(where.model_name).is_dir():
+        if not named and not (Path(where.model_name) / "config.json").is_file():
             raise ConfigError(
-                "there is no such folder, and this run starts a server of its own",
+                "there is no model in such a folder, and this run starts a server of its own",
                 field="model_name",
                 value=where.model_name,
                 allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",

@@ -206,7 +206,7 @@ def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
             field=key,
             value=overrides[key],
             allowed=", ".join(sorted(known)),
-            fix=f"perhaps {near[0]}" if near else None,
+            fix=f"perhaps {near[0]}" if near and not unused else None,
         )
 
 

@@ -24,6 +24,7 @@ from tinsmith.reports.difference_tensors import TensorDifference, unequal_tensor
 from tinsmith.reports.run_reader import METRICS, ROLLOUTS, read_run
 from tinsmith.reports.run_records import Run
 from tinsmith.reports.run_timeline import Timeline, decode, timeline
+from tinsmith.types.errors import DataError
 
 TRACE: Final = "trace.jsonl"
 
@@ -92,9 +93,15 @@ def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Com
     """Compare two runs; with `steps` only what they did before that step, and not how they ended.
 
     Raises:
-        DataError: one of the folders holds no run, or a line of it cannot be read.
+        DataError: one of the folders holds no run, or a line of it cannot be read; or neither has a step.
     """
     one, two = (_read(folder, steps) for folder in folders)
+    if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
+        raise DataError(
+            "neither run has a recorded step, so that there is nothing to compare",
+            field="DIR",
+            value=", ".join(map(str, folders)),
+        )
     manifests = [side.run.manifest for side in (one, two)]
     identity, around = (
         unequal_fields(*({} if each is None else getattr(each, part) for each in manifests))

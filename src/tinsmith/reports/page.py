@@ -41,7 +41,7 @@ def write(html: str, file: Path) -> None:
     Raises:
         ConfigError: the folder to write to does not exist.
     """
-    if not file.parent.is_dir():
+    if not file.parent.is_dir() or file.is_dir():
         raise ConfigError(
             "there is no such folder to write to",
             field="--out",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -60,6 +60,10 @@ def read_run(folder: Path) -> Run:
     )
 
 
+_MEASURED: Final = "rubric_quality"
+"""What `tinsmith run` also makes, which trains nothing."""
+
+
 def read_rollouts(folder: Path, notes: list[str]) -> Iterator[RolloutRecord]:
     """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end."""
     yield from json_lines(folder / ROLLOUTS, RolloutRecord, notes)
@@ -75,9 +79,17 @@ def _config(folder: Path) -> Config:
             allowed=f"a folder with a {CONFIG}, as `tinsmith run` leaves it",
         )
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Config)
+        config = msgspec.json.decode(file.read_bytes(), type=Config)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is damaged: {error}") from None
+    if config.name == _MEASURED:
+        raise DataError(
+            f"{folder} holds no run: it is a measurement, and has its page already",
+            field="DIR",
+            value=str(folder),
+            fix=f"open {folder / 'report.html'}; the answers are in answers.jsonl",
+        )
+    return config
 
 
 def _whole(file: Path, kind: type[S], notes: list[str]) -> S | None:

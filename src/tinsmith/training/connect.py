@@ -17,16 +17,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import tinker
 
 from tinsmith.training.tombstone import Tombstone
-from tinsmith.types.errors import BackendError, LostError
+from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 READY = "tinsmith serve: "
 """How the line begins that a server prints once it answers."""
 
 _START_SECONDS = 120.0
 _CLOSE_SECONDS = 5.0
+_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +191,37 @@ class Connection:
             self.client.close("success").result(_CLOSE_SECONDS)
         if self.server is not None:
             self.server.close()
+
+
+def require_server(base_url: str) -> None:
+    """Check that a server answers there, and that there is a key for it, before anything is written.
+
+    Raises:
+        ConfigError: the address is none, or TINKER_API_KEY is not set.
+        LostError: nobody answers.
+    """
+    if not any(map(os.environ.get, ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"))):
+        raise ConfigError(
+            "a server is named, and no key for it",
+            field="TINKER_API_KEY",
+            fix="export TINKER_API_KEY=tml-..., the server's key",
+        )
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(
+            "this is no address of a server",
+            field="base_url",
+            value=base_url,
+            allowed="http://HOST:PORT, or https://...",
+        )
+    try:
+        httpx.get(f"{base_url.rstrip('/')}/api/v1/healthz", timeout=_ANSWER_SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise LostError(
+            f"no server answers ({type(error).__name__})",
+            field="base_url",
+            value=base_url,
+            fix="start it, or name another",
+        ) from None
 
 
 def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:

@@ -20,7 +20,7 @@ from typing import IO, cast
 import msgspec
 
 from tinsmith.training.saved_state import damage, is_saved
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
 CONFIG, MANIFEST = "config.json", "manifest.json"
@@ -170,9 +170,25 @@ class RunFolder:
         self._write(name, text.encode())
 
     def read_json(self, name: str) -> dict[str, object]:
-        """Return a whole file's object; empty where there is none."""
+        """Return a whole file's object; empty where there is none.
+
+        Raises:
+            DataError: it is none.
+        """
         file = self.path / name
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if not file.exists():
+            return {}
+        try:
+            found: object = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise DataError(
+                f"{file} is damaged",
+                field=name,
+                fix="begin the run anew: another folder, or behavior_if_log_dir_exists=delete",
+            )
+        return cast(dict[str, object], found)
 
     def hashes(self) -> dict[str, str]:
         """Return the SHA-256 of what a repeated run has to reproduce; the trace's only where a server told one."""

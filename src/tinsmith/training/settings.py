@@ -67,7 +67,7 @@ class CommonSettings:
     """
 
     steps: int
-    """0 with supervised training: the base is only examined."""
+    """1 or more; 0 with kind=sft, where the base is then only examined."""
     learning_rate: float
     """Of Adam, at its highest."""
     lr_schedule: Schedule = Schedule.CONSTANT
@@ -85,15 +85,15 @@ class CommonSettings:
     temperature: float = 1.0
     """Of rollouts, and of the sampled evaluation."""
     eval_every: int = 20
-    """Steps between evaluations on the validation split; 0: never. The base is evaluated at step 0 otherwise."""
+    """Steps between evaluations on held-out items, at step 0 too; 0: none before the end."""
     eval_items: int = 256
-    """Most papers of an evaluation while training; the test split is always taken whole."""
+    """Most items of an evaluation while training; the test split is always taken whole."""
     save_every: int = 20
     """Steps between checkpoints; 0: never."""
     select_by: Selection = Selection.MACRO_F1
     """Which checkpoint is chosen, on the validation split."""
     train_items: int = 0
-    """Most papers to train on; 0: all."""
+    """Most items to train on; 0: all."""
     weight_decay: float = 0.0
     """Of AdamW."""
     grad_clip_norm: float = 0.0
