@@ -17,6 +17,7 @@ from types import MappingProxyType
 from tinsmith.analysis.calibration import STATED
 from tinsmith.analysis.differences import (
     Stratum,
+    mover_reaches,
     paired_difference,
     share_difference,
     stratified_difference,
@@ -257,12 +258,13 @@ def _wrong_and_right(whole: Sequence[Debated]) -> tuple[list[Debated], list[Deba
 
 
 def _beyond(named: Figure | None, asked: Figure | None) -> Figure | None:
-    """Take one difference from another, of other conversations; MOVER's interval: the squares of the reaches add up."""
+    """Take one difference from another, of other conversations; MOVER's interval."""
     if named is None or asked is None:
         return None
     value = named.value - asked.value
-    down = math.hypot(named.value - named.interval.low, asked.interval.high - asked.value)
-    up = math.hypot(named.interval.high - named.value, asked.value - asked.interval.low)
+    down, up = mover_reaches(
+        [(1.0, named.value, named.interval), (-1.0, asked.value, asked.interval)]
+    )
     ends = Interval(max(value - down, -2.0), min(value + up, 2.0), named.interval.level)
     return Figure(value, min(named.n, asked.n), ends)
 

@@ -109,17 +109,29 @@ def stratified_difference(
             share_difference(one.first, one.first_n, one.second, one.second_n, level)
             for one in both
         ]
-        shares = [_weight(one) / weight for one in both]
-        down, up = (
-            math.hypot(*(s * end for s, end in zip(shares, reaches, strict=True)))
-            for reaches in (
-                [_gap(one) - end.low for one, end in zip(both, ends, strict=True)],
-                [end.high - _gap(one) for one, end in zip(both, ends, strict=True)],
-            )
-        )
+        terms = [
+            (_weight(one) / weight, _gap(one), end) for one, end in zip(both, ends, strict=True)
+        ]
+        down, up = mover_reaches(terms)
         return value, Interval(max(value - down, -1.0), min(value + up, 1.0), level)
     reach = NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(spread)
     return value, Interval(max(value - reach, -1.0), min(value + reach, 1.0), level)
+
+
+def mover_reaches(terms: Sequence[tuple[float, float, Interval]]) -> tuple[float, float]:
+    """Return how far down and up the interval of a weighted sum reaches, from (weight, value, interval) of each term.
+
+    Terms are independent: down = sqrt(sum w^2 r^2), with r = value - low where w > 0 and high - value where w < 0; up
+    the other way round.
+    Source: Zou and Donner, Statistics in Medicine 27 (2008) 1693-1702 (MOVER).
+    """
+    down: list[float] = []
+    up: list[float] = []
+    for weight, value, ends in terms:
+        below, above = abs(weight) * (value - ends.low), abs(weight) * (ends.high - value)
+        down.append(below if weight > 0.0 else above)
+        up.append(above if weight > 0.0 else below)
+    return math.hypot(*down), math.hypot(*up)
 
 
 def _weight(one: Stratum) -> float:

@@ -59,8 +59,8 @@ def run(
 
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
+    from tinsmith.experiments.key_text import truth
     from tinsmith.experiments.studies import STUDIES
-    from tinsmith.experiments.study_keys import truth
 
     done = STUDIES[name].run(overrides, lambda message: print(message, file=sys.stderr))
     if not truth("dry_run", overrides.get("dry_run", "false")):

@@ -19,6 +19,7 @@ from tinsmith.data.baseline_report import (
 from tinsmith.data.card_figures import baselines_figure
 from tinsmith.data.card_page import Drawing, Fact, Page, Section, Table, flattened, number, share
 from tinsmith.data.card_sections import cd_section, novelty_section, years_section
+from tinsmith.data.slice_card import SLICE
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_rows import PaperRow
 from tinsmith.data.slice_settings import Task
@@ -295,7 +296,7 @@ def _choice(source: Slice) -> Section:
 
 def _provenance(source: Slice) -> Section:
     card = source.card
-    hashes = [("slice.json", card.sha256)]
+    hashes = [(SLICE, card.sha256)]
     for split, one in card.splits.items():
         hashes += [(f"{split}: ids", one.ids_sha256), (f"{split}: rows", one.rows_sha256)]
     if card.legacy_sha256 is not None:

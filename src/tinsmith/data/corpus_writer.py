@@ -34,6 +34,7 @@ from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.quarantine import Quarantine, QuarantineEntry
 from tinsmith.data.row_order import order_rows
 from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
+from tinsmith.data.slice_card import SLICE
 from tinsmith.data.spill import Spill
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
@@ -233,7 +234,7 @@ def check_vacant(out: Path, *, force: bool) -> None:
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is not a folder", field="out", fix="name another one")
-    if (out / "slice.json").exists():
+    if (out / SLICE).exists():
         raise DataError(f"{out} holds a slice", field="out", fix="name another folder")
     if not force and out.exists() and any(not f.name.startswith(".") for f in out.iterdir()):
         raise DataError(

@@ -11,10 +11,17 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.key_help import shown_value
+from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, NOTEBOOK, At, Kind
 from tinsmith.experiments.number_lists import count, numbers, seeds_apart
 from tinsmith.experiments.study import Cell
-from tinsmith.experiments.study_keys import StudyKey, StudyKeys, require_a_score, truth
+from tinsmith.experiments.study_keys import (
+    DRY_RUN,
+    TUNING_SEED,
+    StudyKey,
+    StudyKeys,
+    require_a_score,
+)
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 
@@ -65,15 +72,13 @@ ADAPTER_KEYS: Final = StudyKeys(
         StudyKey(
             name="seeds", default="1,2,3", words=f"That are reported, {FEWEST_SEEDS} or more."
         ),
-        StudyKey(
-            name="tuning_seed", default="0", words="By which rates are chosen; none of the others."
-        ),
-        StudyKey(
-            name="dry_run", default="false", words="Only say how many runs it is, and how long."
-        ),
+        TUNING_SEED,
+        DRY_RUN,
     ),
     passed_on=(KEYS[Kind.SFT].known - {*_SET, "kind", "quiet"})
     | {f"{_RATES_OF}{adapter}" for adapter in _ADAPTERS},
+    set_by_study=frozenset(_SET),
+    instead="rates, seeds, adapters and out instead",
     more="Any other key of supervised training is one of every run: tinsmith run sft/lora --help",
 )
 """What it can be told."""
@@ -122,17 +127,9 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
     Raises:
         ConfigError: a key that the study sets itself, too few rates or seeds, or a value that cannot be read.
     """
-    for key in _SET:
-        if key in overrides:
-            raise ConfigError(
-                "the study sets this itself, run by run",
-                field=key,
-                value=overrides[key],
-                allowed="rates, seeds, adapters and out instead",
-            )
+    ADAPTER_KEYS.require(overrides)
     adapters = _adapters(ADAPTER_KEYS.value(overrides, "adapters"))
     by_adapter = {f"{_RATES_OF}{adapter}": adapter for adapter in adapters}
-    ADAPTER_KEYS.require(overrides)
     require_a_score(overrides)
     if "steps" in overrides:
         count("steps", overrides["steps"], 1)

@@ -14,7 +14,7 @@ from typing import Final
 
 from tinsmith.experiments.adapter_results import read_results, write_results
 from tinsmith.experiments.adapter_settings import AdapterStudySettings, adapter_study_settings
-from tinsmith.experiments.estimate import minutes
+from tinsmith.experiments.estimate import minutes, time_and_disk
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.study import run_cells, sole_process
@@ -108,11 +108,7 @@ def _forecast(settings: AdapterStudySettings) -> list[str]:
     cell = tuning[0]
     each = minutes(make_plan(find(cell.name), cell.overrides))
     cells = len(tuning) + again
-    time = (
-        "as long as the server takes; nothing is known of it here"
-        if each is None
-        else f"about {each * cells:.0f} minutes on two cores; about {cells * _MEGABYTES} MB of disk"
-    )
+    time = time_and_disk(None if each is None else each * cells, cells * _MEGABYTES)
     return [
         f"study/adapters: {QUESTION}",
         f"{', '.join(settings.adapters)}; {len(tuning)} runs to choose rates, {again} more to report",

@@ -23,6 +23,8 @@ ASKING_TOKENS = 25
 """What the brief prompt adds to them."""
 TOKENS_PER_SECOND = 14_000
 """Of the nano base, trained on two cores; evaluations take a third of it a token."""
+_MEGABYTES = 20
+"""Of a run's folder."""
 
 
 def dry_run(plan: Plan) -> list[str]:
@@ -45,12 +47,15 @@ def dry_run(plan: Plan) -> list[str]:
     lines.append(
         f"{settings.steps} steps; about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
     )
-    taken = minutes(plan)
-    if taken is not None:
-        lines.append(f"about {taken:.1f} minutes on two cores; about 20 MB of disk")
-    else:
-        lines.append("time: as long as the server takes; nothing is known of it here")
-    return lines
+    return [*lines, f"time: {time_and_disk(minutes(plan), _MEGABYTES)}"]
+
+
+def time_and_disk(taken: float | None, megabytes: int) -> str:
+    """Say how many minutes something takes, if that is known, and what it leaves on disk."""
+    if taken is None:
+        return "as long as the server takes; nothing is known of it here"
+    digits = 1 if taken < 10.0 else 0
+    return f"about {taken:.{digits}f} minutes on two cores; about {megabytes} MB of disk"
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from tinsmith.experiments.key_text import unreadable
 from tinsmith.types.errors import ConfigError
 
 N = TypeVar("N", int, float)
@@ -18,12 +19,7 @@ def numbers(key: str, text: str, kind: type[N]) -> list[N]:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(
-            "this value cannot be read",
-            field=key,
-            value=text,
-            allowed="numbers with commas between them",
-        ) from None
+        raise unreadable(key, text, "numbers with commas between them") from None
 
 
 def count(key: str, text: str, least: int) -> int:

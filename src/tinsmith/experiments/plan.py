@@ -8,7 +8,6 @@ and how fast to run are circumstances, and are kept apart.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -18,6 +17,7 @@ from typing import TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
 from tinsmith.experiments.joint_frame import JointFrame
+from tinsmith.experiments.key_text import truth, unknown_key, unreadable
 from tinsmith.experiments.keys import (
     ENGINE,
     KEYS,
@@ -32,7 +32,6 @@ from tinsmith.experiments.keys import (
     RubricFrame,
 )
 from tinsmith.experiments.registry import lineage
-from tinsmith.experiments.study_keys import truth
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
@@ -199,14 +198,13 @@ def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
         if key in known or (kind in _BY_NAMED_REWARD and key.startswith(REWARD_PREFIX)):
             continue
         elsewhere = {name for keys in KEYS.values() for name in keys.known}
-        near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.5)
-        unused = key in elsewhere or key.startswith("reward")
+        if key not in elsewhere and not key.startswith("reward"):
+            raise unknown_key(key, overrides[key], known)
         raise ConfigError(
-            f"{kind} does not use this key" if unused else "there is no such key",
+            f"{kind} does not use this key",
             field=key,
             value=overrides[key],
             allowed=", ".join(sorted(known)),
-            fix=f"perhaps {near[0]}" if near and not unused else None,
         )
 
 
@@ -243,14 +241,10 @@ def _convert(key: str, value: object, kind: object) -> object:
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         if value in [member.value for member in kind]:
             return kind(value)
-        raise _bad(key, value, ", ".join(str(member.value) for member in kind))
+        raise unreadable(key, value, ", ".join(str(member.value) for member in kind))
     if kind in (int, float):
         try:
             return kind(value)
         except ValueError:
-            raise _bad(key, value, "a whole number" if kind is int else "a number") from None
+            raise unreadable(key, value, "a whole number" if kind is int else "a number") from None
     return Path(value) if kind == Path | None else value
-
-
-def _bad(key: str, value: str, allowed: str) -> ConfigError:
-    return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)

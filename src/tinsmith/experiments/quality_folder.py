@@ -14,20 +14,13 @@ from tinsmith.experiments.quality_answers import Answers, PairAnswer
 from tinsmith.experiments.source import source_sha256
 from tinsmith.reports.page import write
 from tinsmith.reports.quality_page import QualityRun, quality_html
-from tinsmith.reports.quality_story import cannot_be_claimed, quality_story
+from tinsmith.reports.quality_story import RUBRIC_QUALITY, cannot_be_claimed, quality_story
+from tinsmith.reports.run_reader import CONFIG, MANIFEST, REPORT
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.version import VERSION
 
-NAME: Final = "rubric_quality"
-CONFIG, MANIFEST, ANSWERS, QUALITY, SPENT, REPORT = (
-    "config.json",
-    "manifest.json",
-    "answers.jsonl",
-    "quality.json",
-    "spent.json",
-    "report.html",
-)
+ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
 _HASHED: Final = (ANSWERS, QUALITY, REPORT)
 
 
@@ -52,7 +45,7 @@ def require_free(folder: Path, *, delete: bool) -> None:
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    ours = _name_in(folder / CONFIG) == NAME
+    ours = _name_in(folder / CONFIG) == RUBRIC_QUALITY
     if ours and delete:
         return
     raise ConfigError(
@@ -74,13 +67,13 @@ def write_files(folder: Path, files: QualityFiles) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
     identity = {
         "tinsmith": VERSION,
-        "experiment": NAME,
+        "experiment": RUBRIC_QUALITY,
         "settings": files.settings,
         "pairs_sha256": files.run.sha256,
     }
     head: Mapping[str, object] = {
         "schema": 1,
-        "name": NAME,
+        "name": RUBRIC_QUALITY,
         "question": files.question,
         "identity_sha256": sha256_of(identity),
     }

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Final, cast, get_args, get_type_hints
 
 from tinsmith.experiments.key_help import default_of, shown_value, words_of
-from tinsmith.experiments.study_keys import StudyKey, StudyKeys, truth
-from tinsmith.reports.quality_story import RULES
+from tinsmith.experiments.key_text import truth, unreadable
+from tinsmith.experiments.study_keys import StudyKey, StudyKeys
+from tinsmith.reports.quality_story import RUBRIC_QUALITY, RULES
 from tinsmith.tasks.judges import ChatSettings
 from tinsmith.types.errors import ConfigError
 
@@ -111,7 +112,7 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
 def default_log_path(overrides: Mapping[str, str]) -> Path:
     """Return `runs/rubric_quality[-CHANGES]` here."""
     changes = [f"{k}={v}" for k, v in sorted(overrides.items()) if k not in _CIRCUMSTANCES]
-    name = "-".join(["rubric_quality", *changes])
+    name = "-".join([RUBRIC_QUALITY, *changes])
     return Path("runs") / "".join(c if c.isalnum() or c in "-_=.," else "_" for c in name)
 
 
@@ -140,8 +141,4 @@ def _read(key: str, value: str, hint: object) -> object:
         allowed = "a number" if kind is float else "a whole number"
         if issubclass(kind, StrEnum):
             allowed = ", ".join(kind)
-        raise _bad(key, value, allowed) from None
-
-
-def _bad(key: str, value: str, allowed: str) -> ConfigError:
-    return ConfigError("this value cannot be read", field=key, value=value, allowed=allowed)
+        raise unreadable(key, value, allowed) from None

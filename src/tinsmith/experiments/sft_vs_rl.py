@@ -16,7 +16,7 @@ from typing import Final
 
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.compute_spent import Accountant, Cost
-from tinsmith.experiments.estimate import minutes
+from tinsmith.experiments.estimate import minutes, time_and_disk
 from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.planted_world import (
@@ -197,11 +197,8 @@ def _forecast(settings: SftVsRlSettings) -> list[str]:
     short = PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None
     each = [minutes(make_plan(find(cell.name), cell.overrides), short) for cell in cells]
     known = [one + _START_MINUTES for one in each if one is not None]
-    time = (
-        f"about {sum(known):.0f} minutes on two cores; about {len(cells) * _MEGABYTES} MB of disk"
-    )
-    if len(known) < len(each):
-        time = "as long as the server takes; nothing is known of it here"
+    taken = sum(known) if len(known) == len(each) else None
+    time = time_and_disk(taken, len(cells) * _MEGABYTES)
     return [
         f"study/sft_vs_rl: {QUESTION}",
         f"{len(tuning)} runs to choose rates on seed {settings.tuning_seed}, {len(reported)} to report",

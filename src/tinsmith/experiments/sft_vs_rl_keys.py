@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.keys import KEYS, Kind
-from tinsmith.experiments.study_keys import StudyKey, StudyKeys
+from tinsmith.experiments.study_keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 
 
 class StudyWorld(StrEnum):
@@ -68,7 +68,7 @@ PLACES: Final[Mapping[StudyWorld, Place]] = MappingProxyType(
 
 REWARD: Final = "reward."
 """How the keys of a reward begin."""
-SET_BY_STUDY: Final = (
+_SET: Final = (
     "learning_rate",
     "seed",
     "batch_size",
@@ -124,9 +124,7 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
             words="Those that RL tries, as many.",
         ),
         StudyKey(name="seeds", default="1,2,3,4,5", words="That are reported."),
-        StudyKey(
-            name="tuning_seed", default="0", words="By which rates are chosen; none of the others."
-        ),
+        TUNING_SEED,
         StudyKey(name="steps", default=_by_world("steps"), words="Of RL and of SFT."),
         StudyKey(
             name="sft_steps",
@@ -139,12 +137,12 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
             words="Papers a step, for SFT as well.",
         ),
         StudyKey(name="group_size", default=_by_world("group_size"), words="Answers to each."),
-        StudyKey(
-            name="dry_run", default="false", words="Only say how many runs it is, and how long."
-        ),
+        DRY_RUN,
     ),
-    passed_on=(KEYS[Kind.RL].known & KEYS[Kind.SFT].known) - {*SET_BY_STUDY, "quiet"},
+    passed_on=(KEYS[Kind.RL].known & KEYS[Kind.SFT].known) - {*_SET, "quiet"},
     prefixes=(REWARD,),
+    set_by_study=frozenset(_SET),
+    instead="out, seeds, sft_rates, rl_rates, steps and groups_per_batch instead",
     more="Any other key that SFT and RL share is one of every run: tinsmith run sft/lora --help; reward.NAME=... of RL",
 )
 """What it can be told."""

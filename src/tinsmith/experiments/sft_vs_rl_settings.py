@@ -14,16 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, Kind
 from tinsmith.experiments.number_lists import count, numbers, seeds_apart
-from tinsmith.experiments.sft_vs_rl_keys import (
-    PLACES,
-    REWARD,
-    SET_BY_STUDY,
-    SFT_VS_RL_KEYS,
-    StudyWorld,
-)
-from tinsmith.experiments.study_keys import require_a_score, truth
+from tinsmith.experiments.sft_vs_rl_keys import PLACES, REWARD, SFT_VS_RL_KEYS, StudyWorld
+from tinsmith.experiments.study_keys import require_a_score
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = 3
@@ -83,14 +78,6 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     Raises:
         ConfigError: a key that the study sets itself, rates or seeds that do not do, or a value that cannot be read.
     """
-    for key in SET_BY_STUDY:
-        if key in overrides:
-            raise ConfigError(
-                "the study sets this itself, run by run",
-                field=key,
-                value=overrides[key],
-                fix="out, seeds, sft_rates, rl_rates, steps and groups_per_batch are its own",
-            )
     SFT_VS_RL_KEYS.require(overrides)
     require_a_score(overrides)
     data = overrides.get("data")

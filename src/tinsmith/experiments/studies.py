@@ -14,6 +14,7 @@ from tinsmith.experiments.quality_settings import quality_keys
 from tinsmith.experiments.sft_vs_rl_keys import SFT_VS_RL_KEYS
 from tinsmith.experiments.study_keys import StudyKeys
 from tinsmith.experiments.worlds import Told
+from tinsmith.reports.quality_story import RUBRIC_QUALITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
         one.name: one
         for one in (
             StudyEntry(
-                name="rubric_quality",
+                name=RUBRIC_QUALITY,
                 question=rubric_quality.QUESTION,
                 keys=quality_keys(),
                 run=rubric_quality.run_rubric_quality,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from tinsmith.experiments.key_text import unknown_key
 from tinsmith.training.settings import Selection
 from tinsmith.types.errors import ConfigError
 
@@ -20,6 +21,14 @@ class StudyKey:
     words: str
 
 
+TUNING_SEED: Final = StudyKey(
+    name="tuning_seed", default="0", words="By which rates are chosen; none of the others."
+)
+DRY_RUN: Final = StudyKey(
+    name="dry_run", default="false", words="Only say how many runs it is, and how long."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyKeys:
     """All keys of a study."""
@@ -29,6 +38,10 @@ class StudyKeys:
     """Keys of a run that every run of the study gets."""
     prefixes: tuple[str, ...] = ()
     """Beginnings of further keys."""
+    set_by_study: frozenset[str] = frozenset()
+    """Keys of a run that the study sets itself, or that would make its runs unequal."""
+    instead: str = ""
+    """Which of its own keys say such things."""
     more: str = ""
     """What else may be told, as a sentence."""
 
@@ -49,20 +62,19 @@ class StudyKeys:
         """Check that every key is one of them.
 
         Raises:
-            ConfigError: one is not.
+            ConfigError: one is not, or the study sets it itself.
         """
-        known = sorted({key.name for key in self.own} | self.passed_on)
+        known = {key.name for key in self.own} | self.passed_on
         for key, value in given.items():
-            if key in known or any(map(key.startswith, self.prefixes)):
-                continue
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            raise ConfigError(
-                "there is no such key",
-                field=key,
-                value=value,
-                allowed=", ".join([*known, *(f"{prefix}*" for prefix in self.prefixes)]),
-                fix=f"perhaps {near[0]}" if near else None,
-            )
+            if key in self.set_by_study:
+                raise ConfigError(
+                    "the study sets this itself, run by run",
+                    field=key,
+                    value=value,
+                    allowed=self.instead,
+                )
+            if key not in known and not key.startswith(self.prefixes):
+                raise unknown_key(key, value, known, self.prefixes)
 
 
 def require_a_score(given: Mapping[str, str]) -> None:
@@ -78,16 +90,3 @@ def require_a_score(given: Mapping[str, str]) -> None:
             value=given["select_by"],
             allowed=", ".join(one for one in Selection if one is not Selection.LAST),
         )
-
-
-def truth(key: str, text: str) -> bool:
-    """Read a key that is true or false.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if text.lower() in ("true", "1", "yes"):
-        return True
-    if text.lower() in ("false", "0", "no"):
-        return False
-    raise ConfigError("this value cannot be read", field=key, value=text, allowed="true or false")

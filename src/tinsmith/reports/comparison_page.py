@@ -195,7 +195,7 @@ def _notes(arms: Sequence[Arm]) -> list[str]:
 
 
 def _again(arms: Sequence[Arm]) -> list[str]:
-    """Say which runs are a seed once more, or have no answers, so that they do not count as another one."""
+    """Say which runs are a seed once more, so that they do not count as another one."""
     told: list[str] = []
     for arm in arms:
         kept = [member.run.config.seed for member in arm.counted(Split.TEST)]

@@ -191,19 +191,22 @@ def _against(runs: Sequence[Compared], references: Sequence[Compared]) -> tuple[
     tried = [(one, reference, *_paired(reference, one)) for one, reference in held]
     flat = holm([test.p_value for _, _, events, _, _ in tried for test in events.values()])
     corrected = iter(flat)
-    return tuple(
-        Against(
-            name=one.name,
-            reference=reference.name,
-            caving=(ratio := _caving_ratio(one, reference))[0],
-            no_ratio=ratio[1],
-            shared=shared,
-            events=events,
-            p_holm={name: next(corrected) for name in events},
-            why=why,
+    found: list[Against] = []
+    for one, reference, events, shared, why in tried:
+        caving, no_ratio = _caving_ratio(one, reference)
+        found.append(
+            Against(
+                name=one.name,
+                reference=reference.name,
+                caving=caving,
+                no_ratio=no_ratio,
+                shared=shared,
+                events=events,
+                p_holm={name: next(corrected) for name in events},
+                why=why,
+            )
         )
-        for one, reference, events, shared, why in tried
-    )
+    return tuple(found)
 
 
 def _paired(before: Compared, after: Compared) -> tuple[Mapping[str, McNemar], int, str]:

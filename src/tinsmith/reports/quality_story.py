@@ -14,6 +14,8 @@ from tinsmith.analysis.rubric_quality import (
 )
 from tinsmith.reports.wording import counted, signed
 
+RUBRIC_QUALITY: Final = "rubric_quality"
+"""The measurement's name, on the command line and in its folder."""
 RULES: Final = "rules"
 """The name of the judge that knows surfaces and rules."""
 

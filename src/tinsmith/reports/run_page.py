@@ -31,7 +31,7 @@ from tinsmith.reports.run_map import (
     status_words,
     steps_words,
 )
-from tinsmith.reports.run_reader import read_run
+from tinsmith.reports.run_reader import REPORT, read_run
 from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
@@ -39,8 +39,6 @@ from tinsmith.reports.tables import Table
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
 from tinsmith.types.errors import DataError
-
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

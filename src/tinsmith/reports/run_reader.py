@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from tinsmith.data.baseline_answers import read_answers
 from tinsmith.data.baseline_report import Baseline, BaselineReport, TargetReport, read_report
+from tinsmith.reports.quality_story import RUBRIC_QUALITY
 from tinsmith.reports.run_records import (
     CheckpointRecord,
     Config,
@@ -29,7 +30,7 @@ from tinsmith.types.errors import DataError
 
 CONFIG, MANIFEST = "config.json", "manifest.json"
 METRICS, ROLLOUTS, TIMINGS = "metrics.jsonl", "rollouts.jsonl", "timings.jsonl"
-CHECKPOINTS = "checkpoints.jsonl"
+CHECKPOINTS, REPORT = "checkpoints.jsonl", "report.html"
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -60,10 +61,6 @@ def read_run(folder: Path) -> Run:
     )
 
 
-_MEASURED: Final = "rubric_quality"
-"""What `tinsmith run` also makes, which trains nothing."""
-
-
 def read_rollouts(folder: Path, notes: list[str]) -> Iterator[RolloutRecord]:
     """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end."""
     yield from json_lines(folder / ROLLOUTS, RolloutRecord, notes)
@@ -82,12 +79,12 @@ def _config(folder: Path) -> Config:
         config = msgspec.json.decode(file.read_bytes(), type=Config)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is damaged: {error}") from None
-    if config.name == _MEASURED:
+    if config.name == RUBRIC_QUALITY:  # which `tinsmith run` makes too, and which trains nothing
         raise DataError(
             f"{folder} holds no run: it is a measurement, and has its page already",
             field="DIR",
             value=str(folder),
-            fix=f"open {folder / 'report.html'}; the answers are in answers.jsonl",
+            fix=f"open {folder / REPORT}; the answers are in answers.jsonl",
         )
     return config
 
