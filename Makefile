@@ -26,7 +26,7 @@ real: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python scripts/check_install.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)
 	$(BIN)/ruff check .

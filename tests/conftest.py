@@ -1,7 +1,15 @@
-"""Puts this folder on the import path, for the modules that several suites share; the same examples everywhere."""
+"""Puts this folder on the path, for modules that suites share; the same examples everywhere, and long files first."""
 
+from __future__ import annotations
+
+import pytest
 from hypothesis import settings
 
 # A busy machine is no finding, and an example that only one machine drew is none that another can look at.
 settings.register_profile("same", deadline=None, derandomize=True, database=None)
 settings.load_profile("same")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files that take a minute first: begun last, one of them keeps a worker busy while the other waits."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)

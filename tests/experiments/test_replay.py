@@ -21,8 +21,11 @@ from tinsmith.reports.difference import Phase, compare_runs
 from tinsmith.training.run_folder import MANIFEST, METRICS
 from tinsmith.types.errors import ConfigError, DataError
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-"""The SDK leaves sockets to the garbage collector."""
+pytestmark = [
+    pytest.mark.long,
+    # The SDK leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 STEPS = 3
 KEYS = {
