@@ -19,7 +19,7 @@ SLICE ?= --cut 0.001 --per-class 1100 --before 1998-05 --min-references 1 --min-
 real: $(STAMP)
 	$(BIN)/tinsmith data build --source files --papers $(DATA)/papers.jsonl.gz --edges $(DATA)/edges.tsv.gz --out out/real/corpus --force
 	$(BIN)/tinsmith data metrics out/real/corpus
-	$(BIN)/tinsmith data slice out/real/corpus $(SLICE) --out out/real/slice
+	$(BIN)/tinsmith data slice out/real/corpus $(SLICE) --out out/real/slice --force
 	$(BIN)/tinsmith data baselines out/real/slice
 	$(BIN)/tinsmith data card out/real/slice
 	$(BIN)/python examples/quickstart.py out/real/runs data=out/real/slice

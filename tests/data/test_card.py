@@ -162,7 +162,7 @@ def test_baselines_are_shown_only_if_they_are_of_this_slice(corpus: Corpus, tmp_
     for target in report.targets:
         assert f"{target.scores[3].macro_f1.value:.3f}" in seen.text
     baselines = (tmp_path / "baselines.json").read_bytes()
-    make_slice(corpus, SETTINGS, tmp_path)
+    make_slice(corpus, SETTINGS, tmp_path, force=True)
     (tmp_path / "baselines.json").write_bytes(baselines)
     assert "tinsmith data baselines" in _page(tmp_path)[1].text
 

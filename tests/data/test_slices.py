@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from labelled import labelled_corpus, labelled_frames, write_corpus
 from tinsmith.data import slice_writer
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Disruption, LabelMode, Novelty, Thresholds
-from tinsmith.data.schema import CdStatus
+from tinsmith.data.schema import CARD, METRICS_CARD, CdStatus
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_rows import PaperRow
 from tinsmith.data.slice_settings import Caps, SliceSettings, Task, parse_day
@@ -77,7 +78,7 @@ def test_a_rerun_writes_the_same_bytes(corpus: Corpus, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     make_slice(corpus, BALANCED, one)
     make_slice(corpus, NATURAL, two)
-    make_slice(corpus, BALANCED, two)
+    make_slice(corpus, BALANCED, two, force=True)
     names = sorted(path.name for path in one.iterdir())
     assert names == [
         "metrics.parquet",
@@ -89,6 +90,24 @@ def test_a_rerun_writes_the_same_bytes(corpus: Corpus, tmp_path: Path) -> None:
     assert names == sorted(path.name for path in two.iterdir())
     for name in names:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def test_another_slice_is_replaced_only_where_that_is_said(corpus: Corpus, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    first = make_slice(corpus, NATURAL, out)
+    other = replace(NATURAL, seed=NATURAL.seed + 1)
+    with pytest.raises(ConfigError, match="a slice with other settings"):
+        make_slice(corpus, other, out)
+    shutil.copytree(corpus.folder, elsewhere)
+    for name in (CARD, METRICS_CARD):
+        told = (elsewhere / name).read_text().replace(corpus.card.fingerprint, "ef" * 32)
+        (elsewhere / name).write_text(told)
+    with pytest.raises(ConfigError, match="a slice of another corpus"):
+        make_slice(Corpus.open(elsewhere), NATURAL, out)
+    assert Slice.open(out).card == first
+    assert make_slice(corpus, other, out, force=True) != first
+    (out / "slice.json").write_text("{")
+    assert make_slice(corpus, NATURAL, out) == first
 
 
 def test_adding_papers_never_moves_one_between_splits(corpus: Corpus, tmp_path: Path) -> None:
@@ -275,7 +294,7 @@ def test_a_joint_slice_is_balanced_over_the_pairs_of_labels(corpus: Corpus, tmp_
     assert min(card.pool.values()) >= 20
     short = min(card.pool, key=lambda pair: card.pool[pair])
     with pytest.raises(ConfigError, match=re.escape(short)):
-        make_slice(corpus, replace(BALANCED, task=Task.JOINT, per_class=900), tmp_path)
+        make_slice(corpus, replace(BALANCED, task=Task.JOINT, per_class=900), tmp_path / "out")
 
 
 def test_a_natural_joint_slice_has_every_paper_with_both_labels(

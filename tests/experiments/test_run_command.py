@@ -73,6 +73,15 @@ def test_a_dry_run_at_the_seeds_place_knows_no_time(run: Run) -> None:
     assert "nothing is known" in ran.out
 
 
+def test_experiments_that_are_one_and_the_same_for_the_nano_base_say_so(run: Run) -> None:
+    told = run("ladder/exp1", "dry_run=true").out
+    assert "prompt is brief, not ontology" in told
+    assert "this is ladder/baseline@1 under another name" in told
+    assert "another name" not in run("ladder/exp4", "dry_run=true").out
+    for arguments in (("ladder/exp1", "at=seed"), ("ladder/exp1", "prompt=ontology")):
+        assert "prompt is brief" not in run(*arguments, "dry_run=true").out
+
+
 @pytest.mark.parametrize("name", [*EXPERIMENTS, *STUDIES])
 def test_help_tells_every_key_and_its_meaning(run: Run, name: str) -> None:
     ran = run(name, "--help")

@@ -168,6 +168,7 @@ def cut_slice(
     after: wanted.After = None,
     no_citations: wanted.NoCitations = False,
     no_year: wanted.NoYear = False,
+    force: wanted.Force = False,
 ) -> None:
     """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
     from rich.console import Console
@@ -218,7 +219,7 @@ def cut_slice(
         year=not no_year,
     )
     with progress_bar() as progress:
-        card = make_slice(source, settings, out, progress)
+        card = make_slice(source, settings, out, progress, force=force)
     console = Console(highlight=False)
     console.print("\n".join(slice_lines(card)), markup=False, soft_wrap=True)
     console.print(slice_table(card))

@@ -64,3 +64,4 @@ NoCitations = Annotated[
     bool, _flag("--no-citations", "Null in the rows: citations leak the label.")
 ]
 NoYear = Annotated[bool, _flag("--no-year", "Null in the rows: the year leaks the label.")]
+Force = Annotated[bool, _flag("--force", "Replace another slice that is in OUT.")]

@@ -26,6 +26,7 @@ from tinsmith.data.slice_card import (
     CorpusReference,
     SliceCard,
     SplitCard,
+    read_slice_card,
     split_file,
     write_slice_card,
 )
@@ -34,22 +35,27 @@ from tinsmith.data.slice_selection import Selection, select
 from tinsmith.data.slice_settings import SliceSettings
 from tinsmith.data.slice_writer import write_rows
 from tinsmith.data.splits import Split, SplitScheme, ids_sha256, legacy_sha256
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 
 _NO_LABEL = "undefined"
 
 
 def make_slice(
-    corpus: Corpus, settings: SliceSettings, out: Path, progress: Progress | None = None
+    corpus: Corpus,
+    settings: SliceSettings,
+    out: Path,
+    progress: Progress | None = None,
+    *,
+    force: bool = False,
 ) -> SliceCard:
-    """Cut a slice and write it to the folder `out`; what an earlier slice left there is replaced.
+    """Cut a slice and write it to the folder `out`; the same one is written anew, another one only with `force`.
 
     Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes,
     and papers added later never move another one to a different split.
 
     Raises:
-        ConfigError: a class has fewer papers than asked for, or `out` is a corpus.
+        ConfigError: a class has fewer papers than asked for, or `out` is a corpus or another slice.
         DataError: the corpus has no metrics of its own yet, or no paper passes the filters.
     """
     if (out / PAPERS).exists() or (out / CARD).exists():
@@ -59,6 +65,8 @@ def make_slice(
     progress = progress or Silent()
     progress.begin("labelling papers", None)
     metrics = read_metrics_card(corpus)
+    if not force:
+        _require_same(corpus, settings, metrics, out)
     pool = gather_pool(corpus, settings)
     selection = select(pool, settings)
     citations_from, table = _table(corpus, pool, selection)
@@ -79,6 +87,24 @@ def make_slice(
     with replacing(out / SLICE) as part:
         write_slice_card(card, part)
     return card
+
+
+def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard, out: Path) -> None:
+    """Check that a slice in `out` is the one to be cut, or damaged, which only cutting it again mends."""
+    try:
+        there = read_slice_card(out)
+    except DataError:
+        return
+    made_from = there.corpus.fingerprint, there.corpus.metrics_fingerprint
+    wanted = corpus.card.fingerprint, metrics.fingerprint
+    if made_from != wanted or there.settings != settings:
+        what = "of another corpus" if made_from != wanted else "with other settings"
+        raise ConfigError(
+            f"this folder holds a slice {what}, and runs may speak of it",
+            field="out",
+            value=str(out),
+            fix="name another folder, or replace the slice in it with --force",
+        )
 
 
 def _table(corpus: Corpus, pool: Pool, selection: Selection) -> tuple[str, pl.DataFrame]:

@@ -25,6 +25,7 @@ from tinsmith.experiments.manifest import (
 )
 from tinsmith.experiments.materials import Materials, gather
 from tinsmith.experiments.opening import StoppableRun, open_run, train
+from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
@@ -117,7 +118,7 @@ def conduct_and_stay(
         raise ConfigError("a run needs a folder", field="log_path", fix="log_path=DIR")
     if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
     materials = materials or gather(plan, told)
-    for line in materials.matter.before():
+    for line in (*place_limits(plan), *materials.matter.before()):
         told(line)
     prepared = Prepared(plan, materials)
     if if_exists is IfExists.RESUME:

@@ -9,6 +9,7 @@ from tinsmith.data.slice_reader import Slice
 from tinsmith.data.splits import Split
 from tinsmith.experiments.fingerprints import plan_fingerprint
 from tinsmith.experiments.keys import At, RubricFrame
+from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.registry import lineage
 from tinsmith.experiments.rubric_matter import rubric_matter
@@ -41,6 +42,7 @@ def dry_run(plan: Plan) -> list[str]:
     if plan.overrides:
         changed = ", ".join(f"{key}={value}" for key, value in plan.overrides.items())
         lines.append(f"changed here: {changed}")
+    lines += place_limits(plan)
     if isinstance(plan.frame, RubricFrame):
         return [*lines, *rubric_matter(plan).before()]
     trained, looked_at = _tokens(plan)
