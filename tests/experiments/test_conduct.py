@@ -24,7 +24,7 @@ from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.run import Run
 from tinsmith.training.run_folder import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS
-from tinsmith.types.errors import ConfigError, LostError
+from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""
@@ -168,6 +168,24 @@ def test_a_folder_of_something_else_is_left_alone(
         with pytest.raises(ConfigError, match="no run"):
             run(made, tmp_path, behavior_if_log_dir_exists=choice)
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_server_that_does_not_start_leaves_the_folder_free_for_the_mended_command(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        del base_url, settings
+        raise BackendError("the embedded server did not start: no GPU")
+
+    monkeypatch.setattr(conduct_module, "open_connection", broken)
+    folder = tmp_path / "run"
+    for _ in range(2):
+        with pytest.raises(BackendError, match="no GPU"):
+            run(made, folder)
+        assert not folder.exists()
+    with pytest.raises(BackendError, match="no GPU"):
+        run(made, folder, behavior_if_log_dir_exists="resume")
+    assert (folder / CONFIG).exists(), "what is resumed is kept, whatever was paid in it"
 
 
 def test_a_finished_run_that_is_resumed_stays_as_it_is(

@@ -146,6 +146,9 @@ def test_a_key_that_the_kind_does_not_use_is_refused(name: str, key: str) -> Non
         ("gradient", "wrong", "exact"),
         ("at", "home", "nano, seed"),
         ("arithmetic", "exact", "canonical"),
+        ("threads", "-1", "0 or more"),
+        ("micro_batch", "-1", "0 or more"),
+        ("stop_after", "-1", "0 or more"),
         ("prompt", "none", "plain"),
         ("contract", "three_key", "two_key"),
         ("task", "beauty", "disruption"),
@@ -219,7 +222,6 @@ def test_every_key_that_decides_results_changes_the_identity(key: str, value: st
         ("data", "/slices/mine"),
         ("log_path", "/runs/here"),
         ("base_url", "http://127.0.0.1:1"),
-        ("device", "cuda"),
         ("threads", "3"),
         ("micro_batch", "1"),
         ("stop_after", "2"),
@@ -236,6 +238,17 @@ def test_circumstances_never_change_the_identity(key: str, value: str) -> None:
     assert plan_fingerprint(changed) == plan_fingerprint(plan())
     assert not changed.overrides
     assert getattr(changed.circumstances, key) != getattr(plan().circumstances, key)
+
+
+def test_a_device_is_no_part_of_the_identity_and_must_be_one_that_has_such_kernels() -> None:
+    fast, cuda = plan(arithmetic="fast"), plan(arithmetic="fast", device="cuda:1")
+    assert cuda.circumstances.device == "cuda:1"
+    assert plan_fingerprint(cuda) == plan_fingerprint(fast)
+    for device in ("cuda", "tpu"):
+        error = refused("ladder/exp4", {"device": device})
+        assert (error.field, error.value) == ("device", device)
+        assert "fast on cuda" in (error.allowed or "")
+    assert plan(device="cuda", base_url="http://127.0.0.1:1").circumstances.device == "cuda"
 
 
 def test_only_a_server_of_ones_own_is_given_a_fault() -> None:

@@ -131,7 +131,12 @@ def conduct_and_stay(
     # The folder comes first: a run that may not begin there starts no server.
     folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
     embedded = embedded_settings(plan, materials.models, where.log_path)
-    connection = open_connection(where.base_url, embedded)
+    try:
+        connection = open_connection(where.base_url, embedded)
+    except BackendError:
+        if if_exists is not IfExists.RESUME:
+            folder.abandon()  # nothing was run: the mended command finds the folder free
+        raise
     with ExitStack() as stack:
         stack.callback(connection.close)
         stack.callback(folder.close)

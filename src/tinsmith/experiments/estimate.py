@@ -8,7 +8,7 @@ from pathlib import Path
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.splits import Split
 from tinsmith.experiments.fingerprints import plan_fingerprint
-from tinsmith.experiments.keys import At, RubricFrame
+from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.registry import lineage
@@ -91,7 +91,8 @@ def _tokens(plan: Plan, prompt_tokens: int | None = None) -> tuple[int, int]:
         prompt_tokens = _prompt_tokens(data)
     length = (prompt_tokens or PROMPT_TOKENS[at]) + ANSWER_TOKENS[at]
     if isinstance(settings, RlSettings):
-        a_step = settings.group_size * settings.groups_per_batch
+        forks = plan.frame.forks if isinstance(plan.frame, DebateFrame) else 1
+        a_step = settings.group_size * settings.groups_per_batch * forks
     else:
         assert isinstance(settings, SftSettings)
         a_step = settings.batch_size

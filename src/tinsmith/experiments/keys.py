@@ -245,6 +245,21 @@ class Circumstances:
     quiet: bool = False
     """Tell nothing while it runs."""
 
+    def __post_init__(self) -> None:
+        """Refuse numbers below 0.
+
+        Raises:
+            ConfigError: one is.
+        """
+        for key in ("threads", "micro_batch", "stop_after"):
+            if getattr(self, key) < 0:
+                raise ConfigError(
+                    "this cannot be below 0",
+                    field=key,
+                    value=getattr(self, key),
+                    allowed="0 or more",
+                )
+
 
 _NANO_RL: Final[Mapping[str, Value]] = MappingProxyType(
     {

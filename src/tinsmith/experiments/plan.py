@@ -37,7 +37,7 @@ from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
 from tinsmith.training.joint_watch import require_selection
 from tinsmith.training.settings import CommonSettings
-from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.arithmetic import SUPPORTED, Arithmetic, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 
@@ -115,15 +115,18 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
     if isinstance(frame, JointFrame):
         make_joint_reward(frame.reward, frame.asked(), **rewards)
         require_selection(settings.select_by)
+    arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
+    where = _filled(Circumstances, values)
+    _require_device(arithmetic, where)
     return Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
         frame=frame,
         settings=settings,
         reward_settings=MappingProxyType(rewards),
-        arithmetic=cast(Arithmetic, _engine_value("arithmetic", overrides)),
+        arithmetic=arithmetic,
         deviation=cast(Deviation, _engine_value("deviation", overrides)),
-        circumstances=_filled(Circumstances, values),
+        circumstances=where,
         asking=None if keys.asking is None else _filled(keys.asking, values),
     )
 
@@ -189,6 +192,18 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
             field="deviation",
             value=overrides["deviation"],
             fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
+        )
+
+
+def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
+    """Check that the server of its own could have such kernels; whether the device is here, the server says."""
+    kind = where.device.partition(":")[0]
+    if where.base_url is None and kind not in SUPPORTED[arithmetic]:
+        raise ConfigError(
+            f"arithmetic={arithmetic} has no kernels for this device",
+            field="device",
+            value=where.device,
+            allowed=supported_words(),
         )
 
 

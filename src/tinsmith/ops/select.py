@@ -7,7 +7,7 @@ import torch
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.stock import StockKernels
-from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.arithmetic import Arithmetic, supported_words
 from tinsmith.types.errors import BackendError
 
 
@@ -34,5 +34,5 @@ def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
         case _:
             raise BackendError(
                 f"arithmetic={arithmetic} is not possible on device={device}: "
-                "supported are canonical on cpu, fast on cpu, fast on cuda"
+                f"supported are {supported_words()}"
             )

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -203,6 +204,13 @@ class RunFolder:
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+    def abandon(self) -> None:
+        """Delete a run that was begun and not run, and its folder if nothing else is in it."""
+        self.close()
+        self._delete()
+        with suppress(OSError):  # something else is in it
+            self.path.rmdir()
 
     def _require_same(self, config: Mapping[str, object]) -> None:
         before = self.read_json(CONFIG)

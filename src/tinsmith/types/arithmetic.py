@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 
 class Arithmetic(StrEnum):
@@ -14,6 +17,21 @@ class Arithmetic(StrEnum):
     """Same bits for any batch and micro-batch on one GPU model."""
     FAST = "fast"
     """Nothing: stock torch operations, for comparison."""
+
+
+SUPPORTED: Final[Mapping[Arithmetic, tuple[str, ...]]] = MappingProxyType(
+    {
+        Arithmetic.CANONICAL: ("cpu",),
+        Arithmetic.INVARIANT: (),
+        Arithmetic.FAST: ("cpu", "cuda"),
+    }
+)
+"""On which kinds of device there are kernels that keep an arithmetic's promise."""
+
+
+def supported_words() -> str:
+    """Return the pairs of SUPPORTED as a list in words."""
+    return ", ".join(f"{one} on {kind}" for one, kinds in SUPPORTED.items() for kind in kinds)
 
 
 class Isa(StrEnum):
