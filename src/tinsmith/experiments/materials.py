@@ -36,6 +36,7 @@ def gather(plan: Plan, told: Told) -> Materials:
         ConfigError: a model is named that is not there, or none where one is needed.
         DataError: the data cannot be used.
     """
+    _named_model(plan)  # what is refused is told before a world is built
     matter: Matter
     if isinstance(plan.frame, RubricFrame):
         matter = rubric_matter(plan)
@@ -54,32 +55,43 @@ def with_model(plan: Plan, matter: Matter, told: Told) -> Materials:
     Raises:
         ConfigError: a model is named that is not there, or none where one is needed.
     """
+    named = _named_model(plan)
+    if plan.circumstances.base_url is not None:
+        assert named is not None, "a server elsewhere has no model without a name"
+        return Materials(matter=matter, model_name=named[0], models={})
+    name, source = named or (SERVED_NAME, str(matter.nano_base(told)))
+    return Materials(matter=matter, model_name=name, models={name: source, **matter.models()})
+
+
+def _named_model(plan: Plan) -> tuple[str, str] | None:
+    """Return the model's name as served and where it comes from; None: the nano base, which is built.
+
+    Raises:
+        ConfigError: a model is named that is not there, or none where one is needed.
+    """
     where = plan.circumstances
-    if where.base_url is not None:
-        if where.model_name is None:
-            raise ConfigError(
-                "a server is named, and no model that it serves",
-                field="model_name",
-                fix="model_name=NAME, as the server lists it",
-            )
-        return Materials(matter=matter, model_name=where.model_name, models={})
-    if where.model_name is not None:
-        named = where.model_name.startswith("tinsmith/")
-        if not named and not (Path(where.model_name) / "config.json").is_file():
-            raise ConfigError(
-                "there is no model in such a folder, and this run starts a server of its own",
-                field="model_name",
-                value=where.model_name,
-                allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",
-                fix="model_name=FOLDER; or base_url=URL of a server, and model_name=NAME there",
-            )
-        name, source = where.model_name if named else SERVED_NAME, where.model_name
-    elif plan.frame.at is At.SEED:
+    if where.base_url is not None and where.model_name is None:
+        raise ConfigError(
+            "a server is named, and no model that it serves",
+            field="model_name",
+            fix="model_name=NAME, as the server lists it",
+        )
+    if where.model_name is None and plan.frame.at is At.SEED:
         raise ConfigError(
             "the seeds' settings are for a large model, and none is named",
             field="model_name",
             fix="model_name=FOLDER, or base_url=... and model_name=NAME; at=nano builds its own",
         )
-    else:
-        name, source = SERVED_NAME, str(matter.nano_base(told))
-    return Materials(matter=matter, model_name=name, models={name: source, **matter.models()})
+    if where.model_name is None:
+        return None
+    if where.base_url is not None or where.model_name.startswith("tinsmith/"):
+        return where.model_name, where.model_name
+    if not (Path(where.model_name) / "config.json").is_file():
+        raise ConfigError(
+            "there is no model in such a folder, and this run starts a server of its own",
+            field="model_name",
+            value=where.model_name,
+            allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",
+            fix="model_name=FOLDER; or base_url=URL of a server, and model_name=NAME there",
+        )
+    return SERVED_NAME, where.model_name
