@@ -25,7 +25,7 @@ from tinsmith.experiments.adapter_settings import (
     AdapterStudySettings,
     adapter_study_settings,
 )
-from tinsmith.experiments.adapter_study import best_rate, run_adapter_study
+from tinsmith.experiments.adapter_study import run_adapter_study
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.keys import NOTEBOOK
 from tinsmith.experiments.plan import make_plan
@@ -37,6 +37,7 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
+from tinsmith.reports.tried_rates import chosen, read_tried
 from tinsmith.training.run_folder import CONFIG, MANIFEST, STATE
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
@@ -178,13 +179,13 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
 
 def test_the_rate_is_chosen_by_validation_and_the_smaller_of_equals(tmp_path: Path) -> None:
     told = settings(out=str(tmp_path), rates="1,2,3,4,5")
+    folders = {rate: told.cell(LORA, rate, 0).folder for rate in told.rates[LORA]}
     scores = {1.0: (0.3, 0.9), 2.0: (0.5, 0.1), 3.0: (0.5, 0.2), 4.0: (0.5, 0.2), 5.0: (0.4, 0.4)}
     for rate, (value, tie_break) in scores.items():
-        folder = told.cell(LORA, rate, 0).folder
-        folder.mkdir(parents=True)
-        score = {"value": value, "tie_break": tie_break}
-        (folder / MANIFEST).write_text(json.dumps({"selected": {"score": score}}))
-    assert best_rate(told, LORA) == 3.0
+        folders[rate].mkdir(parents=True)
+        selected = {"step": 3, "score": {"value": value, "tie_break": tie_break}}
+        (folders[rate] / MANIFEST).write_text(json.dumps({"selected": selected}))
+    assert chosen(read_tried(folders)).rate == 3.0
 
 
 # What it reads: one run of each adapter stands for all of its cells

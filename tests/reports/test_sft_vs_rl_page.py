@@ -24,13 +24,13 @@ from tinsmith.reports.sft_vs_rl_results import (
     WORDS,
     ArmRow,
     Known,
-    Rate,
     SftVsRl,
     Spent,
     StudyArm,
     Truth,
 )
 from tinsmith.reports.sft_vs_rl_story import headline, sentences, truth_of_offset
+from tinsmith.reports.tried_rates import Tried
 
 SEEDS = (1, 2, 3, 4, 5)
 WEAK = ((0.40, 0.32, 0.28), (0.28, 0.42, 0.30), (0.28, 0.30, 0.42))
@@ -98,7 +98,7 @@ def made_study(found: Mapping[StudyArm, Arm], truth: Truth | None = None) -> Sft
     offset = scores(evidence.systems[OFFSET])
     rows.append(replace(sft, name=OFFSET, selected=offset, last=None, greedy=None))
     tried = tuple(
-        Rate(rate=rate, validation=0.4 + rate, tie_break=0.1) for rate in (1e-3, 2e-3, 4e-3)
+        Tried(rate=rate, validation=0.4 + rate, tie_break=0.1) for rate in (1e-3, 2e-3, 4e-3)
     )
     return SftVsRl(
         world="data",

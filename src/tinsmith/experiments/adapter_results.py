@@ -29,7 +29,6 @@ from tinsmith.reports.adapter_results import (
     Compared,
     GradientNorm,
     Scored,
-    Tuned,
     compared,
 )
 from tinsmith.reports.arms import Arm, Member
@@ -37,6 +36,7 @@ from tinsmith.reports.gathering import gather
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Run, Split
 from tinsmith.reports.snapshot import baseline_systems
+from tinsmith.reports.tried_rates import Tried
 from tinsmith.training.run_folder import MANIFEST, STATE, TRACE, RunFolder
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import DataError
@@ -67,7 +67,7 @@ def write_results(out: Path, study: AdapterStudy, times: Mapping[AdapterKind, Se
 
 def read_results(
     folders: Mapping[AdapterKind, Sequence[Path]],
-    tuned: Mapping[AdapterKind, Sequence[Tuned]],
+    tuned: Mapping[AdapterKind, Sequence[Tried]],
     tuning_seed: int,
 ) -> tuple[AdapterStudy, dict[AdapterKind, Seconds]]:
     """Read the finished runs of every adapter, one a seed, LoRA's first.
@@ -117,7 +117,7 @@ def _arm(adapter: AdapterKind, folders: Sequence[Path]) -> Arm:
     )
 
 
-def _row(adapter: AdapterKind, arm: Arm, found: Compared, tuned: Sequence[Tuned]) -> AdapterRow:
+def _row(adapter: AdapterKind, arm: Arm, found: Compared, tuned: Sequence[Tried]) -> AdapterRow:
     greedy = arm.answers(Split.TEST_GREEDY)
     hashes = [member.run.manifest.hashes if member.run.manifest else {} for member in arm.members]
     return AdapterRow(

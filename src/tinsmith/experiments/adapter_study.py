@@ -7,7 +7,6 @@ came to their end stay as they are, so that the same call goes on where it was s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -19,8 +18,7 @@ from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.study import run_cells, sole_process
 from tinsmith.experiments.worlds import Told
-from tinsmith.reports.adapter_results import Tuned
-from tinsmith.training.run_folder import MANIFEST, RunFolder
+from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
 from tinsmith.types.adapters import AdapterKind
 
 QUESTION: Final = "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
@@ -48,13 +46,14 @@ def run_adapter_study(overrides: Mapping[str, str], told: Told) -> Path:
 
 def _conduct(settings: AdapterStudySettings, told: Told) -> None:
     run_cells(settings.tuning(), told)
-    chosen = {adapter: best_rate(settings, adapter) for adapter in settings.adapters}
-    for adapter, rate in chosen.items():
+    tried = {adapter: _tried(settings, adapter) for adapter in settings.adapters}
+    rates = {adapter: chosen(each).rate for adapter, each in tried.items()}
+    for adapter, rate in rates.items():
         told(f"{adapter}: learning rate {rate:g}, by validation")
     run_cells(
         [
             settings.cell(adapter, rate, seed)
-            for adapter, rate in chosen.items()
+            for adapter, rate in rates.items()
             for seed in settings.seeds
         ],
         told,
@@ -62,9 +61,9 @@ def _conduct(settings: AdapterStudySettings, told: Told) -> None:
     study, times = read_results(
         {
             adapter: [settings.cell(adapter, rate, seed).folder for seed in settings.seeds]
-            for adapter, rate in chosen.items()
+            for adapter, rate in rates.items()
         },
-        {adapter: _tuned(settings, adapter) for adapter in settings.adapters},
+        tried,
         settings.tuning_seed,
     )
     write_results(settings.out, study, times)
@@ -72,29 +71,12 @@ def _conduct(settings: AdapterStudySettings, told: Told) -> None:
         told(sentence)
 
 
-def best_rate(settings: AdapterStudySettings, adapter: AdapterKind) -> float:
-    """Return the rate whose chosen checkpoint was best on validation; the smaller one of two that were equal."""
-    return max(
-        settings.rates[adapter],
-        key=lambda rate: (*validation_score(settings, adapter, rate), -rate),
-    )
-
-
-def validation_score(
-    settings: AdapterStudySettings, adapter: AdapterKind, rate: float
-) -> tuple[float, float]:
-    """Return value and tie-break of a tuning run's chosen checkpoint, on validation."""
-    folder = settings.cell(adapter, rate, settings.tuning_seed).folder
-    text = json.dumps(RunFolder(folder).read_json(MANIFEST)["selected"])
-    score = json.loads(text)["score"]
-    return float(score["value"]), float(score["tie_break"])
-
-
-def _tuned(settings: AdapterStudySettings, adapter: AdapterKind) -> list[Tuned]:
-    return [
-        Tuned(rate=rate, validation=validation_score(settings, adapter, rate)[0])
+def _tried(settings: AdapterStudySettings, adapter: AdapterKind) -> tuple[Tried, ...]:
+    folders = {
+        rate: settings.cell(adapter, rate, settings.tuning_seed).folder
         for rate in settings.rates[adapter]
-    ]
+    }
+    return held_against_chosen(read_tried(folders), folders)
 
 
 def _forecast(settings: AdapterStudySettings) -> list[str]:

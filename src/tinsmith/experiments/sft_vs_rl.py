@@ -8,7 +8,6 @@ those that came to their end stay as they are, so that the same call goes on whe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +39,9 @@ from tinsmith.experiments.worlds import (
     world_slice,
 )
 from tinsmith.models.folder import read_config
-from tinsmith.reports.sft_vs_rl_results import TUNED, WORDS, Rate, StudyArm
+from tinsmith.reports.sft_vs_rl_results import TUNED, WORDS, StudyArm
 from tinsmith.reports.sft_vs_rl_story import headline
-from tinsmith.training.run_folder import MANIFEST, RunFolder
+from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
 from tinsmith.training.settings import SftSettings
 
 QUESTION: Final = (
@@ -98,7 +97,7 @@ class _Stages:
 
     def tuned(
         self,
-    ) -> tuple[dict[StudyArm, float | None], dict[StudyArm, tuple[Rate, ...]], Found]:
+    ) -> tuple[dict[StudyArm, float | None], dict[StudyArm, tuple[Tried, ...]], Found]:
         """Return every arm's rate, the rates that were tried, and what earlier runs decided of later ones."""
         first, second = (StudyArm.SFT, StudyArm.RL), (StudyArm.MORE, StudyArm.THEN)
         tried = self._try(first, Found())
@@ -116,16 +115,10 @@ class _Stages:
             self.told(f"{WORDS[arm]}: learning rate {rates[arm]:g}, by validation")
         return every, {arm: tried[arm] for arm in TUNED if arm in tried}, found
 
-    def _try(self, arms: Sequence[StudyArm], found: Found) -> dict[StudyArm, tuple[Rate, ...]]:
+    def _try(self, arms: Sequence[StudyArm], found: Found) -> dict[StudyArm, tuple[Tried, ...]]:
         cells = {arm: self.layout.tuning(arm, found) for arm in arms}
         self.run([cell for some in cells.values() for cell in some], self.told)
-        return {
-            arm: tuple(
-                _rate(rate, cell) for rate, cell in zip(self.layout.rates(arm), some, strict=True)
-            )
-            for arm, some in cells.items()
-            if some
-        }
+        return {arm: _tried(self.layout.rates(arm), some) for arm, some in cells.items() if some}
 
     def _more_steps(self, rates: Mapping[StudyArm, float]) -> int:
         """Return how many supervised steps take as many FLOPs as one run of RL at its rate."""
@@ -143,17 +136,13 @@ class _Stages:
         return steps
 
 
-def _chosen(rates: Sequence[float], tried: Sequence[Rate]) -> float:
-    """Return the rate whose checkpoint was best on validation; the smaller one of two that were equal."""
-    if not tried:
-        return rates[0]
-    return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate)).rate
+def _chosen(rates: Sequence[float], tried: Sequence[Tried]) -> float:
+    return chosen(tried).rate if tried else rates[0]
 
 
-def _rate(rate: float, cell: Cell) -> Rate:
-    text = json.dumps(RunFolder(cell.folder).read_json(MANIFEST)["selected"])
-    score = json.loads(text)["score"]
-    return Rate(rate=rate, validation=float(score["value"]), tie_break=float(score["tie_break"]))
+def _tried(rates: Sequence[float], cells: Sequence[Cell]) -> tuple[Tried, ...]:
+    folders = {rate: cell.folder for rate, cell in zip(rates, cells, strict=True)}
+    return held_against_chosen(read_tried(folders), folders)
 
 
 def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, Path]:

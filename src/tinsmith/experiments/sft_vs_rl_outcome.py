@@ -40,7 +40,6 @@ from tinsmith.reports.sft_vs_rl_results import (
     WORDS,
     ArmRow,
     Known,
-    Rate,
     SftVsRl,
     Spent,
     StudyArm,
@@ -49,6 +48,7 @@ from tinsmith.reports.sft_vs_rl_results import (
 from tinsmith.reports.sft_vs_rl_story import sentences, truth_of_offset
 from tinsmith.reports.snapshot import baseline_systems
 from tinsmith.reports.standings import standing_words, standings
+from tinsmith.reports.tried_rates import Tried
 from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.study import Study
 
@@ -109,7 +109,7 @@ def read_outcome(
     books: Books,
     reported: Mapping[StudyArm, Sequence[Cell]],
     rates: Mapping[StudyArm, float | None],
-    tried: Mapping[StudyArm, tuple[Rate, ...]],
+    tried: Mapping[StudyArm, tuple[Tried, ...]],
 ) -> Outcome:
     """Read every arm's runs, score them and judge the claims.
 

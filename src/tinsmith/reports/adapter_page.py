@@ -27,6 +27,7 @@ from tinsmith.reports.tables import (
     text,
     whole,
 )
+from tinsmith.reports.tried_rates import CAPTION, rate_words
 from tinsmith.types.adapters import AdapterKind
 
 _ELSEWHERE = "held elsewhere"
@@ -237,7 +238,7 @@ def _tried(study: AdapterStudy) -> Table:
     return Table(
         caption=(
             f"Validation score of the chosen checkpoint by learning rate, seed {study.tuning_seed}; the test split "
-            "was not looked at to choose."
+            f"was not looked at to choose. {CAPTION}"
         ),
         heads=(text("Adapter"), *(column(f"{rate:g}") for rate in _rates(study.rows))),
         rows=tuple(
@@ -252,11 +253,11 @@ def _rates(rows: Sequence[AdapterRow]) -> list[float]:
 
 
 def _tried_cells(row: AdapterRow, rows: Sequence[AdapterRow]) -> list[Cell]:
-    found = {each.rate: each.validation for each in row.tuned}
+    found = {each.rate: each for each in row.tuned}
     return [
         Cell(
-            text=f"{found[rate]:.3f}",
-            under="chosen" if rate == row.rate else "",
+            text=f"{found[rate].validation:.3f}",
+            under=rate_words(found[rate], row.rate),
             number=True,
         )
         if rate in found

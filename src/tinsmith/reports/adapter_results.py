@@ -14,6 +14,7 @@ from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.baseline_rivals import rival
 from tinsmith.reports.measures import Measure, from_estimate
+from tinsmith.reports.tried_rates import Tried, chance_words
 from tinsmith.reports.wording import listed, told
 from tinsmith.types.adapters import AdapterKind
 
@@ -26,15 +27,6 @@ WORDS = {
     AdapterKind.QLORA: "QLoRA",
     AdapterKind.QDORA: "QDoRA",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
-    """One learning rate that was tried."""
-
-    rate: float
-    validation: float
-    """Of the chosen checkpoint, on the validation split, by what checkpoints are chosen by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +75,7 @@ class AdapterRow:
 
     adapter: AdapterKind
     rate: float
-    tuned: tuple[Tuned, ...]
+    tuned: tuple[Tried, ...]
     seeds: tuple[int, ...]
     macro_f1: Measure
     """Selected checkpoints on the test split, sampled; mean and interval over seeds and papers."""
@@ -237,7 +229,8 @@ def _memory(study: AdapterStudy) -> list[str]:
 
 
 def _caveats(study: AdapterStudy) -> list[str]:
-    said: list[str] = []
+    alike = chance_words({WORDS[row.adapter]: row.tuned for row in study.rows})
+    said = [alike] if alike else []
     for row in study.rows:
         if row.at_an_end:
             end = "smallest" if row.rate == row.tuned[0].rate else "largest"

@@ -133,11 +133,19 @@ class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class SelectedScore(msgspec.Struct, frozen=True, kw_only=True):
+    """What the chosen checkpoint had on the validation split."""
+
+    value: float
+    tie_break: float
+
+
 class Selected(msgspec.Struct, frozen=True, kw_only=True):
     """The checkpoint that was chosen."""
 
     step: int
     by: str = ""
+    score: SelectedScore | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

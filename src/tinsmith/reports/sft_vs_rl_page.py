@@ -24,7 +24,6 @@ from tinsmith.reports.run_figures import Plate
 from tinsmith.reports.sft_vs_rl_results import (
     WORDS,
     ArmRow,
-    Rate,
     Scores,
     SftVsRl,
     StudyArm,
@@ -43,6 +42,7 @@ from tinsmith.reports.tables import (
     shown,
     text,
 )
+from tinsmith.reports.tried_rates import CAPTION, Tried, rate_words
 
 _SHOWN: Final = (StudyArm.SFT, StudyArm.RL, StudyArm.THEN)
 """Arms whose steps have one length, so that one axis serves them."""
@@ -339,7 +339,7 @@ def _tried(study: SftVsRl) -> Table:
     return Table(
         caption=(
             f"Score of the chosen checkpoint on the validation split, seed {study.tuning_seed}; the test split was "
-            "not looked at to choose."
+            f"not looked at to choose. {CAPTION}"
         ),
         heads=(text("Arm"), *(column(f"rate {place + 1}") for place in range(most))),
         rows=tuple(
@@ -352,9 +352,9 @@ def _tried(study: SftVsRl) -> Table:
     )
 
 
-def _tried_cell(tried: Rate, chosen: float | None) -> Cell:
-    mark = ", chosen" if tried.rate == chosen else ""
-    return Cell(text=f"{tried.validation:.3f}", under=f"{tried.rate:g}{mark}", number=True)
+def _tried_cell(tried: Tried, chosen: float | None) -> Cell:
+    under = ", ".join(part for part in (f"{tried.rate:g}", rate_words(tried, chosen)) if part)
+    return Cell(text=f"{tried.validation:.3f}", under=under, number=True)
 
 
 def _seconds(seconds: Mapping[StudyArm, float]) -> Table:

@@ -11,6 +11,7 @@ from typing import Final
 from tinsmith.analysis.claims import Claim
 from tinsmith.analysis.rates import Metric
 from tinsmith.reports.measures import Measure
+from tinsmith.reports.tried_rates import Tried
 
 PRIMARY: Final = Metric.MACRO_F1
 """What the first sentence is about: named before any run."""
@@ -46,16 +47,6 @@ WORDS: Final[Mapping[StudyArm, str]] = MappingProxyType(
 )
 TUNED: Final = (StudyArm.SFT, StudyArm.RL, StudyArm.MORE, StudyArm.THEN)
 """Arms whose learning rate is chosen; the shuffled ones take that of the arm they control."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """One learning rate that was tried on the tuning seed."""
-
-    rate: float
-    validation: float
-    """Score of the chosen checkpoint on the validation split."""
-    tie_break: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +160,7 @@ class SftVsRl:
     settings: Mapping[str, object]
     rows: tuple[ArmRow, ...]
     baselines: tuple[tuple[str, Mapping[str, Measure]], ...]
-    rates: Mapping[StudyArm, tuple[Rate, ...]]
+    rates: Mapping[StudyArm, tuple[Tried, ...]]
     claims: tuple[StudyClaim, ...]
     """One family; the first is the primary one."""
     controls: tuple[StudyClaim, ...]

@@ -13,6 +13,7 @@ from tinsmith.reports.sft_vs_rl_results import (
     StudyArm,
     Truth,
 )
+from tinsmith.reports.tried_rates import chance_words
 from tinsmith.reports.wording import listed, told
 
 FEWEST_RATES = 5
@@ -156,6 +157,9 @@ def _limits(study: SftVsRl) -> list[str]:
         found.append(
             f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
         )
+    alike = chance_words({WORDS[arm]: rates for arm, rates in study.rates.items()})
+    if alike:
+        found.append(alike)
     at_an_end = [
         WORDS[arm]
         for arm, rates in study.rates.items()
