@@ -26,11 +26,8 @@ from tinsmith.training.connect import Connection, EmbeddedSettings, open_connect
 from tinsmith.training.run_folder import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 RECIPE = DebateBaseRecipe(
     num_layers=1, vocab_size=512, max_positions=640, steps=20, batch_size=8, warm_up=4

@@ -25,11 +25,8 @@ from tinsmith.tasks.task import make_task
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 TASK = make_task("disruption", prompt="brief", contract="two_key")
 

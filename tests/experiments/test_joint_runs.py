@@ -38,11 +38,8 @@ from tinsmith.training.connect import Connection, EmbeddedSettings, open_connect
 from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 NAME = "joint/disruption_novelty"
 TASKS = ("disruption", "novelty")

@@ -30,11 +30,8 @@ from tinsmith.training.rollouts import Failure, Rollout, Sampling
 from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import LostError
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 EXPERIMENT = "remedy/exp6"
 KEYS = {

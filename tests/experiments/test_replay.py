@@ -21,11 +21,8 @@ from tinsmith.reports.difference import Phase, compare_runs
 from tinsmith.training.run_folder import MANIFEST, METRICS
 from tinsmith.types.errors import ConfigError, DataError
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 STEPS = 3
 KEYS = {

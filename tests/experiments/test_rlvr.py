@@ -51,11 +51,8 @@ from tinsmith.training.connect import Connection, EmbeddedSettings, open_connect
 from tinsmith.training.rubric_ground import RubricGround
 from tinsmith.training.run_folder import CHECKPOINTS, JUDGE_LEDGER, MANIFEST, METRICS, ROLLOUTS
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -40,11 +40,8 @@ from tinsmith.tasks.paper import items_of
 from tinsmith.tasks.task import make_task
 from tinsmith.types.errors import ConfigError
 
-pytestmark = [
-    pytest.mark.long,
-    # The SDK leaves sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SMALLEST = {
     "seeds": "1,2",

@@ -1,4 +1,4 @@
-"""Learning rates that a study tried on one seed: which one validation chose, and from which others it is told apart."""
+"""Learning rates that a study tried on one seed: which one validation chose, and from which it is told apart."""
 
 from __future__ import annotations
 
