@@ -84,7 +84,8 @@ def chance_words(by_name: Mapping[str, Sequence[Tried]]) -> str | None:
             found.append(f"{alike} of {len(tried) - 1} others for {name}")
     if not found:
         return None
-    return f"On validation the chosen rate is not told apart from {listed(found)}: which of these was chosen may be chance."
+    of = listed(found)
+    return f"On validation the chosen rate is not told apart from {of}: which of these was chosen may be chance."
 
 
 def rate_words(tried: Tried, chosen_rate: float | None) -> str:
