@@ -119,7 +119,10 @@ _ALL: Final = (
         name="adversarial/evidence_free",
         question="What is there to learn from a challenger who brings no evidence?",
         parent="adversarial/gated",
-        delta={"evidence": 0.0},
+        # Until it is trained out a second look mends careless first answers, which counts as discrimination.
+        delta={"evidence": 0.0, "steps": 800},
+        at_seed={"steps": 313},
+        version=2,
     ),
     Experiment(
         name="adversarial/alone",
