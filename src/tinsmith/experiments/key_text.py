@@ -8,6 +8,12 @@ from collections.abc import Iterable, Sequence
 from tinsmith.types.errors import ConfigError
 
 
+def folder_name(name: str, changes: Sequence[str]) -> str:
+    """Return a run's default folder name, of its name and what was changed; what no folder takes becomes _."""
+    told = "-".join([name, *changes])
+    return "".join(c if c.isalnum() or c in "-_=.," else "_" for c in told)
+
+
 def truth(key: str, text: str) -> bool:
     """Read a key that is true or false.
 

@@ -6,7 +6,7 @@ from tinsmith.experiments.fingerprints import plan_fingerprint
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.keys import NANO_ONLY, At
 from tinsmith.experiments.plan import Plan, make_plan
-from tinsmith.experiments.registry import EXPERIMENTS, lineage
+from tinsmith.experiments.registry import EXPERIMENTS, inherited
 
 
 def place_limits(plan: Plan) -> list[str]:
@@ -16,7 +16,7 @@ def place_limits(plan: Plan) -> list[str]:
     """
     if plan.frame.at is not At.NANO:
         return []
-    written = {key: value for one in lineage(plan.experiment) for key, value in one.delta.items()}
+    written = inherited(plan.experiment)
     kept = {
         key: value
         for key, value in NANO_ONLY[plan.frame.kind].items()

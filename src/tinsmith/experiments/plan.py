@@ -17,7 +17,7 @@ from typing import TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
 from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.key_text import truth, unknown_key, unreadable
+from tinsmith.experiments.key_text import folder_name, truth, unknown_key, unreadable
 from tinsmith.experiments.keys import (
     ENGINE,
     KEYS,
@@ -31,13 +31,13 @@ from tinsmith.experiments.keys import (
     Kind,
     RubricFrame,
 )
-from tinsmith.experiments.registry import lineage
+from tinsmith.experiments.registry import inherited
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
 from tinsmith.training.joint_watch import require_selection
 from tinsmith.training.settings import CommonSettings
-from tinsmith.types.arithmetic import SUPPORTED, Arithmetic, supported_words
+from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 
@@ -137,7 +137,7 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
     Raises:
         ConfigError: it is to be another kind than there is.
     """
-    own = cast(Kind, _convert("kind", _delta(experiment)["kind"], Kind))
+    own = cast(Kind, _convert("kind", inherited(experiment)["kind"], Kind))
     kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
     if KEYS[kind].frame is not KEYS[own].frame:
         raise ConfigError(
@@ -163,11 +163,7 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     place = (NANO if at is At.NANO else SEED)[kind]
     forced = NANO_ONLY[kind] if at is At.NANO else {}
     own = experiment.at_seed if at is At.SEED else {}
-    return {**place, **_delta(experiment), **own, **forced}
-
-
-def _delta(experiment: Experiment) -> dict[str, Value]:
-    return {key: value for one in lineage(experiment) for key, value in one.delta.items()}
+    return {**place, **inherited(experiment), **own, **forced}
 
 
 def with_default_log_path(plan: Plan) -> Plan:
@@ -175,9 +171,8 @@ def with_default_log_path(plan: Plan) -> Plan:
     if plan.circumstances.log_path is not None:
         return plan
     changes = [f"{key}={value}" for key, value in plan.overrides.items()]
-    name = "-".join([plan.experiment.name.replace("/", "-"), *changes])
-    safe = "".join(c if c.isalnum() or c in "-_=.," else "_" for c in name)
-    where = dataclasses.replace(plan.circumstances, log_path=Path("runs") / safe)
+    name = folder_name(plan.experiment.name.replace("/", "-"), changes)
+    where = dataclasses.replace(plan.circumstances, log_path=Path("runs") / name)
     return dataclasses.replace(plan, circumstances=where)
 
 
@@ -197,8 +192,7 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
 
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
     """Check that the server of its own could have such kernels; whether the device is here, the server says."""
-    kind = where.device.partition(":")[0]
-    if where.base_url is None and kind not in SUPPORTED[arithmetic]:
+    if where.base_url is None and not supported(arithmetic, where.device):
         raise ConfigError(
             f"arithmetic={arithmetic} has no kernels for this device",
             field="device",

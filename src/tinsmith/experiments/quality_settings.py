@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, cast, get_args, get_type_hints
 
 from tinsmith.experiments.key_help import default_of, shown_value, words_of
-from tinsmith.experiments.key_text import truth, unreadable
+from tinsmith.experiments.key_text import folder_name, truth, unreadable
 from tinsmith.experiments.study_keys import StudyKey, StudyKeys
 from tinsmith.reports.quality_story import RUBRIC_QUALITY, RULES
 from tinsmith.tasks.judges import ChatSettings
@@ -112,8 +112,7 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
 def default_log_path(overrides: Mapping[str, str]) -> Path:
     """Return `runs/rubric_quality[-CHANGES]` here."""
     changes = [f"{k}={v}" for k, v in sorted(overrides.items()) if k not in _CIRCUMSTANCES]
-    name = "-".join([RUBRIC_QUALITY, *changes])
-    return Path("runs") / "".join(c if c.isalnum() or c in "-_=.," else "_" for c in name)
+    return Path("runs") / folder_name(RUBRIC_QUALITY, changes)
 
 
 def _with_chat(made: QualitySettings, asked: Mapping[str, object]) -> QualitySettings:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments.experiment import Experiment
+from tinsmith.experiments.experiment import Experiment, Value
 from tinsmith.experiments.keys import NOTEBOOK
 from tinsmith.types.errors import ConfigError
 
@@ -223,6 +223,11 @@ def find(name: str) -> Experiment:
             fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
         )
     return found
+
+
+def inherited(experiment: Experiment) -> dict[str, Value]:
+    """Return what an experiment and its ancestors change, the nearest one winning."""
+    return {key: value for one in lineage(experiment) for key, value in one.delta.items()}
 
 
 def lineage(experiment: Experiment) -> tuple[Experiment, ...]:

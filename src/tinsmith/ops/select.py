@@ -7,7 +7,7 @@ import torch
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.stock import StockKernels
-from tinsmith.types.arithmetic import Arithmetic, supported_words
+from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.errors import BackendError
 
 
@@ -18,21 +18,18 @@ def select(arithmetic: Arithmetic, device: str = "cpu") -> Kernels:
         BackendError: no kernels of ours keep that promise there, the device is not there, or the
             compiled extension that `canonical` needs is not built; one line.
     """
-    kind, _, index = device.partition(":")
-    match arithmetic, kind:
-        case Arithmetic.CANONICAL, "cpu" if not index:
-            return NativeKernels()
-        case Arithmetic.FAST, "cpu" if not index:
-            return StockKernels(torch.device("cpu"))
-        case Arithmetic.FAST, "cuda" if not index or index.isdecimal():
-            found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-            if int(index or 0) >= found:
-                raise BackendError(
-                    f"device={device} is not here: torch {torch.__version__} finds {found} GPUs"
-                )
-            return StockKernels(torch.device(device))
-        case _:
+    if not supported(arithmetic, device):
+        raise BackendError(
+            f"arithmetic={arithmetic} is not possible on device={device}: "
+            f"supported are {supported_words()}"
+        )
+    if arithmetic is Arithmetic.CANONICAL:
+        return NativeKernels()
+    chosen = torch.device(device)
+    if chosen.type == "cuda":
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (chosen.index or 0) >= found:
             raise BackendError(
-                f"arithmetic={arithmetic} is not possible on device={device}: "
-                f"supported are {supported_words()}"
+                f"device={device} is not here: torch {torch.__version__} finds {found} GPUs"
             )
+    return StockKernels(chosen)

@@ -29,6 +29,13 @@ SUPPORTED: Final[Mapping[Arithmetic, tuple[str, ...]]] = MappingProxyType(
 """On which kinds of device there are kernels that keep an arithmetic's promise."""
 
 
+def supported(arithmetic: Arithmetic, device: str) -> bool:
+    """Whether there are such kernels for "cpu", "cuda" or "cuda:N"; not whether the device is here."""
+    kind, colon, index = device.partition(":")
+    numbered = kind != "cpu" and index.isdecimal()
+    return kind in SUPPORTED[arithmetic] and (not colon or numbered)
+
+
 def supported_words() -> str:
     """Return the pairs of SUPPORTED as a list in words."""
     return ", ".join(f"{one} on {kind}" for one, kinds in SUPPORTED.items() for kind in kinds)
