@@ -109,10 +109,13 @@ def test_what_is_no_pair_is_refused(changes: dict[str, Any], field: str) -> None
 
 def test_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
-    with pytest.raises(ConfigError, match="no such file"):
-        read_pairs(file)
+    other = tmp_path / "pairs.csv"
+    for absent in (file, other):
+        with pytest.raises(ConfigError, match="no such file"):
+            read_pairs(absent)
+    other.write_text("prompt,chosen,rejected")
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl"):
-        read_pairs(tmp_path / "pairs.csv")
+        read_pairs(other)
     file.write_text(json.dumps(record()) + "\n" + json.dumps(record(rejected="c")))
     with pytest.raises(DataError, match="line 2: this pair stands at line 1"):
         read_pairs(file)

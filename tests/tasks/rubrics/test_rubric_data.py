@@ -199,10 +199,13 @@ def test_records_without_rubrics_are_counted() -> None:
 
 
 def test_a_file_of_another_kind_or_none_is_a_wrong_setting(tmp_path: Path) -> None:
+    other = tmp_path / "t.xml"
+    for absent in (other, tmp_path / "t.json"):
+        with pytest.raises(ConfigError, match="no such file"):
+            read_dataset(absent)
+    other.write_text("<t/>")
     with pytest.raises(ConfigError, match=r"\.jsonl"):
-        read_dataset(tmp_path / "t.xml")
-    with pytest.raises(ConfigError, match="no such file"):
-        read_dataset(tmp_path / "t.json")
+        read_dataset(other)
     broken = tmp_path / "t.parquet"
     broken.write_bytes(b"no table")
     with pytest.raises(DataError, match=r"t\.parquet"):

@@ -48,14 +48,14 @@ def read_dataset(path: Path) -> RubricDataset:
         DataError: the file is damaged (with line and column where it is text), a record is no
             rubric task (with its line or row), an id stands twice, or there is no task at all.
     """
+    if not path.is_file():
+        raise ConfigError("no such file", field="data_path", value=str(path))
     ending = path.suffix.lower()
     if ending not in (*_TEXTS, *_TABLES):
         allowed = " ".join((*_TEXTS, *_TABLES))
         raise ConfigError(
             "cannot read this kind of file", field="data_path", value=str(path), allowed=allowed
         )
-    if not path.is_file():
-        raise ConfigError("no such file", field="data_path", value=str(path))
     if ending in _TABLES:
         return _gathered(_rows(path, ending), path.name, "row", 0)
     return read_text(path.read_bytes(), path.name)

@@ -78,6 +78,8 @@ def read_pairs(path: Path) -> PairSet:
         DataError: the file is damaged, a record is no pair (with its line), an id stands twice, or
             there is no pair with a rubric.
     """
+    if not path.is_file():
+        raise ConfigError("no such file", field="data_path", value=str(path))
     if path.suffix.lower() not in ENDINGS:
         raise ConfigError(
             "cannot read pairs from this kind of file",
@@ -85,8 +87,6 @@ def read_pairs(path: Path) -> PairSet:
             value=str(path),
             allowed=" ".join(ENDINGS),
         )
-    if not path.is_file():
-        raise ConfigError("no such file", field="data_path", value=str(path))
     return read_pairs_text(path.read_bytes(), path.name)
 
 
