@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +11,7 @@ from typing import Final
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, NOTEBOOK, At, Kind
-from tinsmith.experiments.number_lists import count, numbers, seeds_apart
+from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
 from tinsmith.experiments.study import Cell
 from tinsmith.experiments.study_keys import (
     DRY_RUN,
@@ -141,9 +139,11 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
                 value=value,
                 allowed=", ".join(by_adapter),
             )
-    every = _rates("rates", ADAPTER_KEYS.value(overrides, "rates"))
+    every = learning_rates("rates", ADAPTER_KEYS.value(overrides, "rates"), least=FEWEST_RATES)
     rates = {
-        adapter: _rates(key, overrides[key]) if key in overrides else every
+        adapter: learning_rates(key, overrides[key], least=FEWEST_RATES)
+        if key in overrides
+        else every
         for key, adapter in by_adapter.items()
     }
     seeds, tuning_seed = seeds_apart(
@@ -184,16 +184,3 @@ def _adapters(text: str) -> tuple[AdapterKind, ...]:
             allowed=", ".join(known),
         )
     return tuple(kind for kind in _ADAPTERS if kind.value in named)
-
-
-def _rates(key: str, text: str) -> tuple[float, ...]:
-    found = sorted(numbers(key, text, float))
-    rising = all(low < high for low, high in pairwise(found))
-    if len(found) < FEWEST_RATES or not rising or not all(0 < one < math.inf for one in found):
-        raise ConfigError(
-            "an adapter is as good as its learning rate",
-            field=key,
-            value=text,
-            allowed=f"{FEWEST_RATES} or more different ones, above 0, with commas between them",
-        )
-    return tuple(found)

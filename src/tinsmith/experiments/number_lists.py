@@ -1,7 +1,9 @@
-"""Numbers and lists of them as a study is told them: `1,2,3`; and its seeds, of which none chose a learning rate."""
+"""Numbers and lists of them as a study is told them: `1,2,3`; learning rates; and seeds, of which none chose a rate."""
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TypeVar
 
 from tinsmith.experiments.key_text import unreadable
@@ -32,6 +34,24 @@ def count(key: str, text: str, least: int) -> int:
     if len(found) != 1 or found[0] < least:
         raise ConfigError("this is too few", field=key, value=text, allowed=f"{least} or more")
     return found[0]
+
+
+def learning_rates(key: str, text: str, *, least: int = 1) -> tuple[float, ...]:
+    """Read learning rates to choose from, from the lowest to the highest.
+
+    Raises:
+        ConfigError: fewer than `least`, one twice, or one that is not above 0 and finite.
+    """
+    found = sorted(numbers(key, text, float))
+    rising = all(low < high for low, high in pairwise(found))
+    if len(found) < least or not rising or not all(0 < one < math.inf for one in found):
+        raise ConfigError(
+            "learning rates to choose from",
+            field=key,
+            value=text,
+            allowed=f"{least} or more different ones, above 0, with commas between them",
+        )
+    return tuple(found)
 
 
 def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, ...], int]:

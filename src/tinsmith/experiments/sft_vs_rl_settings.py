@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, Kind
-from tinsmith.experiments.number_lists import count, numbers, seeds_apart
+from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
 from tinsmith.experiments.sft_vs_rl_keys import PLACES, REWARD, SFT_VS_RL_KEYS, StudyWorld
 from tinsmith.experiments.study_keys import require_a_score
 from tinsmith.types.errors import ConfigError
@@ -83,8 +82,8 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     data = overrides.get("data")
     world = _world(overrides.get("world"), data)
     place = PLACES[world]
-    sft_rates = _rates("sft_rates", overrides.get("sft_rates", place.sft_rates))
-    rl_rates = _rates("rl_rates", overrides.get("rl_rates", place.rl_rates))
+    sft_rates = learning_rates("sft_rates", overrides.get("sft_rates", place.sft_rates))
+    rl_rates = learning_rates("rl_rates", overrides.get("rl_rates", place.rl_rates))
     if len(sft_rates) != len(rl_rates):
         raise ConfigError(
             "both get as many tries",
@@ -143,16 +142,3 @@ def _sft_steps(text: str, steps: int) -> int:
             "nothing is left for RL", field="sft_steps", value=found, allowed=f"1 to {steps - 1}"
         )
     return found
-
-
-def _rates(key: str, text: str) -> tuple[float, ...]:
-    found = sorted(numbers(key, text, float))
-    rising = all(low < high for low, high in pairwise(found))
-    if not rising or not all(0 < one < math.inf for one in found):
-        raise ConfigError(
-            "learning rates to choose from",
-            field=key,
-            value=text,
-            allowed="one or more different ones, above 0, with commas between them; five make a claim",
-        )
-    return tuple(found)
