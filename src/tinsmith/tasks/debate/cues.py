@@ -98,7 +98,8 @@ class Cues:
 
     def speaks_for(self, pieces: Sequence[Quote]) -> int:
         """Return how many labels some piece speaks for."""
-        return sum(self.speaking(pieces, label) is not None for label in self.by_label)
+        supports = [self.support(piece.text) for piece in pieces]
+        return sum(any(support[label] > 0.0 for support in supports) for label in self.by_label)
 
     def silent(self, pieces: Sequence[Quote], label: str, seed: int) -> Quote | None:
         """Return a piece without support for a label, from where a piece with support would stand."""
