@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import MicroBatches
@@ -75,7 +76,7 @@ def serve(settings: ServeSettings) -> None:
         micro_batches=MicroBatches(datums=settings.micro_batch) if settings.micro_batch else None,
         deviation=settings.deviation,
     )
-    asyncio.run(_serve(settings, engine, listener, key))
+    uvloop.run(_serve(settings, engine, listener, key))
 
 
 def _bind(host: str, port: int) -> socket.socket:
