@@ -47,6 +47,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     write_prose(tmp_path / "prose.json")
+    (tmp_path / "prose.md").write_text("prose")
     (tmp_path / "torn.jsonl").write_text('{"prompt": "a", "rubrics": ["b"]}\n{"prompt": "c", rub')
     (tmp_path / "torn.toml").write_text("[models.x\n")
     (tmp_path / "dear.toml").write_text("[models.judge-1]\nprompt = 'much'\ncompletion = 1\n")

@@ -128,8 +128,17 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
         kernels.gemm(low.a.value[:, r0:r1] * low.scaling, b.value, into=summed[:, c0:c1])
     squares = torch.zeros(linear.out_size, device=summed.device)
     kernels.column_chain(summed, summed, torch.tensor([0, linear.in_size]), squares)
-    low.norm = torch.sqrt(squares)
+    low.norm = rounded_root(squares)
     low.gain = _over(low.magnitude.value, low.norm)
+
+
+def rounded_root(x: Tensor) -> Tensor:
+    """Return the square root of fp32 values, correctly rounded whatever the machine.
+
+    torch's own comes from MKL, whose fp32 root is up to an ulp off and differs between makers of processors. A root of 24
+    bits is 2^-50 or more from the middle of two fp32 values, so that an fp64 root with an error of an ulp, 2^-52, rounds right.
+    """
+    return torch.sqrt(x.double()).float()
 
 
 def _over(x: Tensor, norm: Tensor) -> Tensor:
