@@ -135,8 +135,8 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
 def rounded_root(x: Tensor) -> Tensor:
     """Return the square root of fp32 values, correctly rounded whatever the machine.
 
-    torch's own comes from MKL, whose fp32 root is up to an ulp off and differs between makers of processors. A root of 24
-    bits is 2^-50 or more from the middle of two fp32 values, so that an fp64 root with an error of an ulp, 2^-52, rounds right.
+    torch's own comes from MKL, whose fp32 root is up to an ulp off and differs between makers of processors. A root
+    of 24 bits is 2^-50 or more from the middle of two fp32 values: an fp64 root within an ulp, 2^-52, rounds right.
     """
     return torch.sqrt(x.double()).float()
 
