@@ -135,7 +135,7 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
 def rounded_root(x: Tensor) -> Tensor:
     """Return the square root of fp32 values, correctly rounded whatever the machine.
 
-    torch's own comes from MKL, whose fp32 root is up to an ulp off and differs between makers of processors. A root
+    torch's own comes from MKL, whose fp32 root is up to an ulp off and differs between processors. A root
     of 24 bits is 2^-50 or more from the middle of two fp32 values: an fp64 root within an ulp, 2^-52, rounds right.
     """
     return torch.sqrt(x.double()).float()
