@@ -111,12 +111,18 @@ def serve(
     ] = None,
     micro_batch: Annotated[
         int,
-        typer.Option(min=0, help="Most datums computed at once; changes no bit. 0: by memory."),
+        typer.Option(
+            min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory."
+        ),
     ] = 0,
     deviation: Annotated[
         Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
         typer.Option(help="A fault on purpose, to see that the checks find it."),
     ] = "none",
+    gradient_unit: Annotated[
+        Literal["tree", "datum"],
+        typer.Option(help="Datums that begin alike are one prefix tree, or each stands by itself."),
+    ] = "tree",
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
     max_queue: Annotated[int, typer.Option(min=1, help="Most sampling requests that wait.")] = 4096,
     exit_with_stdin: Annotated[
@@ -128,6 +134,7 @@ def serve(
     from tinsmith.server.serve import serve as run
     from tinsmith.types.arithmetic import Arithmetic
     from tinsmith.types.deviation import Deviation
+    from tinsmith.types.gradient import GradientUnit
     from tinsmith.types.home import state_folder
 
     run(
@@ -141,6 +148,7 @@ def serve(
             seed=seed,
             micro_batch=micro_batch,
             deviation=Deviation(deviation),
+            gradient_unit=GradientUnit(gradient_unit),
             max_body=max_body,
             max_queue=max_queue,
             exit_with_stdin=exit_with_stdin,

@@ -31,6 +31,7 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Engine:
         limits: SamplerLimits | None = None,
         micro_batches: MicroBatches | None = None,
         deviation: Deviation = Deviation.NONE,
+        gradient_unit: GradientUnit = GradientUnit.TREE,
     ) -> None:
         """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
 
@@ -71,6 +73,7 @@ class Engine:
         self.kernels: Kernels = select(arithmetic, device)
         self.parts: Parts = parts_of(deviation)
         self.micro_batches = micro_batches or MicroBatches()
+        self.gradient_unit = gradient_unit
         if arithmetic is Arithmetic.CANONICAL:
             torch.set_num_threads(1)
             torch.set_flush_denormal(
@@ -133,11 +136,15 @@ class Engine:
             ConfigError: for a model that is not served.
         """
         decoder = self.decoder(name, quantised=spec.kind.quantised)
-        return TrainingSession(
-            create_adapter(decoder, spec),
-            micro_batches or self.micro_batches,
-            order=self.parts.order,
-        )
+        session = self.prepare(TrainingSession(create_adapter(decoder, spec)))
+        session.micro_batches = micro_batches or self.micro_batches
+        return session
+
+    def prepare(self, session: TrainingSession) -> TrainingSession:
+        """Let a session compute as this engine does."""
+        session.micro_batches = self.micro_batches
+        session.order, session.gradient_unit = self.parts.order, self.gradient_unit
+        return session
 
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
         """Sampling from the base alone."""

@@ -80,6 +80,7 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
         threads=where.threads,
         micro_batch=where.micro_batch,
         deviation=plan.deviation.value,
+        gradient_unit=plan.gradient_unit.value,
     )
 
 

@@ -14,12 +14,17 @@ from tinsmith.experiments.registry import EXPERIMENTS
 from tinsmith.training.settings import told_apart
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.gradient import GradientUnit
 
 
 def plan_fingerprint(plan: Plan) -> str:
     """Return the SHA-256 of all that decides a plan's results but papers and model; circumstances are not in it."""
-    # An experiment is without fault by itself; only where one was asked for it is part of what was run.
-    deviation = {} if plan.deviation is Deviation.NONE else {"deviation": plan.deviation}
+    # An experiment is without fault by itself, and trained in trees; only what was asked otherwise is part of its name.
+    engine: dict[str, object] = {}
+    if plan.deviation is not Deviation.NONE:
+        engine["deviation"] = plan.deviation
+    if plan.gradient_unit is not GradientUnit.TREE:
+        engine["gradient_unit"] = plan.gradient_unit
     return sha256_of(
         {
             "frame": plan.frame,
@@ -31,7 +36,7 @@ def plan_fingerprint(plan: Plan) -> str:
                 if isinstance(plan.frame, Frame | JointFrame)
                 else {}
             ),
-            **deviation,
+            **engine,
         }
     )
 

@@ -16,6 +16,7 @@ from tinsmith.experiments.plan import defaults, kind_of
 
 _ENGINE_WORDS: Final[Mapping[str, str]] = {
     "arithmetic": "How numbers are computed: canonical, invariant or fast.",
+    "gradient_unit": "tree: datums that begin alike are computed as one prefix tree; datum: each by itself.",
     "deviation": "What the server does wrong on purpose, to see that the checks find it.",
 }
 

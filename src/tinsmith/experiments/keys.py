@@ -24,6 +24,7 @@ from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
 
 RULES: Final = "rules"
 """The judge that needs no model: criteria that are rules, checked by a program."""
@@ -229,7 +230,7 @@ class Circumstances:
     threads: int = 0
     """0: as the server finds."""
     micro_batch: int = 0
-    """Most datums that an embedded server computes at once; 0: as many as memory allows."""
+    """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
     """Where the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
     stop_after: int = 0
@@ -429,7 +430,11 @@ here goes with attention.
 """
 
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
-    {"arithmetic": Arithmetic.CANONICAL, "deviation": Deviation.NONE}
+    {
+        "arithmetic": Arithmetic.CANONICAL,
+        "deviation": Deviation.NONE,
+        "gradient_unit": GradientUnit.TREE,
+    }
 )
 """Keys of the engine that decide results, and their defaults."""
 

@@ -58,6 +58,7 @@ class Prepared:
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic.value,
             "deviation": plan.deviation.value,
+            "gradient_unit": plan.gradient_unit.value,
             "seeds": {"run": plan.settings.seed, **seeds(plan)},
             **self.materials.matter.identity(),
         }

@@ -40,6 +40,7 @@ from tinsmith.training.settings import CommonSettings
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
 
 T = TypeVar("T")
 
@@ -57,6 +58,8 @@ class Plan:
     arithmetic: Arithmetic
     deviation: Deviation
     """What the embedded server is to do wrong, to see that the checks find it."""
+    gradient_unit: GradientUnit
+    """Of the embedded server."""
     circumstances: Circumstances
     asking: Asking | None = None
     """For an experiment on rubrics."""
@@ -126,6 +129,7 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         reward_settings=MappingProxyType(rewards),
         arithmetic=arithmetic,
         deviation=cast(Deviation, _engine_value("deviation", overrides)),
+        gradient_unit=cast(GradientUnit, _engine_value("gradient_unit", overrides)),
         circumstances=where,
         asking=None if keys.asking is None else _filled(keys.asking, values),
     )
@@ -187,6 +191,13 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
             field="deviation",
             value=overrides["deviation"],
             fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
+        )
+    if "base_url" in overrides and "gradient_unit" in overrides:
+        raise ConfigError(
+            "a server elsewhere has a unit of gradient of its own",
+            field="gradient_unit",
+            value=overrides["gradient_unit"],
+            fix="leave it out, and start that server with `tinsmith serve --gradient-unit`",
         )
 
 

@@ -98,7 +98,7 @@ class Cell:
     prefill: int = 2048
     """Prompt tokens computed in one step."""
     micro_batch: int = 0
-    """Most datums computed at once; 0: by memory."""
+    """Most units of gradient computed at once; 0: by memory."""
     threads: int = 1
     isa: str = "best"
     """Instruction set of the native kernels; best: the fastest here."""

@@ -90,8 +90,7 @@ class _Bench:
         return self.traced(TrainingSession(adapter, order=self.parts.order))
 
     def traced(self, session: TrainingSession) -> TrainingSession:
-        datums = self.cell.micro_batch or 1 << 30
-        session.micro_batches = MicroBatches(units=datums)
+        session.micro_batches = MicroBatches(units=self.cell.micro_batch or 1 << 30)
         session.trace = Trace(self.kernels)
         return session
 

@@ -57,6 +57,7 @@ class Listing:
             "arithmetic": self.engine.kernels.arithmetic.value,
             "certificate": None if certificate is None else certificate.sha256,
             "deviation": self.engine.parts.deviation.value,
+            "gradient_unit": self.engine.gradient_unit.value,
             "version": VERSION,
         }
 

@@ -310,7 +310,7 @@ class Runs:
     def _start(self, run: LiveRun, session: TrainingSession) -> None:
         """Train on a session that was just made."""
         session.trace = Trace(self.engine.kernels)
-        session.micro_batches, session.order = self.engine.micro_batches, self.engine.parts.order
+        self.engine.prepare(session)
         run.session = session
 
     def _write(

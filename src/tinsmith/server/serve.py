@@ -25,6 +25,7 @@ from tinsmith.server.service import Service
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -42,9 +43,11 @@ class ServeSettings:
     arithmetic: Arithmetic = Arithmetic.CANONICAL
     seed: int = 0
     micro_batch: int = 0
-    """Most datums computed at once; 0: as many as memory allows. Changes no bit."""
+    """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
     deviation: Deviation = Deviation.NONE
     """What it does wrong on purpose."""
+    gradient_unit: GradientUnit = GradientUnit.TREE
+    """What is one chain of sums: prefix trees, or datums one by one."""
     max_body: int = 512 << 20
     max_queue: int = 4096
     exit_with_stdin: bool = False
@@ -75,6 +78,7 @@ def serve(settings: ServeSettings) -> None:
         seed=settings.seed,
         micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
         deviation=settings.deviation,
+        gradient_unit=settings.gradient_unit,
     )
     uvloop.run(_serve(settings, engine, listener, key))
 

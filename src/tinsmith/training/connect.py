@@ -45,9 +45,11 @@ class EmbeddedSettings:
     threads: int = 0
     """Of the kernels; 0: as the server finds."""
     micro_batch: int = 0
-    """Most datums computed at once; 0: as many as memory allows. Changes no bit."""
+    """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
     deviation: str = "none"
     """What the server does wrong on purpose (`types.deviation`)."""
+    gradient_unit: str = "tree"
+    """What is one chain of sums (`types.gradient`)."""
 
 
 class EmbeddedServer:
@@ -74,6 +76,8 @@ class EmbeddedServer:
             str(settings.micro_batch),
             "--deviation",
             settings.deviation,
+            "--gradient-unit",
+            settings.gradient_unit,
         ]
         if settings.state is not None:
             command += ["--state", str(settings.state)]

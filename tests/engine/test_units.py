@@ -1,0 +1,115 @@
+"""How a request is cut into units: rows are shared exactly where tokens are, and only the request decides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinsmith.engine.units import Unit, units_of
+from tinsmith.ops.forest import Forest
+from tinsmith.types.datum import IntArray
+from tinsmith.types.gradient import GradientUnit
+
+SEQUENCES = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12
+).map(lambda rows: [np.array(row, np.int32) for row in rows])
+"""Three tokens, so that most beginnings are shared."""
+
+
+def of(*texts: str) -> list[IntArray]:
+    return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
+
+
+def trees(sequences: list[IntArray], limit: int = 1 << 20) -> list[Unit]:
+    return units_of(sequences, GradientUnit.TREE, tree_rows=limit)
+
+
+def text(unit: Unit) -> str:
+    return bytes(unit.tokens.astype(np.uint8)).decode()
+
+
+@given(SEQUENCES, st.integers(1, 40))
+def test_every_datum_is_read_back_from_the_rows_of_its_unit(
+    sequences: list[IntArray], limit: int
+) -> None:
+    units = trees(sequences, limit)
+    assert sorted(i for unit in units for i in unit.datums) == list(range(len(sequences)))
+    firsts = [unit.datums[0] for unit in units]
+    assert firsts == sorted(firsts)
+    forest = Forest.of([unit.spans for unit in units])
+    for begin, unit in zip(forest.units.tolist(), units, strict=False):
+        for i, rows in zip(unit.datums, unit.rows_of, strict=True):
+            assert unit.tokens[rows].tolist() == sequences[i].tolist()
+            positions = forest.rows.positions[begin + rows].tolist()
+            assert positions == list(range(len(sequences[i])))
+            ends = [path for path in forest.paths if path[-1] == begin + rows[-1]]
+            assert [path.tolist() for path in ends] == [(begin + rows).tolist()]
+
+
+@given(SEQUENCES)
+def test_a_whole_tree_has_a_row_for_each_beginning_and_no_other(
+    sequences: list[IntArray],
+) -> None:
+    beginnings = {tuple(s[: n + 1].tolist()) for s in sequences for n in range(len(s))}
+    assert sum(unit.num_rows for unit in trees(sequences)) == len(beginnings)
+
+
+@given(SEQUENCES, st.integers(1, 40))
+def test_a_unit_of_several_datums_keeps_within_the_limit(
+    sequences: list[IntArray], limit: int
+) -> None:
+    for unit in trees(sequences, limit):
+        longest = max(len(sequences[i]) for i in unit.datums)
+        different = len({sequences[i].tobytes() for i in unit.datums})
+        assert unit.num_rows <= limit or different == 1 or longest == unit.num_rows
+
+
+def test_branches_come_in_the_order_of_the_datums() -> None:
+    (unit,) = trees(of("stem-b", "stem-a", "stem", "stem-b", "stem-az"))
+    assert text(unit) == "stem-baz"
+    assert unit.datums == (0, 1, 2, 3, 4)
+    assert [tuple(span) for span in unit.spans] == [(0, 4), (4, 1), (5, 1), (5, 1), (6, 1)]
+
+
+def test_datums_of_several_stems_may_be_mixed() -> None:
+    one, other = trees(of("a1", "b1", "a2", "b2"))
+    assert (one.datums, text(one)) == ((0, 2), "a12")
+    assert (other.datums, text(other)) == ((1, 3), "b12")
+
+
+def test_a_tree_is_cut_between_branches_and_each_part_has_the_stem_again() -> None:
+    sequences = of("stem-one", "stem-two", "stem-six", "stem-nil")
+    assert [unit.datums for unit in trees(sequences, 11)] == [(0, 1), (2, 3)]
+    assert [text(unit) for unit in trees(sequences, 11)] == ["stem-onetwo", "stem-sixnil"]
+    assert [unit.datums for unit in trees(sequences, 13)] == [(0, 1), (2, 3)]
+    assert [unit.datums for unit in trees(sequences, 4)] == [(0,), (1,), (2,), (3,)]
+
+
+def test_what_is_cut_is_the_beginning_that_all_share_first() -> None:
+    sequences = of("s one 1", "s one 2", "s two 1", "s two 2")
+    assert [unit.datums for unit in trees(sequences, 9)] == [(0, 1), (2, 3)]
+
+
+def test_a_chain_of_beginnings_deeper_than_the_stack_of_calls() -> None:
+    whole = np.arange(5000, dtype=np.int32) % 7
+    sequences = [whole[: n + 1] for n in range(0, 5000, 2)]
+    (unit,) = trees(sequences)
+    assert unit.num_rows == 4999
+    assert len(trees(sequences, 1000)) > 1
+
+
+@pytest.mark.parametrize("how", list(GradientUnit))
+def test_single_datums_are_units_either_way(how: GradientUnit) -> None:
+    units = units_of(of("abc", "d", "ef"), how)
+    assert [(unit.datums, text(unit)) for unit in units] == [
+        ((0,), "abc"),
+        ((1,), "d"),
+        ((2,), "ef"),
+    ]
+
+
+def test_datums_by_themselves_share_nothing() -> None:
+    units = units_of(of("abc", "abd", "abc"), GradientUnit.DATUM)
+    assert [text(unit) for unit in units] == ["abc", "abd", "abc"]
