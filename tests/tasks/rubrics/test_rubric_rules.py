@@ -19,6 +19,7 @@ from tinsmith.tasks.rubrics.shape_rules import (
     Unit,
     Written,
 )
+from tinsmith.tasks.rubrics.topic_rules import Beginnings, EveryPart, Names, NoWordMore, Part
 from tinsmith.tasks.rubrics.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.types.errors import DataError
 
@@ -61,6 +62,22 @@ CASES = [
         ['{"b": 1, "a": 2, "c": 3}'],
         ['{"a": 1}', '{"a":1,"b":1,"a":2}', "[]"],
     ),
+    (
+        "names at least 2 of 'cat', 'sea horse', 'fox'",
+        ["Cats, foxes", "a SEA  horse and a cat"],
+        ["cat cat cats", "catfish, foxy", "sea, cat", ""],
+    ),
+    ("names at most 1 of 'cat', 'dog'", ["a cat", "nothing"], ["cat, dog", "", "!"]),
+    ("uses no word more than 2 times", ["a b A", "tin"], ["a a, A", "", "..."]),
+    (
+        "has at least 2 different words that start with 'b'",
+        ["big Bear", "b be"],
+        ["big big", "a-b rub", ""],
+    ),
+    ("has at most 1 different words that start with 'b'", ["a", "big big"], ["big bear", "", "?"]),
+    ("every line has between 1 and 2 words", ["a b\n\n- c"], ["a b c", "a\n--", "", "\n"]),
+    ("every sentence has at most 2 words", ["A b. C!", "a"], ["A b. C d e.", "", "."]),
+    ("every word has at most 3 characters", ["a bcd"], ["a bcde", "", "!"]),
     ("matches '^[0-9]+$'", ["123"], ["12a", "", "1\n"]),
 ]
 
@@ -96,6 +113,15 @@ def test_a_rule_holds_for_these_and_not_for_those(
         "rule: starts with ' a'",
         "rule: is a json object with keys 'a', 'a'",
         "rule: is written in klingon letters",
+        "rule: names at least 1 of 'a', 'A'",
+        "rule: names at least 1 of '!'",
+        "rule: names at least 1 of 'a','b'",
+        "rule: names 1 of 'a'",
+        "rule: uses no word more than 0 times",
+        "rule: has at least 1 different words that start with 'a b'",
+        "rule: has at least 1 different words that start with '.'",
+        "rule: every word has at most 3 words",
+        "rule: every sentence has at most 3 lines",
         "rule: matches '(a'",
         "rule: is json\n",
         "rule: ",
@@ -129,6 +155,10 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
     st.builds(Looks, st.sampled_from(Look)),
     st.builds(Written, st.sampled_from(Script)),
     st.lists(TEXTS, min_size=1, max_size=3, unique=True).map(lambda keys: JsonKeys(tuple(keys))),
+    st.builds(Names, st.sampled_from([("a",), ("a b", "c'd"), ("x", "y", "z-z")]), BOUNDS),
+    st.builds(NoWordMore, st.integers(1, 99)),
+    st.builds(Beginnings, st.from_regex("[a-z]{1,3}", fullmatch=True), BOUNDS),
+    st.builds(EveryPart, st.sampled_from(Part), st.just(Unit.CHARACTERS), BOUNDS),
     st.sampled_from(["a'b", "^x|y$", r"[\]'a-c]{2,3}"]).map(Matches),
 )
 

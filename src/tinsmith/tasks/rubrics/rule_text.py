@@ -20,6 +20,7 @@ from tinsmith.tasks.rubrics.shape_rules import (
     Unit,
     Written,
 )
+from tinsmith.tasks.rubrics.topic_rules import Beginnings, EveryPart, Names, NoWordMore, Part
 from tinsmith.tasks.rubrics.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.types.errors import DataError
 
@@ -63,8 +64,16 @@ def _list(found: re.Match[str]) -> Rule:
     return IsList(ListKind(found["kind"]), items)
 
 
+def _plains(text: str) -> tuple[str, ...]:
+    return tuple(map(_plain, re.findall(_TEXT, text)))
+
+
 def _keys(found: re.Match[str]) -> Rule:
-    return JsonKeys(tuple(map(_plain, re.findall(_TEXT, found["keys"]))))
+    return JsonKeys(_plains(found["keys"]))
+
+
+def _every(found: re.Match[str]) -> Rule:
+    return EveryPart(Part(found["part"]), Unit(found["unit"]), _bound(found["bound"]))
 
 
 def _options(values: Sequence[str]) -> str:
@@ -97,6 +106,22 @@ _PATTERNS: Final[tuple[tuple[str, _Builder], ...]] = (
         lambda found: Written(Script(found["script"])),
     ),
     (rf"is a json object with keys (?P<keys>{_TEXT}(?:, {_TEXT})*)", _keys),
+    (
+        rf"names (?P<bound>{_BOUND}) of (?P<words>{_TEXT}(?:, {_TEXT})*)",
+        lambda found: Names(_plains(found["words"]), _bound(found["bound"])),
+    ),
+    (
+        rf"uses no word more than (?P<most>{_N}) times",
+        lambda found: NoWordMore(int(found["most"])),
+    ),
+    (
+        rf"has (?P<bound>{_BOUND}) different words that start with (?P<text>{_TEXT})",
+        lambda found: Beginnings(_plain(found["text"]), _bound(found["bound"])),
+    ),
+    (
+        rf"every (?P<part>{_options(tuple(Part))}) has (?P<bound>{_BOUND}) (?P<unit>{_options(tuple(Unit))})",
+        _every,
+    ),
     (rf"matches (?P<text>{_TEXT})", lambda found: Matches(_plain(found["text"]))),
 )
 _FORMS: Final = tuple((re.compile(pattern, re.DOTALL), build) for pattern, build in _PATTERNS)
@@ -104,7 +129,9 @@ FORMS: Final = (
     "[does not contain|contains] [word|exact] 'a' [at least N times]; word 'a' comes before word 'b'; "
     "starts|ends with 'a'; has at most N words|characters|sentences|lines; is a bullet|numbered list "
     "[of exactly N items]; has a heading; is in lower|upper case; is ascii; is written in latin letters; "
-    "is json; is a json object with keys 'a', 'b'; matches 'pattern'"
+    "is json; is a json object with keys 'a', 'b'; names at least N of 'a', 'b'; uses no word more than N "
+    "times; has at least N different words that start with 'a'; every line|sentence|word has at most N "
+    "words|characters; matches 'pattern'"
 )
 """The forms in short, for a person who wrote another."""
 
