@@ -35,7 +35,9 @@ TRAIN_RATIO, DATA_SEED = 0.667, 42
 NAME = "base"
 
 
-def request(renderer: Renderer, task: RubricTask, wanted: argparse.Namespace, heat: float):
+def request(
+    renderer: Renderer, task: RubricTask, wanted: argparse.Namespace, heat: float
+) -> SampleRequest:
     """One task's prompt in the model's own chat template, to be sampled as a group."""
     prompt = renderer.build_generation_prompt([Message(role=Role.USER, content=task.prompt)])
     seed = derive(wanted.seed, "real_instructions", task.task_id)

@@ -1,4 +1,4 @@
-"""Rules that tie a response to its topic and keep it from being one word over and over.
+"""Rules that tie a response to its topic and keep it from being broken off or one word over and over.
 
 No text without a word obeys any of them, so that saying nothing earns nothing.
 """
@@ -24,42 +24,55 @@ _PLURALS: Final = ("", "s", "es")
 class Names:
     """So many of these words or phrases occur, each counted once, as whole words, with or without `s` or `es`.
 
+    None of `unsaid` does: words of the instruction, which an answer that talks about its instruction repeats.
+
     Raises:
         DataError: on making one whose words are not words, or stand twice.
     """
 
     of: tuple[str, ...]
     count: Bound
+    unsaid: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        said = [words_of(one) for one in self.of]
-        if not all(said) or len(set(said)) < max(1, len(said)):
-            raise DataError("words that differ", field="names", value=self.of)
+        said = [words_of(one) for one in (*self.of, *self.unsaid)]
+        if not self.of or not all(said) or len(set(said)) < len(said):
+            value = (*self.of, *self.unsaid)
+            raise DataError("words that differ", field="names", value=value)
 
     @property
     def text(self) -> str:
         """See Rule."""
-        return f"names {self.count.text} of {', '.join(map(quoted, self.of))}"
+        named = f"names {self.count.text} of {', '.join(map(quoted, self.of))}"
+        return (
+            f"{named} and none of {', '.join(map(quoted, self.unsaid))}" if self.unsaid else named
+        )
 
     def holds(self, response: str) -> bool:
         """See Rule."""
         words = words_of(response)
         spoken = f" {' '.join(words)} "
-        found = sum(
-            any(f" {' '.join(words_of(one))}{end} " in spoken for end in _PLURALS)
-            for one in self.of
+
+        def occurs(one: str) -> bool:
+            phrase = " ".join(words_of(one))
+            return any(f" {phrase}{end} " in spoken for end in _PLURALS)
+
+        return (
+            bool(words)
+            and not any(map(occurs, self.unsaid))
+            and self.count.holds(sum(map(occurs, self.of)))
         )
-        return bool(words) and self.count.holds(found)
 
 
 @dataclass(frozen=True, slots=True)
-class NoWordMore:
-    """There is a word, and none occurs more often than so.
+class VariedWords:
+    """There are so many words, at least one, and none occurs more often than so.
 
     Raises:
-        DataError: on making one with a number below 1 or out of range.
+        DataError: on making one in which no word may occur, or a number is out of range.
     """
 
+    count: Bound
     most: int
 
     def __post_init__(self) -> None:
@@ -69,12 +82,12 @@ class NoWordMore:
     @property
     def text(self) -> str:
         """See Rule."""
-        return f"uses no word more than {self.most} times"
+        return f"has {self.count.text} words, none more than {self.most} times"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
         words = Counter(words_of(response))
-        return bool(words) and max(words.values()) <= self.most
+        return bool(words) and self.count.holds(words.total()) and max(words.values()) <= self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,37 @@ class Beginnings:
         words = set(words_of(response))
         wanted = self.wanted.casefold()
         return bool(words) and self.count.holds(sum(word.startswith(wanted) for word in words))
+
+
+_OPENS: Final = "\"'(\u201c\u2018"
+_CLOSES: Final = "\"')\u201d\u2019"
+_STOPS: Final = (".", "!", "?")
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSentences:
+    """There are so many sentences; no small letter begins the first, and a stop mark ends the last.
+
+    Quotation marks and brackets around them aside. A list of words and a text that was cut off are none.
+    """
+
+    count: Bound
+
+    @property
+    def text(self) -> str:
+        """See Rule."""
+        return f"is {self.count.text} whole sentences"
+
+    def holds(self, response: str) -> bool:
+        """See Rule."""
+        said = response.strip()
+        begins, ends = said.lstrip(_OPENS)[:1], said.rstrip(_CLOSES)
+        return (
+            begins.isalnum()
+            and not begins.islower()
+            and ends.endswith(_STOPS)
+            and self.count.holds(len(sentences_of(said)))
+        )
 
 
 class Part(enum.StrEnum):
