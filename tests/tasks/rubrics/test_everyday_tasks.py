@@ -108,7 +108,7 @@ def test_a_topic_word_over_and_over_earns_little() -> None:
 
 def test_no_single_text_does_what_the_worked_answers_do() -> None:
     best = max(mean(rate(task, text) for task in TASKS) for text in ANSWERS.values())
-    assert best <= 0.42
+    assert best <= 0.4
 
 
 def test_a_third_is_held_out_and_has_every_family() -> None:
