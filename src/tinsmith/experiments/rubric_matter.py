@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from tinsmith.experiments.judge_choice import JUDGE_NAME, is_folder, open_judge, require_judge
 from tinsmith.experiments.judging_cost import cost_lines, ledger_line
@@ -17,7 +18,7 @@ from tinsmith.experiments.worlds import Told
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.reports.rubric_records import TASKS
 from tinsmith.tasks.judges.prices import load_prices
-from tinsmith.tasks.rubrics.builtin import builtin_dataset
+from tinsmith.tasks.rubrics.builtin import BuiltinTasks, builtin_dataset
 from tinsmith.tasks.rubrics.dataset import RubricDataset, read_dataset
 from tinsmith.tasks.rubrics.splitting import RubricSplit, split_tasks
 from tinsmith.training.connect import Connection
@@ -27,6 +28,15 @@ from tinsmith.training.run_folder import JUDGE_LEDGER, RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+BUILTIN: Final[Mapping[str, BuiltinTasks]] = MappingProxyType(
+    {
+        "nano": BuiltinTasks.FEW_WORDS,
+        "small": BuiltinTasks.EVERYDAY,
+        "seed": BuiltinTasks.FEW_WORDS,
+    }
+)
+"""The tasks that a place asks where no file is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +131,8 @@ def rubric_matter(plan: Plan) -> RubricMatter:
     frame, asking = plan.frame, plan.asking
     assert isinstance(frame, RubricFrame)
     assert asking is not None
-    dataset = builtin_dataset() if asking.data_path is None else read_dataset(asking.data_path)
+    path = asking.data_path
+    dataset = builtin_dataset(BUILTIN[frame.at.value]) if path is None else read_dataset(path)
     require_judge(plan, frame, asking, dataset)
     load_prices(asking.prices)  # what it refuses is told before anything is built
     split = split_tasks(dataset.tasks, train_ratio=frame.train_ratio, data_seed=frame.data_seed)

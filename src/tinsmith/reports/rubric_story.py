@@ -39,8 +39,8 @@ def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
         told.append("Anything about prompts that were not trained on: none were held out.")
     elif run.built_in:
         told.append(
-            "That other instructions are followed better: the held-out prompts are made from the same templates as "
-            "those of training."
+            "That other instructions are followed better: the held-out prompts were made in the same way as those of "
+            "training, and ask for the same kinds of things."
         )
     else:
         told.append(

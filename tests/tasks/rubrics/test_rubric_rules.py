@@ -19,6 +19,14 @@ from tinsmith.tasks.rubrics.shape_rules import (
     Unit,
     Written,
 )
+from tinsmith.tasks.rubrics.topic_rules import (
+    Beginnings,
+    EveryPart,
+    Names,
+    Part,
+    VariedWords,
+    WholeSentences,
+)
 from tinsmith.tasks.rubrics.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.types.errors import DataError
 
@@ -61,6 +69,34 @@ CASES = [
         ['{"b": 1, "a": 2, "c": 3}'],
         ['{"a": 1}', '{"a":1,"b":1,"a":2}', "[]"],
     ),
+    (
+        "names at least 2 of 'cat', 'sea horse', 'fox'",
+        ["Cats, foxes", "a SEA  horse and a cat"],
+        ["cat cat cats", "catfish, foxy", "sea, cat", ""],
+    ),
+    ("names at most 1 of 'cat', 'dog'", ["a cat", "nothing"], ["cat, dog", "", "!"]),
+    (
+        "names at least 1 of 'cat' and none of 'word', 'dog''s'",
+        ["Cats"],
+        ["cat, word", "cat words", "a dog's cat", "dog", ""],
+    ),
+    ("has at most 4 words, none more than 2 times", ["a b A", "tin"], ["a a A", "a b c d e", ""]),
+    ("has at least 2 words, none more than 1 times", ["a b"], ["a", "a A", "..."]),
+    (
+        "is exactly 1 whole sentences",
+        ["A tin.", ' "Is it tin?" ', "7 tins!"],
+        ["A tin", "a tin.", "A tin. A can.", "tin tin tin", "- A tin.", ".", ""],
+    ),
+    ("is between 1 and 2 whole sentences", ["A tin. a can.", "(A tin.)"], ["A. B. C.", "A tin. A"]),
+    (
+        "has at least 2 different words that start with 'b'",
+        ["big Bear", "b be"],
+        ["big big", "a-b rub", ""],
+    ),
+    ("has at most 1 different words that start with 'b'", ["a", "big big"], ["big bear", "", "?"]),
+    ("every line has between 1 and 2 words", ["a b\n\n- c"], ["a b c", "a\n--", "", "\n"]),
+    ("every sentence has at most 2 words", ["A b. C!", "a"], ["A b. C d e.", "", "."]),
+    ("every word has at most 3 characters", ["a bcd"], ["a bcde", "", "!"]),
     ("matches '^[0-9]+$'", ["123"], ["12a", "", "1\n"]),
 ]
 
@@ -96,6 +132,17 @@ def test_a_rule_holds_for_these_and_not_for_those(
         "rule: starts with ' a'",
         "rule: is a json object with keys 'a', 'a'",
         "rule: is written in klingon letters",
+        "rule: names at least 1 of 'a', 'A'",
+        "rule: names at least 1 of '!'",
+        "rule: names at least 1 of 'a','b'",
+        "rule: names 1 of 'a'",
+        "rule: names at least 1 of 'a' and none of 'A'",
+        "rule: names at least 1 of 'a' and none of",
+        "rule: has at least 1 words, none more than 0 times",
+        "rule: has at least 1 different words that start with 'a b'",
+        "rule: has at least 1 different words that start with '.'",
+        "rule: every word has at most 3 words",
+        "rule: every sentence has at most 3 lines",
         "rule: matches '(a'",
         "rule: is json\n",
         "rule: ",
@@ -129,6 +176,12 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
     st.builds(Looks, st.sampled_from(Look)),
     st.builds(Written, st.sampled_from(Script)),
     st.lists(TEXTS, min_size=1, max_size=3, unique=True).map(lambda keys: JsonKeys(tuple(keys))),
+    st.builds(Names, st.sampled_from([("a",), ("a b", "c'd"), ("x", "y", "z-z")]), BOUNDS),
+    st.builds(Names, st.just(("a", "b")), BOUNDS, st.sampled_from([("c",), ("it's", "d e")])),
+    st.builds(VariedWords, BOUNDS, st.integers(1, 99)),
+    st.builds(WholeSentences, BOUNDS),
+    st.builds(Beginnings, st.from_regex("[a-z]{1,3}", fullmatch=True), BOUNDS),
+    st.builds(EveryPart, st.sampled_from(Part), st.just(Unit.CHARACTERS), BOUNDS),
     st.sampled_from(["a'b", "^x|y$", r"[\]'a-c]{2,3}"]).map(Matches),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinsmith.tasks.rubrics.builtin import WorkedTask, builtin_dataset, worked_tasks
+from tinsmith.tasks.rubrics.builtin import BuiltinTasks, WorkedTask, builtin_dataset, worked_tasks
 from tinsmith.tasks.rubrics.dataset import RubricDataset, read_dataset
 from tinsmith.tasks.rubrics.demonstrations import Demonstration, demonstrations
 from tinsmith.tasks.rubrics.rule import Rule
@@ -32,6 +32,7 @@ from tinsmith.tasks.rubrics.tree_schema import TREE_SCHEMA, tree_of
 __all__ = [
     "TREE_SCHEMA",
     "Branch",
+    "BuiltinTasks",
     "Demonstration",
     "Leaf",
     "Node",

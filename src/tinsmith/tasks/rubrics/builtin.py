@@ -1,12 +1,14 @@
-"""The data set that needs no download: short instructions in few words, each rubric a rule.
+"""The data sets that need no download: instructions whose rubrics are all rules.
 
-The tasks are made from templates and stand in `builtin_tasks.jsonl` beside this module, so that they
-can be read, copied and changed; a test makes them again and compares every byte. Every task has a
-worked answer of at most twelve words that obeys all its rules.
+`builtin_tasks.jsonl` beside this module is in few words, for a model built from scratch. Its tasks are made from
+templates; a test makes them again and compares every byte. Every task has a worked answer of at most twelve words that
+obeys all its rules. `everyday_tasks.jsonl` is written by hand, in plain English, for a small chat model. Both can be
+read, copied and changed.
 """
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +26,13 @@ TASKS_PER_FAMILY: Final = 12
 _SEED: Final = 0
 
 
+class BuiltinTasks(enum.StrEnum):
+    """The built-in data sets; the value is the file beside this module."""
+
+    FEW_WORDS = FILE
+    EVERYDAY = "everyday_tasks.jsonl"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedTask:
     """A task, and an answer that passes all its rubrics."""
@@ -32,14 +41,14 @@ class WorkedTask:
     answer: str
 
 
-def builtin_dataset() -> RubricDataset:
-    """Return the built-in tasks, as the file beside this module has them."""
+def builtin_dataset(which: BuiltinTasks = BuiltinTasks.FEW_WORDS) -> RubricDataset:
+    """Return built-in tasks, as the file beside this module has them."""
     folder = resources.files("tinsmith.tasks.rubrics")
-    return read_text(folder.joinpath(FILE).read_bytes(), FILE)
+    return read_text(folder.joinpath(which.value).read_bytes(), which.value)
 
 
 def worked_tasks() -> tuple[WorkedTask, ...]:
-    """Make the built-in tasks from their templates, each with its worked answer."""
+    """Make the tasks in few words from their templates, each with its worked answer."""
     made: list[WorkedTask] = []
     for family, template in FAMILIES:
         for number in range(TASKS_PER_FAMILY):
@@ -56,7 +65,7 @@ def worked_tasks() -> tuple[WorkedTask, ...]:
 
 
 def file_text(worked: Sequence[WorkedTask]) -> str:
-    """Return the tasks as the built-in file has them: one JSON object a line, in list form."""
+    """Return tasks as a built-in file has them: one JSON object a line, in list form."""
     return "".join(
         json.dumps(
             {"task_id": one.task.task_id, "prompt": one.task.prompt, "rubrics": one.task.criteria}

@@ -20,6 +20,14 @@ from tinsmith.tasks.rubrics.shape_rules import (
     Unit,
     Written,
 )
+from tinsmith.tasks.rubrics.topic_rules import (
+    Beginnings,
+    EveryPart,
+    Names,
+    Part,
+    VariedWords,
+    WholeSentences,
+)
 from tinsmith.tasks.rubrics.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.types.errors import DataError
 
@@ -27,6 +35,7 @@ PREFIX: Final = "rule: "
 """What a criterion begins with if it is a rule."""
 
 _TEXT = r"'(?:[^']|'')+'"
+_TEXTS = rf"{_TEXT}(?:, {_TEXT})*"
 _N = r"(?:0|[1-9][0-9]{0,5})"
 _BOUND = rf"exactly {_N}|at least {_N}|at most {_N}|between {_N} and {_N}"
 _Builder = Callable[[re.Match[str]], Rule]
@@ -63,8 +72,20 @@ def _list(found: re.Match[str]) -> Rule:
     return IsList(ListKind(found["kind"]), items)
 
 
+def _plains(text: str) -> tuple[str, ...]:
+    return tuple(map(_plain, re.findall(_TEXT, text)))
+
+
 def _keys(found: re.Match[str]) -> Rule:
-    return JsonKeys(tuple(map(_plain, re.findall(_TEXT, found["keys"]))))
+    return JsonKeys(_plains(found["keys"]))
+
+
+def _names(found: re.Match[str]) -> Rule:
+    return Names(_plains(found["of"]), _bound(found["bound"]), _plains(found["unsaid"] or ""))
+
+
+def _every(found: re.Match[str]) -> Rule:
+    return EveryPart(Part(found["part"]), Unit(found["unit"]), _bound(found["bound"]))
 
 
 def _options(values: Sequence[str]) -> str:
@@ -96,7 +117,27 @@ _PATTERNS: Final[tuple[tuple[str, _Builder], ...]] = (
         rf"is written in (?P<script>{_options(tuple(Script))}) letters",
         lambda found: Written(Script(found["script"])),
     ),
-    (rf"is a json object with keys (?P<keys>{_TEXT}(?:, {_TEXT})*)", _keys),
+    (rf"is a json object with keys (?P<keys>{_TEXTS})", _keys),
+    (
+        rf"names (?P<bound>{_BOUND}) of (?P<of>{_TEXTS})(?: and none of (?P<unsaid>{_TEXTS}))?",
+        _names,
+    ),
+    (
+        rf"has (?P<bound>{_BOUND}) words, none more than (?P<most>{_N}) times",
+        lambda found: VariedWords(_bound(found["bound"]), int(found["most"])),
+    ),
+    (
+        rf"is (?P<bound>{_BOUND}) whole sentences",
+        lambda found: WholeSentences(_bound(found["bound"])),
+    ),
+    (
+        rf"has (?P<bound>{_BOUND}) different words that start with (?P<text>{_TEXT})",
+        lambda found: Beginnings(_plain(found["text"]), _bound(found["bound"])),
+    ),
+    (
+        rf"every (?P<part>{_options(tuple(Part))}) has (?P<bound>{_BOUND}) (?P<unit>{_options(tuple(Unit))})",
+        _every,
+    ),
     (rf"matches (?P<text>{_TEXT})", lambda found: Matches(_plain(found["text"]))),
 )
 _FORMS: Final = tuple((re.compile(pattern, re.DOTALL), build) for pattern, build in _PATTERNS)
@@ -104,7 +145,9 @@ FORMS: Final = (
     "[does not contain|contains] [word|exact] 'a' [at least N times]; word 'a' comes before word 'b'; "
     "starts|ends with 'a'; has at most N words|characters|sentences|lines; is a bullet|numbered list "
     "[of exactly N items]; has a heading; is in lower|upper case; is ascii; is written in latin letters; "
-    "is json; is a json object with keys 'a', 'b'; matches 'pattern'"
+    "is json; is a json object with keys 'a', 'b'; names at least N of 'a', 'b' [and none of 'c']; "
+    "has at most N words, none more than N times; is exactly N whole sentences; has at least N different words "
+    "that start with 'a'; every line|sentence|word has at most N words|characters; matches 'pattern'"
 )
 """The forms in short, for a person who wrote another."""
 
