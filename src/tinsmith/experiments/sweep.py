@@ -28,7 +28,7 @@ from tinsmith.experiments.sweep_cells import (
 )
 from tinsmith.experiments.sweep_measures import peers, sampled, trained
 from tinsmith.experiments.sweep_outcome import Job, Outcome, Size
-from tinsmith.models.base import BUILT_IN
+from tinsmith.models.packaged import PREFIX
 from tinsmith.reports.sweep_page import report_sweep
 from tinsmith.reports.sweep_results import SWEEP_JSON, SWEEP_PAGE, CellResult, Sweep, Verdict
 from tinsmith.types.errors import BackendError, ConfigError
@@ -66,7 +66,7 @@ def sweep(settings: SweepSettings, told: Told) -> Sweep:
         ConfigError: there is no such model, or `out` is no folder.
         BackendError: the reference cell is not available here, or a child died.
     """
-    if not Path(settings.model).is_dir() and not settings.model.startswith(BUILT_IN):
+    if not Path(settings.model).is_dir() and not settings.model.startswith(PREFIX):
         raise ConfigError(
             "the model is neither a folder here nor built in",
             field="--model",
