@@ -9,12 +9,11 @@ from tinsmith.experiments.debate_matter import debate_matter
 from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
-from tinsmith.experiments.matter import SERVED_NAME, Matter
+from tinsmith.experiments.matter import SERVED_NAME, Matter, served_name
 from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.experiments.worlds import Told
-from tinsmith.models.sources import find_model
 from tinsmith.types.errors import ConfigError
 
 
@@ -85,7 +84,4 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
         )
     if where.model_name is None:
         return None
-    if where.base_url is not None:
-        return where.model_name, where.model_name
-    source = find_model(where.model_name)
-    return source.served_name or SERVED_NAME, where.model_name
+    return served_name(where.model_name, where.base_url), where.model_name

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folder import read_config, read_weights, weights_fingerprint
 from tinsmith.models.gguf.file import read_gguf
-from tinsmith.models.gguf.model import read_model
+from tinsmith.models.gguf.model import read_decoder, read_model
 from tinsmith.models.gguf.tokenizer import tokenizer_folder
 from tinsmith.models.packaged import PREFIX
 from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.models.sources import Kind, find_model
+from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import sha256_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,36 @@ def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
         folder = source.path
     identity = identify(name, config, weights)
     return OpenedBase(identity=identity, config=config, weights=weights, folder=folder)
+
+
+def read_shape(name: str) -> DecoderConfig:
+    """Return the shape of the model that `name` leads to; no weights are read.
+
+    Raises:
+        ConfigError: there is no such model, or it is not supported.
+        CheckpointError: its file is damaged.
+    """
+    source = find_model(name)
+    if source.path is None:
+        return PRESETS[name.removeprefix(PREFIX)]
+    if source.kind is Kind.GGUF:
+        return read_decoder(read_gguf(source.path))
+    return read_config(source.path)
+
+
+def tokenizer_of(name: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the model that `name` leads to; no hub is asked.
+
+    Raises:
+        ConfigError: there is no such model, or it has no tokenizer.
+        CheckpointError: its file is damaged.
+    """
+    source = find_model(name)
+    if source.path is None:
+        return preset_tokenizer(name.removeprefix(PREFIX))
+    if source.kind is Kind.GGUF:
+        return load_tokenizer(tokenizer_folder(read_gguf(source.path)))
+    return load_tokenizer(source.path)
 
 
 def check_same(found: BaseModel, expected: BaseModel, *, source: str) -> None:

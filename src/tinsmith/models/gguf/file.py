@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType, dequantize
@@ -187,7 +187,7 @@ class _Reader:
         form = _scalar(element)
         if count * struct.calcsize("<" + form) > len(self._data) - self._at:
             raise _damaged(self._path, "a list runs over the end of the file", count)
-        return cast("list[int]", list(self._unpack(f"{count}{form}")))
+        return list(self._unpack(f"{count}{form}"))
 
     def _info(self) -> tuple[tuple[int, ...], int, int]:
         """A tensor's shape, type and offset from the first tensor."""

@@ -14,6 +14,15 @@ from tinsmith.models.names import expected_tensors
 from tinsmith.models.stored import check_shapes
 
 
+def read_decoder(file: GgufFile) -> DecoderConfig:
+    """Return the decoder of a file; no weights are read.
+
+    Raises:
+        ConfigError: it is not supported.
+    """
+    return parse_gguf_config(file, _rope_factors(file))
+
+
 def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
     """Return the decoder of a file and its weights.
 
@@ -23,7 +32,7 @@ def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
         ConfigError: the decoder is not supported.
         CheckpointError: a tensor is missing, unexpected or of the wrong shape.
     """
-    config = parse_gguf_config(file, _rope_factors(file))
+    config = read_decoder(file)
     names = file_names(config)
     published = {stored: name for name, stored in names.items()}
     check_shapes(
