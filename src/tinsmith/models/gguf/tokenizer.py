@@ -7,6 +7,7 @@ or refused: tokens cut at other places are other tokens, and nothing would say s
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,12 +20,20 @@ from tinsmith.types.home import home
 from tinsmith.types.version import VERSION
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 _TOKENS: Final = "tokenizer.ggml.tokens"
 _MODEL: Final = "tokenizer.ggml.model"
 _SPLIT: Final = "tokenizer.ggml.pre"
 _TEMPLATE: Final = "tokenizer.chat_template"
+
+_SPECIAL: Final = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+}
 
 _BYTE_LEVEL: Final = "gpt2"
 _GPT2_SPLITS: Final = ("", "default", "gpt-2")
@@ -77,19 +86,46 @@ def _converted(file: GgufFile) -> PreTrainedTokenizerFast:
             value=file.metadata.get(_MODEL),
             allowed="gpt2 (byte-level BPE) or llama (SentencePiece), whole",
         ) from error
-    assert isinstance(tokenizer, PreTrainedTokenizerFast), "transformers 5 has no others"
+    backend = _without_strangers(tokenizer.backend_tokenizer, _num_tokens(file))
     if file.metadata.get(_MODEL) == _BYTE_LEVEL:
-        _split_as_the_model(tokenizer, file)
+        _split_as_the_model(backend, file)
     template = file.metadata.get(_TEMPLATE)
-    tokenizer.chat_template = template if isinstance(template, str) else None
-    return tokenizer
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        clean_up_tokenization_spaces=False,
+        chat_template=template if isinstance(template, str) else None,
+        **_special_tokens(file),
+    )
 
 
-def _split_as_the_model(tokenizer: PreTrainedTokenizerFast, file: GgufFile) -> None:
+def _num_tokens(file: GgufFile) -> int:
+    tokens = file.metadata[_TOKENS]
+    return len(tokens) if isinstance(tokens, list) else 0
+
+
+def _without_strangers(backend: Tokenizer, num_tokens: int) -> Tokenizer:
+    """Leave out tokens that the file does not have: transformers adds GPT-2's own, past the end of the embedding."""
+    from tokenizers import Tokenizer
+
+    whole = json.loads(backend.to_str())
+    whole["added_tokens"] = [each for each in whole["added_tokens"] if each["id"] < num_tokens]
+    return Tokenizer.from_str(json.dumps(whole))
+
+
+def _special_tokens(file: GgufFile) -> dict[str, str]:
+    tokens = file.metadata[_TOKENS]
+    found: dict[str, str] = {}
+    for name, key in _SPECIAL.items():
+        index = file.metadata.get(f"tokenizer.ggml.{key}_token_id")
+        if isinstance(tokens, list) and isinstance(index, int) and index < len(tokens):
+            found[name] = str(tokens[index])
+    return found
+
+
+def _split_as_the_model(backend: Tokenizer, file: GgufFile) -> None:
     """Keep the splitting that transformers chose, where it chose one; else the file's, if it is known here."""
     from tokenizers import pre_tokenizers
 
-    backend = tokenizer.backend_tokenizer
     if not isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
         return
     named = file.metadata.get(_SPLIT, "")
