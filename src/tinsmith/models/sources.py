@@ -63,7 +63,7 @@ def find_model(name: str) -> Source:
         value=name,
         allowed=f"a folder with config.json and safetensors, a .gguf file, {', '.join(own_names())}, "
         "or ORG/NAME from the hub",
-        fix="name what is there; or `tinsmith base fetch smollm2`, `tinsmith base fetch ORG/NAME`",
+        fix="name what is there (serve --model NAME=PATH, export --base PATH), or `tinsmith base fetch NAME` first",
     )
 
 

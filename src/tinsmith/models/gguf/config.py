@@ -18,7 +18,7 @@ SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwe
 
 _DEFAULT_THETA: Final = 10_000.0
 _END_TOKENS: Final = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
-_LLAMA3_BOUNDS: Final = (1.0, 4.0)
+LLAMA3_BOUNDS: Final = (1.0, 4.0)
 """The published low_freq_factor and high_freq_factor: a file keeps only what follows from them."""
 _LLAMA3_LENGTHS: Final = tuple(2**n for n in (13, 12, 11, 14, 15, 16, 17))
 """Lengths a model may have been trained on before its rotation was stretched; the published one first."""
@@ -148,8 +148,8 @@ def _with_llama3(bare: DecoderConfig, factors: NDArray[np.float32], keys: _Keys)
     for length in (stated,) if stated else _LLAMA3_LENGTHS:
         scaling = Llama3Scaling(
             factor=_shortest(float(factors.max())),
-            low_freq_factor=_LLAMA3_BOUNDS[0],
-            high_freq_factor=_LLAMA3_BOUNDS[1],
+            low_freq_factor=LLAMA3_BOUNDS[0],
+            high_freq_factor=LLAMA3_BOUNDS[1],
             original_max_positions=length,
         )
         found = replace(bare, rope_scaling=scaling)
