@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -56,6 +56,7 @@ def write_gguf(
     architecture: str | None = None,
     tokenizer: bool = True,
     more: Mapping[str, int | str | float] | None = None,
+    rope_factors: Sequence[float] = (),
 ) -> None:
     """Write a model; its matrices as `type`, everything else as F32."""
     arch = architecture or {Family.MISTRAL: "llama"}.get(config.family, config.family.value)
@@ -75,14 +76,15 @@ def write_gguf(
     if config.head_dim * config.num_heads != config.hidden_size:
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    for key, value in (more or {}).items():
-        kinds = {int: writer.add_uint32, str: writer.add_string, float: writer.add_float32}
-        kinds[value.__class__](f"{arch}.{key}" if "." not in key else key, value)
     if tokenizer:
         _add_tokenizer(writer)
+    for key, value in (more or {}).items():
+        kinds = {int: writer.add_uint32, str: writer.add_string, float: writer.add_float32}
+        kinds[value.__class__](key, value)
     if isinstance(config.rope_scaling, Llama3Scaling):
-        factors = np.array(_llama3_factors(config, config.rope_scaling), dtype=np.float32)
-        writer.add_tensor("rope_freqs.weight", factors)
+        rope_factors = _llama3_factors(config, config.rope_scaling)
+    if rope_factors:
+        writer.add_tensor("rope_freqs.weight", np.array(rope_factors, dtype=np.float32))
     for name, tensor in weights.items():
         values = tensor.numpy()
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
