@@ -1,7 +1,7 @@
 """A served model's tokenizer, put where the official SDK looks for it: the hub's local cache, under the served name.
 
-`SamplingClient.get_tokenizer()` asks nobody but transformers, by the served name. Without network transformers takes what
-the cache has, so an entry of tokenizer files alone makes it work. An entry that somebody else made is never touched.
+`SamplingClient.get_tokenizer()` asks nobody but transformers, by the served name. Without network transformers takes
+what the cache has: an entry of tokenizer files alone is enough. One that somebody else made is never touched.
 """
 
 from __future__ import annotations
