@@ -91,7 +91,8 @@ def serve(
         list[str],
         typer.Option(
             metavar="NAME=PATH",
-            help="A base model: served name and folder; tinsmith/nano and tinsmith/tiny need no PATH. Repeatable.",
+            help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, a fetched "
+            "tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -171,10 +172,14 @@ def export(
         ),
     ],
     to: Annotated[
-        Literal["peft", "merged"],
-        typer.Option(help="An adapter for PEFT, or a whole model for transformers."),
+        Literal["peft", "merged", "gguf"],
+        typer.Option(
+            help="An adapter for PEFT, a whole model for transformers, or one for llama.cpp."
+        ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
+    out: Annotated[
+        Path, typer.Option(metavar="PATH", help="The folder to make; FILE.gguf for gguf.")
+    ],
     state: Annotated[
         Path | None,
         typer.Option(
@@ -182,23 +187,40 @@ def export(
         ),
     ] = None,
     base: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="The base model's folder, if it was moved."),
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="The base model's folder, file or name, if it was moved."
+        ),
+    ] = None,
+    stored_as: Annotated[
+        Literal["f32", "f16"] | None,
+        typer.Option(
+            help="How a GGUF file holds its matrices. Default: f32, which changes nothing."
+        ),
     ] = None,
 ) -> None:
-    """Write a checkpoint for transformers and PEFT, and measure what that changes."""
-    from tinsmith.engine.export import LIMIT
+    """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""
     from tinsmith.engine.export import export as run
+    from tinsmith.models.gguf.writing import StoredAs
     from tinsmith.types.home import state_folder
 
-    written = run(checkpoint, to=to, out=out, state=state or state_folder(), base=base)
+    written = run(
+        checkpoint,
+        to=to,
+        out=out,
+        state=state or state_folder(),
+        base=base,
+        stored_as=None if stored_as is None else StoredAs(stored_as),
+    )
     spec, source = written.checkpoint.spec, written.checkpoint
     print(f"wrote {written.out}: {', '.join(written.files)}")
     print(f"from {source.folder}: {spec.kind} on {source.base.name}, step {source.step_count}")
     print(
-        f"max log-probability difference: {written.difference:.2e} nats (limit {LIMIT:.0e}), over "
+        f"max log-probability difference: {written.difference:.2e} nats (limit {written.limit:.2e}), over "
         f"{written.num_positions} positions x {written.vocab_size} tokens, read back from disk"
     )
+    if written.moved is not None:
+        print(f"rounding to {stored_as} moves them by up to {written.moved:.2e} nats")
     if not written.within_limit:
         print("tinsmith: above the limit: this is not the model that was trained", file=sys.stderr)
         raise typer.Exit(code=1)

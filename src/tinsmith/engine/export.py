@@ -1,40 +1,52 @@
-"""Export of a checkpoint for other programs: as PEFT's adapter, or merged into a whole model.
+"""Export of a checkpoint for other programs: as PEFT's adapter, or merged into a whole model, a folder or a GGUF file.
 
-What was written is read back and compared with the model that was trained, on every token's
-log-probability at probe positions; the figure is part of the result, never assumed.
+What was written is read back and compared with the model that was trained, on every token's log-probability at probe
+positions. Adapter and merged weights compute the same sums in two ways, which fp32 rounds differently, the more the
+deeper a model is; so the difference is held against what another order of the sums makes on this very model.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Final, Literal, cast
+
+import numpy as np
+from torch import Tensor
 
 from tinsmith.engine.checkpoints import Checkpoint, is_checkpoint, load_adapter, read
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.adapter import Adapter
-from tinsmith.models.base import BUILT_IN, OpenedBase, open_base
+from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.folder import read_config, read_weights, write_folder
+from tinsmith.models.gguf.file import SUFFIX, read_gguf
+from tinsmith.models.gguf.model import read_model
+from tinsmith.models.gguf.vocabulary import vocabulary
+from tinsmith.models.gguf.writing import StoredAs, stored_values, write_gguf
 from tinsmith.models.merge import (
     max_logprob_difference,
     merged_config,
     merged_weights,
     probe_sequences,
 )
+from tinsmith.models.packaged import PREFIX
 from tinsmith.models.peft_format import export_peft, import_peft
+from tinsmith.models.rounding import rounding_difference
+from tinsmith.models.sources import find_model
 from tinsmith.models.staging import is_taken, staged
-from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 
-ExportFormat = Literal["peft", "merged"]
+ExportFormat = Literal["peft", "merged", "gguf"]
 
-LIMIT = 1e-4
-"""Largest difference in nats of any token's log-probability that counts as the same model."""
+TIMES_ROUNDING: Final = 4.0
+"""A merged model may differ by so many times what another order of its sums does: both are maxima of noise of one kind,
+and a weight that was merged wrongly differs by thousands of times."""
 
 RUN_CHECKPOINTS = "checkpoints.jsonl"
 
@@ -54,22 +66,33 @@ class Exported:
     checkpoint: Checkpoint
     difference: float
     """Largest difference of a log-probability in nats; NaN where one is not finite."""
+    limit: float
+    """Up to which it is the same model: 0 for an adapter, whose arithmetic does not change."""
+    moved: float | None
+    """The same difference for what was stored, where that was rounded further: a GGUF file of fp16; None elsewhere."""
     num_positions: int
     vocab_size: int
 
     @property
     def within_limit(self) -> bool:
-        """Whether the difference is at most `LIMIT`; a NaN is not."""
-        return self.difference <= LIMIT
+        """Whether the difference is at most the limit; a NaN is not."""
+        return self.difference <= self.limit
 
 
 def export(
-    checkpoint: str, *, to: ExportFormat, out: Path, state: Path, base: Path | None = None
+    checkpoint: str,
+    *,
+    to: ExportFormat,
+    out: Path,
+    state: Path,
+    base: str | None = None,
+    stored_as: StoredAs | None = None,
 ) -> Exported:
-    """Write a checkpoint for other programs into the new folder `out`.
+    """Write a checkpoint for other programs into the new folder `out`, or as the new file `out` for `gguf`.
 
     `checkpoint` is a checkpoint's folder, a run's folder (its last checkpoint), or a `tinker://`
-    path below `state`. `base` says where the base model is, if not where the checkpoint says.
+    path below `state`. `base` names the base model, if it is not what the checkpoint says.
+    `stored_as` is how a GGUF file holds its matrices; fp32 if nothing is said.
 
     Raises:
         ConfigError: something is at `out`, there is no such checkpoint or base, or all weights were
@@ -79,10 +102,18 @@ def export(
     """
     if is_taken(out):
         raise ConfigError(
-            "something is there already", field="--out", value=str(out), fix="name a new folder"
+            "something is there already", field="--out", value=str(out), fix="name a new place"
+        )
+    if to == "gguf" and out.suffix != SUFFIX:
+        raise ConfigError(
+            "a GGUF file's name ends so", field="--out", value=str(out), allowed=f"FILE{SUFFIX}"
+        )
+    if to != "gguf" and stored_as is not None:
+        raise ConfigError(
+            "only a GGUF file has a choice of this", field="--stored-as", value=stored_as.value
         )
     found = read(find_checkpoint(checkpoint, state))
-    opened = open_base(str(base or found.base.name), seed=found.base.seed)
+    opened = open_base(base or found.base.name, seed=found.base.seed)
     kernels = NativeKernels()
     decoder = build_decoder(
         opened.config, opened.weights, kernels, quantised=found.spec.kind.quantised
@@ -90,16 +121,23 @@ def export(
     adapter = load_adapter(decoder, found, base=opened.identity)
     if to == "peft":
         # The name by which PEFT can find the base: where it was found now, else as it was called.
-        export_peft(adapter, out, base_name=str(base.resolve()) if base else found.base.name)
-        difference = max_logprob_difference(adapter, import_peft(out, decoder))
-    else:
+        named = str(Path(base).resolve()) if base and Path(base).exists() else base
+        export_peft(adapter, out, base_name=named or found.base.name)
+        difference, limit = max_logprob_difference(adapter, import_peft(out, decoder)), 0.0
+        moved = None
+    elif to == "merged":
         _write_merged(adapter, opened, out)
-        difference = _merged_difference(adapter, out, kernels)
+        difference, limit = _merged_difference(adapter, read_weights(out, read_config(out)))
+        moved = None
+    else:
+        difference, limit, moved = _export_gguf(adapter, opened, out, stored_as or StoredAs.F32)
     return Exported(
         out=out,
-        files=tuple(sorted(file.name for file in out.iterdir())),
+        files=tuple(sorted(file.name for file in out.iterdir())) if out.is_dir() else (out.name,),
         checkpoint=found,
         difference=difference,
+        limit=limit,
+        moved=moved,
         num_positions=sum(len(s) for s in probe_sequences(opened.config, seed=0)),
         vocab_size=opened.config.vocab_size,
     )
@@ -172,7 +210,7 @@ def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
     with staged(out) as whole:
         write_folder(whole, merged_config(adapter), merged_weights(adapter))
         if opened.folder is None:
-            preset = opened.identity.name.removeprefix(BUILT_IN)
+            preset = opened.identity.name.removeprefix(PREFIX)
             save_tokenizer(preset_tokenizer(preset), whole)
             return
         for name in _TOKENIZER_FILES:
@@ -180,8 +218,30 @@ def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
                 shutil.copyfile(opened.folder / name, whole / name)
 
 
-def _merged_difference(adapter: Adapter, out: Path, kernels: Kernels) -> float:
-    config = read_config(out)
-    return max_logprob_difference(
-        adapter, build_decoder(config, read_weights(out, config), kernels)
-    )
+def _merged_difference(adapter: Adapter, weights: Mapping[str, Tensor]) -> tuple[float, float]:
+    """How far the merged weights are from the adapter on its base, and up to where they compute the same."""
+    config, kernels = merged_config(adapter), adapter.decoder.kernels
+    difference = max_logprob_difference(adapter, build_decoder(config, weights, kernels))
+    return difference, TIMES_ROUNDING * rounding_difference(config, weights, kernels)
+
+
+def _export_gguf(
+    adapter: Adapter, opened: OpenedBase, out: Path, stored_as: StoredAs
+) -> tuple[float, float, float | None]:
+    """Write the file; what is read back has to be what was merged, bit for bit, but for the rounding asked for."""
+    config, weights = merged_config(adapter), merged_weights(adapter)
+    difference, limit = _merged_difference(adapter, weights)
+    source = find_model(opened.identity.name)
+    tokenizer = vocabulary(source, config.vocab_size, config.end_tokens)
+    write_gguf(out, config, weights, tokenizer, stored_as=stored_as, name=out.stem)
+    read_config_back, read_back = read_model(read_gguf(out))
+    for name, tensor in weights.items():
+        stored = stored_values(tensor.numpy(), stored_as).astype("float32")
+        if not np.array_equal(stored, read_back[name].numpy()):
+            raise CheckpointError(
+                "the file does not hold what was written", field=name, value=str(out)
+            )
+    if stored_as is StoredAs.F32:
+        return difference, limit, None
+    other = build_decoder(read_config_back, read_back, adapter.decoder.kernels)
+    return difference, limit, max_logprob_difference(adapter, other)

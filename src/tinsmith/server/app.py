@@ -237,6 +237,8 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
     async def create(request: Request) -> Answer:
         body = await _body(CreateSamplingSession, request)
         created = await samplers.create(body, service.runs)
+        # The SDK's client looks for a tokenizer by the name that it was made with.
+        await asyncio.to_thread(service.offer_tokenizer, samplers.record(created).base_model)
         return {"sampling_session_id": created, "type": "create_sampling_session"}
 
     async def sample(request: Request) -> Response:
@@ -250,6 +252,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
 
     async def sampler(sampler_id: str) -> Answer:
         record = samplers.record(sampler_id)
+        await asyncio.to_thread(service.offer_tokenizer, record.base_model)
         return {
             "sampler_id": sampler_id,
             "base_model": record.base_model,

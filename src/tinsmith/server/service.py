@@ -15,8 +15,10 @@ from pathlib import Path
 from tinsmith.engine.checkpoints import delete
 from tinsmith.engine.engine import Engine, parse_model_name
 from tinsmith.engine.sequences import Group
-from tinsmith.models.base import BUILT_IN
+from tinsmith.models.hub_cache import offer_tokenizer, tokenizer_key
+from tinsmith.models.packaged import PREFIX
 from tinsmith.models.presets import PRESETS
+from tinsmith.models.sources import is_hub_name
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
@@ -26,6 +28,7 @@ from tinsmith.server.store import Store
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError, InputError
+from tinsmith.types.version import VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class Service:
         self.state = state
         self.max_queue = max_queue
         self._making_tokenizer = threading.Lock()
+        self._offering = threading.Lock()
+        self._offered: set[str] = set()
         self._lock = _locked(state, patience)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
@@ -110,7 +115,7 @@ class Service:
         """
         folder, source = self.engine.folder(name), self.engine.base(name).name
         if folder is None:
-            preset = source.removeprefix(BUILT_IN)
+            preset = source.removeprefix(PREFIX)
             if preset not in PRESETS:
                 return name
             folder = self.state / "tokenizers" / preset
@@ -119,6 +124,27 @@ class Service:
                     save_tokenizer(preset_tokenizer(preset), folder)
         text = str(folder.resolve())
         return f"{text}/." if text.count("/") == 2 else text
+
+    def offer_tokenizer(self, base_model: str) -> None:
+        """Put a base model's tokenizer where the SDK's sampling clients look for it; once for a name.
+
+        Names of another form than ORG/NAME are left alone, and so is a cache that cannot be written.
+        """
+        name = parse_model_name(base_model)[0]
+        with self._offering:
+            if name not in self._offered and is_hub_name(name):
+                self._offer_tokenizer(name)
+            self._offered.add(name)
+
+    def _offer_tokenizer(self, name: str) -> None:
+        folder, source = self.engine.folder(name), self.engine.base(name).name
+        if folder is None and source.removeprefix(PREFIX) not in PRESETS:
+            return
+        key = f"{source} {VERSION}" if folder is None else tokenizer_key(folder)
+        try:
+            offer_tokenizer(name, key, lambda: Path(self.tokenizer_id(name)))
+        except OSError as error:
+            logger.warning("get_tokenizer() of sampling clients will not find %s: %s", name, error)
 
     def unload(self, model_id: str) -> str:
         """Free a model after what was asked of it so far; return the request's id."""

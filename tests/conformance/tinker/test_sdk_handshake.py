@@ -58,6 +58,27 @@ def test_the_tokenizer_of_a_training_client_comes_from_the_server(
     assert tokenizer.decode(tokenizer.encode("grün & ☃")) == "grün & ☃"
 
 
+@pytest.mark.parametrize("trained", [False, True], ids=["base", "trained"])
+def test_the_tokenizer_of_a_sampling_client_needs_no_network(
+    server: Server,
+    service: tinker.ServiceClient,
+    trained: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if server.process is None:
+        pytest.skip("a named server may name a tokenizer that is not on this machine")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    if trained:
+        client = (
+            lora(service, server.model).save_weights_and_get_sampling_client().result(TIMEOUT_S)
+        )
+    else:
+        client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
+    tokenizer = client.get_tokenizer()
+    assert tokenizer.eos_token_id == END
+    assert tokenizer.decode(tokenizer.encode("grün & ☃")) == "grün & ☃"
+
+
 def test_a_session_lists_its_runs_and_samplers(server: Server, rest: tinker.RestClient) -> None:
     with server.service() as service:
         run = lora(service, server.model).model_id

@@ -1,0 +1,155 @@
+"""A model as one GGUF file that llama.cpp loads: shape, weights, tokenizer and chat template."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.gguf.config import LLAMA3_BOUNDS
+from tinsmith.models.gguf.file import Value
+from tinsmith.models.gguf.layout import ROPE_FACTORS, file_names, interleaved, rotated_heads
+from tinsmith.models.rotary import inverse_frequencies
+from tinsmith.types.errors import CheckpointError, ConfigError
+
+
+class StoredAs(StrEnum):
+    """How a file's matrices are stored; norms and biases are fp32 in any."""
+
+    F32 = "f32"
+    F16 = "f16"
+
+
+_TYPES: Final = {
+    StoredAs.F32: (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
+    StoredAs.F16: (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
+}
+
+
+def write_gguf(
+    path: Path,
+    config: DecoderConfig,
+    weights: Mapping[str, Tensor],
+    tokenizer: Mapping[str, Value],
+    *,
+    stored_as: StoredAs,
+    name: str,
+) -> None:
+    """Write a file that appears whole or not at all; `tokenizer` are its metadata keys `tokenizer...`.
+
+    Raises:
+        ConfigError: something is at `path`, or the format has no way to say what the decoder computes.
+        CheckpointError: a weight has no place in fp16.
+    """
+    if path.exists():
+        raise ConfigError(
+            "something is there already", field="path", value=str(path), fix="name a new file"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
+        whole = Path(staging) / path.name
+        writer = GGUFWriter(whole, _architecture(config))
+        try:
+            _add_shape(writer, config, name, stored_as)
+            for key, value in tokenizer.items():
+                _add(writer, key, value)
+            for stored, values in _tensors(config, weights, stored_as):
+                writer.add_tensor(stored, values)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+        finally:
+            writer.close()
+        whole.replace(path)
+
+
+def stored_values(values: NDArray[np.float32], stored_as: StoredAs) -> NDArray[np.generic]:
+    """Return values as a file stores them: a matrix as `stored_as`, all else as fp32."""
+    if values.ndim == 2 and stored_as is StoredAs.F16:
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16)
+    return values
+
+
+def _architecture(config: DecoderConfig) -> str:
+    return "llama" if config.family is Family.MISTRAL else config.family.value
+
+
+def _add_shape(writer: GGUFWriter, config: DecoderConfig, name: str, stored_as: StoredAs) -> None:
+    writer.add_name(name)
+    writer.add_file_type(_TYPES[stored_as][1])
+    writer.add_context_length(config.max_positions)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_heads)
+    writer.add_head_count_kv(config.num_kv_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_vocab_size(config.vocab_size)
+    if isinstance(config.rope_scaling, LinearScaling):
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(config.rope_scaling.factor)
+    if isinstance(config.rope_scaling, Llama3Scaling):
+        writer.add_rope_scaling_orig_ctx_len(config.rope_scaling.original_max_positions)
+
+
+def _add(writer: GGUFWriter, key: str, value: Value) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def _tensors(
+    config: DecoderConfig, weights: Mapping[str, Tensor], stored_as: StoredAs
+) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    if isinstance(config.rope_scaling, Llama3Scaling):
+        yield ROPE_FACTORS, _rope_factors(config, config.rope_scaling)
+    for name, stored in file_names(config).items():
+        values = weights[name].detach().numpy().astype(np.float32, copy=False)
+        heads = rotated_heads(name, config)
+        kept = stored_values(interleaved(values, heads) if heads else values, stored_as)
+        if not np.isfinite(kept).all():
+            raise CheckpointError(
+                "a weight is not finite, or too large for fp16",
+                field=name,
+                value=stored_as.value,
+                fix="export as f32" if np.isfinite(values).all() else None,
+            )
+        yield stored, np.ascontiguousarray(kept)
+
+
+def _rope_factors(config: DecoderConfig, scaling: Llama3Scaling) -> NDArray[np.float32]:
+    """What the plain frequencies are divided by.
+
+    Raises:
+        ConfigError: the settings are not those that are read back out of the factors.
+    """
+    if (scaling.low_freq_factor, scaling.high_freq_factor) != LLAMA3_BOUNDS:
+        raise ConfigError(
+            "a GGUF file does not keep these bounds of llama3's rotation",
+            field="low_freq_factor, high_freq_factor",
+            value=(scaling.low_freq_factor, scaling.high_freq_factor),
+            allowed=str(LLAMA3_BOUNDS),
+        )
+    plain = inverse_frequencies(replace(config, rope_scaling=None))
+    return (plain / inverse_frequencies(config)).astype(np.float32)

@@ -1,0 +1,76 @@
+"""A served model's tokenizer, put where the official SDK looks for it: the hub's local cache, under the served name.
+
+`SamplingClient.get_tokenizer()` asks nobody but transformers, by the served name. Without network transformers takes
+what the cache has: an entry of tokenizer files alone is enough. One that somebody else made is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tinsmith.models.staging import staged
+from tinsmith.renderers.tokenizer import TOKENIZER_FILES
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+
+_MARKER: Final = ".tinsmith"
+"""In an entry of ours: what it was made from."""
+_COPIED: Final = (
+    *TOKENIZER_FILES,
+    *("config.json", "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "chat_template.json"),
+)
+_ASKED_FOR: Final = (*_COPIED, "additional_chat_templates")
+"""Files that transformers looks for; what is not there has to be marked so, or it asks the hub."""
+
+
+def tokenizer_key(folder: Path) -> str:
+    """Return what tells one folder's tokenizer from another's."""
+    return sha256_of({name: file_sha256(folder / name) for name in _there(folder)})
+
+
+def offer_tokenizer(name: str, key: str, made: Callable[[], Path]) -> bool:
+    """Make the cache's entry for ORG/NAME of the folder that `made` returns; False where an entry is not ours.
+
+    Nothing is made where the entry was made from the same `key` before.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    entry = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model")
+    marker = entry / _MARKER
+    if entry.exists() and not marker.is_file():
+        return False
+    if marker.is_file() and marker.read_text(encoding="utf-8") == key:
+        return True
+    folder, commit = made(), sha256_of(key)[:40]
+    snapshot = entry / "snapshots" / commit
+    entry.mkdir(parents=True, exist_ok=True)
+    _write(marker, "")
+    if not snapshot.is_dir():
+        with staged(snapshot) as whole:
+            for file in _there(folder):
+                shutil.copyfile(folder / file, whole / file)
+    absent = entry / ".no_exist" / commit
+    absent.mkdir(parents=True, exist_ok=True)
+    for file in set(_ASKED_FOR) - set(_there(folder)):
+        (absent / file).touch()
+    (entry / "refs").mkdir(exist_ok=True)
+    _write(entry / "refs" / "main", commit)
+    _write(marker, key)
+    return True
+
+
+def _there(folder: Path) -> list[str]:
+    return [name for name in _COPIED if (folder / name).is_file()]
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a small file from one moment to the next: other servers may write the same."""
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as out:
+        out.write(text)
+    os.replace(out.name, file)

@@ -1,0 +1,209 @@
+"""What is exported of a deep model whose adapter was really trained: merged, and as a file for llama.cpp."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gguf_files import VOCAB, small_tokenizer
+from oracles import LLAMA, QWEN2, QWEN3, random_weights, sequences
+from tinsmith.engine import export as exporting
+from tinsmith.engine.checkpoints import save
+from tinsmith.engine.export import export
+from tinsmith.engine.training import TrainingSession
+from tinsmith.models.adapter import Adapter, create_adapter
+from tinsmith.models.base import open_base
+from tinsmith.models.build import build_decoder
+from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling
+from tinsmith.models.folder import write_folder
+from tinsmith.models.gguf.writing import StoredAs
+from tinsmith.models.merge import all_logprobs, merged_config, merged_weights, probe_sequences
+from tinsmith.models.rounding import renumbered, rounding_difference
+from tinsmith.ops.native import NativeKernels
+from tinsmith.renderers.tokenizer import load_tokenizer, save_tokenizer
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.errors import ConfigError
+
+DEEP = replace(LLAMA, vocab_size=VOCAB, num_layers=30, end_tokens=(0,))
+SHALLOW = replace(LLAMA, vocab_size=VOCAB, end_tokens=(0,))
+STEPS = 6
+WITHIN_FP32 = 5e-5
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+
+
+def model_folder(folder: Path, config: DecoderConfig, *, scale: float = 1.0) -> Path:
+    weights = random_weights(config, 1)
+    for name in weights:
+        if ".layers." in name and name.endswith("proj.weight"):
+            weights[name] = weights[name] * scale
+    write_folder(folder, config, weights)
+    save_tokenizer(small_tokenizer(), folder)
+    return folder
+
+
+def trained(folder: Path, where: Path) -> tuple[Path, Adapter]:
+    """A checkpoint of a LoRA that several steps moved, on the model in `folder`."""
+    base = open_base(str(folder))
+    decoder = build_decoder(base.config, base.weights, NativeKernels())
+    session = TrainingSession(create_adapter(decoder, AdapterSpec(kind=AdapterKind.LORA, rank=8)))
+    for step in range(STEPS):
+        datums = [
+            Datum(
+                tokens=tokens[:-1],
+                inputs={
+                    "target_tokens": tokens[1:],
+                    "weights": np.ones(len(tokens) - 1, dtype=np.float32),
+                },
+            )
+            for tokens in sequences((24, 17), base.config, step)
+        ]
+        session.forward_backward(datums, LossName.CROSS_ENTROPY)
+        session.optim_step(AdamParams(learning_rate=5e-3))
+    save(session, where, base=base.identity, with_optimizer=False)
+    return where, session.adapter
+
+
+def test_a_trained_adapter_on_a_deep_model_is_merged(tmp_path: Path) -> None:
+    checkpoint, adapter = trained(model_folder(tmp_path / "base", DEEP), tmp_path / "a")
+    done = export(str(checkpoint), to="merged", out=tmp_path / "out", state=tmp_path)
+    assert 0 < done.difference <= done.limit
+    assert done.within_limit
+    untrained = _difference(adapter, random_weights(DEEP, 1))
+    assert untrained > 100 * done.limit
+
+
+@pytest.mark.parametrize("layer", [0, 14, 29])
+def test_one_weight_that_was_not_merged_is_found(
+    layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = model_folder(tmp_path / "base", DEEP)
+    checkpoint, _ = trained(folder, tmp_path / "a")
+    name = f"model.layers.{layer}.mlp.up_proj.weight"
+
+    def wrong(adapter: Adapter) -> dict[str, torch.Tensor]:
+        return {**merged_weights(adapter), name: random_weights(DEEP, 1)[name]}
+
+    monkeypatch.setattr(exporting, "merged_weights", wrong)
+    done = export(str(checkpoint), to="merged", out=tmp_path / "out", state=tmp_path)
+    assert done.difference > 4 * done.limit
+    assert not done.within_limit
+
+
+def _difference(adapter: Adapter, weights: dict[str, torch.Tensor]) -> float:
+    config = adapter.decoder.config
+    tokens = probe_sequences(config, seed=0)
+    other = build_decoder(config, weights, NativeKernels())
+    ours = all_logprobs(adapter.decoder, adapter.low, tokens)
+    return float((ours - all_logprobs(other, {}, tokens)).abs().max())
+
+
+@pytest.mark.parametrize("config", [SHALLOW, QWEN2, QWEN3], ids=["llama", "qwen2", "qwen3"])
+def test_renumbered_channels_are_the_same_function(config: DecoderConfig) -> None:
+    weights, kernels = random_weights(config, 1), NativeKernels()
+    tokens = probe_sequences(config, seed=0)
+    plain = all_logprobs(build_decoder(config, weights, kernels), {}, tokens)
+    other = renumbered(config, weights, seed=3)
+    assert not torch.equal(other["model.norm.weight"], weights["model.norm.weight"])
+    found = (plain - all_logprobs(build_decoder(config, other, kernels), {}, tokens)).abs().max()
+    assert 0 < found <= WITHIN_FP32
+    assert 0 < rounding_difference(config, weights, kernels) <= WITHIN_FP32
+
+
+_SHAPES = {
+    "llama": SHALLOW,
+    "llama_free_head": replace(SHALLOW, tied=False, head_dim=32),
+    "llama_biases": replace(SHALLOW, qkv_bias=True, o_bias=True, mlp_bias=True),
+    "linear_rope": replace(SHALLOW, rope_scaling=LinearScaling(factor=4.0)),
+    "llama3_rope": replace(
+        SHALLOW,
+        rope_theta=500_000.0,
+        rope_scaling=Llama3Scaling(
+            factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=4096
+        ),
+    ),
+    "qwen2": replace(QWEN2, vocab_size=VOCAB, end_tokens=(0, 1)),
+    "qwen3": replace(QWEN3, vocab_size=VOCAB, end_tokens=(0,)),
+}
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_a_gguf_file_is_the_merged_model_when_it_is_read_again(name: str, tmp_path: Path) -> None:
+    config = _SHAPES[name]
+    checkpoint, adapter = trained(model_folder(tmp_path / "base", config), tmp_path / "a")
+    done = export(str(checkpoint), to="gguf", out=tmp_path / "out.gguf", state=tmp_path)
+    assert done.within_limit
+    assert done.files == ("out.gguf",)
+    again = open_base(str(tmp_path / "out.gguf"))
+    assert again.config == merged_config(adapter)
+    for key, tensor in merged_weights(adapter).items():
+        assert torch.equal(again.weights[key], tensor), key
+    assert again.folder is not None
+    tokenizer, text = load_tokenizer(again.folder), "a  12 <|end|>x ☃"
+    assert tokenizer.encode(text, add_special_tokens=False) == small_tokenizer().encode(text)
+    assert tokenizer.chat_template == small_tokenizer().chat_template
+    assert tokenizer.eos_token_id == 0
+
+
+@pytest.mark.parametrize("stored_as", StoredAs)
+def test_transformers_reads_an_exported_file_as_the_trained_model(
+    stored_as: StoredAs, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    checkpoint, adapter = trained(model_folder(tmp_path / "base", SHALLOW), tmp_path / "a")
+    done = export(
+        str(checkpoint), to="gguf", out=tmp_path / "out.gguf", state=tmp_path, stored_as=stored_as
+    )
+    model = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="out.gguf", dtype=torch.float32
+    ).eval()
+    tokens = probe_sequences(SHALLOW, seed=0)
+    with torch.no_grad():
+        rows = [model(torch.tensor([each.tolist()])).logits[0] for each in tokens]
+    theirs = torch.log_softmax(torch.cat(rows).double(), -1)
+    ours = all_logprobs(adapter.decoder, adapter.low, tokens)
+    moved = 0.0 if done.moved is None else done.moved
+    assert float((ours - theirs).abs().max()) <= WITHIN_FP32 + moved
+    assert (done.moved is None) == (stored_as is StoredAs.F32)
+
+
+def test_a_file_can_be_trained_on_and_exported_again(tmp_path: Path) -> None:
+    first, _ = trained(model_folder(tmp_path / "base", SHALLOW), tmp_path / "a")
+    export(str(first), to="gguf", out=tmp_path / "one.gguf", state=tmp_path)
+    second, _ = trained(tmp_path / "one.gguf", tmp_path / "b")
+    done = export(str(second), to="gguf", out=tmp_path / "two.gguf", state=tmp_path)
+    assert done.within_limit
+    export(str(second), to="merged", out=tmp_path / "whole", state=tmp_path)
+    assert torch.equal(
+        open_base(str(tmp_path / "two.gguf")).weights["model.norm.weight"],
+        open_base(str(tmp_path / "whole")).weights["model.norm.weight"],
+    )
+    assert load_tokenizer(tmp_path / "whole").encode("a 1") == small_tokenizer().encode("a 1")
+
+
+def test_what_a_gguf_file_cannot_say_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "base", SHALLOW)
+    checkpoint, _ = trained(folder, tmp_path / "a")
+    file = folder / "tokenizer.json"
+    file.write_text(
+        file.read_text().replace('"individual_digits":true', '"individual_digits":false')
+    )
+    file.write_text(
+        file.read_text().replace('"individual_digits": true', '"individual_digits": false')
+    )
+    with pytest.raises(ConfigError, match="pre_tokenizer"):
+        export(str(checkpoint), to="gguf", out=tmp_path / "o.gguf", state=tmp_path)
+    with pytest.raises(ConfigError, match="stored-as"):
+        export(
+            str(checkpoint), to="merged", out=tmp_path / "o", state=tmp_path, stored_as=StoredAs.F16
+        )
+    assert not list(tmp_path.glob("*o*.gguf*"))

