@@ -10,8 +10,9 @@ from typing import Final
 
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.key_text import truth
-from tinsmith.experiments.keys import KEYS, NOTEBOOK, At, Kind
+from tinsmith.experiments.keys import KEYS, At, Kind
 from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
+from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.study import Cell
 from tinsmith.experiments.study_keys import (
     DRY_RUN,

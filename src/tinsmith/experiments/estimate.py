@@ -9,6 +9,7 @@ from tinsmith.data.slice_reader import Slice
 from tinsmith.data.splits import Split
 from tinsmith.experiments.fingerprints import plan_fingerprint
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
+from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.registry import lineage
@@ -30,6 +31,7 @@ _MEGABYTES = 20
 
 def dry_run(plan: Plan) -> list[str]:
     """Return what a person wants to know before starting; nothing is written or built."""
+    require_own_rates(plan)
     settings = plan.settings
     changes = ", ".join(
         f"{key}={value}" for one in lineage(plan.experiment) for key, value in one.delta.items()

@@ -11,7 +11,9 @@ from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.matter import SERVED_NAME, Matter
+from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.paper_matter import slice_matter
+from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.experiments.worlds import Told
@@ -67,7 +69,7 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
     """Return the model's name as served and where it comes from; None: the nano base, which is built.
 
     Raises:
-        ConfigError: a model is named that is not there, or none where one is needed.
+        ConfigError: a model is named that is not there or has no rates here, or none where one is needed.
     """
     where = plan.circumstances
     if where.base_url is not None and where.model_name is None:
@@ -84,14 +86,27 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
         )
     if where.model_name is None:
         return None
-    if where.base_url is not None or where.model_name.startswith("tinsmith/"):
-        return where.model_name, where.model_name
-    if not (Path(where.model_name) / "config.json").is_file():
+    found = _found(where.model_name, elsewhere=where.base_url is not None)
+    require_own_rates(plan)
+    return found
+
+
+def _found(name: str, *, elsewhere: bool) -> tuple[str, str]:
+    """Return a model's name as served and where it comes from; what a server elsewhere has is not known here.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if elsewhere or name.startswith("tinsmith/"):
+        return name, name
+    if name == SMALL_MODEL:
+        return SERVED_NAME, f"tinsmith/{SMALL_MODEL}"
+    if not (Path(name) / "config.json").is_file():
         raise ConfigError(
             "there is no model in such a folder, and this run starts a server of its own",
             field="model_name",
-            value=where.model_name,
+            value=name,
             allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",
             fix="model_name=FOLDER; or base_url=URL of a server, and model_name=NAME there",
         )
-    return SERVED_NAME, where.model_name
+    return SERVED_NAME, name
