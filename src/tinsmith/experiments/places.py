@@ -96,6 +96,9 @@ _SMALL_RL: Final[Mapping[str, Value]] = MappingProxyType(
         "lora_rank": 16,
         "group_size": 8,
         "groups_per_batch": 16,
+        "sft_steps": 6,
+        "sft_learning_rate": 5e-4,
+        "sft_batch_size": 16,
         "grad_clip_norm": 1.0,
         "eval_every": 10,
         "save_every": 10,
@@ -141,7 +144,8 @@ SMALL: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         ),
     }
 )
-"""Values of `at=small`: what two cores do with SmolLM2-135M-Instruct in well under an hour. There are none for
+"""Values of `at=small`: what two cores do with SmolLM2-135M-Instruct in well under an hour. As it cannot
+answer in JSON by itself, RL on labels begins with a few supervised steps. There are no numbers for
 conversations of two and for both labels in one answer, which no model of that size was tried with."""
 
 _SHORT: Final[Mapping[str, Value]] = MappingProxyType(
