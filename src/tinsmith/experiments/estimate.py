@@ -78,7 +78,8 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
     if taken is None:
         return "as long as the server takes; nothing is known of it here"
     digits = 1 if taken < 10.0 else 0
-    return f"about {taken:.{digits}f} minutes on two cores; about {megabytes} MB of disk"
+    told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
+    return f"about {told} on two cores; about {megabytes} MB of disk"
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
