@@ -18,6 +18,7 @@ from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS, find
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_settings import sft_vs_rl_settings
+from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import ConfigError
 
 LENGTHS = Lengths(prompt=200, answer=20, labels=3, examined=40, tested=100)
@@ -38,6 +39,7 @@ def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
 def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> None:
     for name in ("ladder/exp4", "remedy/exp6", "control/shuffled_labels"):
         settings = small(name).settings
+        assert isinstance(settings, RlSettings)
         nano = make_plan(find(name), {}).settings
         assert 0 < settings.sft_steps < settings.steps
         assert settings.learning_rate < nano.learning_rate
