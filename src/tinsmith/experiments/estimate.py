@@ -22,7 +22,8 @@ from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.registry import lineage
 from tinsmith.experiments.rubric_matter import rubric_matter
-from tinsmith.models.folder import read_config
+from tinsmith.models.base import read_shape
+from tinsmith.models.sources import is_here
 from tinsmith.tasks.rubrics.splitting import RubricSplit
 from tinsmith.training.settings import RlSettings, SftSettings
 
@@ -118,10 +119,10 @@ def _model_minutes(plan: Plan, lengths: Lengths) -> float | None:
 
 def _parameters(model_name: str | None) -> int | None:
     if model_name == SMALL_MODEL:
-        return MEASURED_PARAMETERS
-    if model_name is None or not (Path(model_name) / "config.json").is_file():
+        return MEASURED_PARAMETERS  # whether or not it was fetched yet
+    if model_name is None or not is_here(model_name):
         return None
-    return Cost(read_config(Path(model_name))).parameters
+    return Cost(read_shape(model_name)).parameters
 
 
 def _rubric_lengths(plan: Plan, frame: RubricFrame, split: RubricSplit) -> Lengths:

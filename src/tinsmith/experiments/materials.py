@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tinsmith.experiments.debate_matter import debate_matter
 from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
-from tinsmith.experiments.matter import SERVED_NAME, Matter
+from tinsmith.experiments.matter import SERVED_NAME, Matter, served_name
 from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.paper_matter import slice_matter
-from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.experiments.worlds import Told
@@ -82,31 +80,11 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
         raise ConfigError(
             "the seeds' settings are for a large model, and none is named",
             field="model_name",
-            fix="model_name=FOLDER, or base_url=... and model_name=NAME; at=nano builds its own",
+            fix="model_name=FOLDER (or FILE.gguf, smollm2, ORG/NAME), or base_url=... and model_name=NAME; "
+            "at=nano builds its own",
         )
     if where.model_name is None:
         return None
-    found = _found(where.model_name, elsewhere=where.base_url is not None)
+    named = served_name(where.model_name, where.base_url)
     require_own_rates(plan)
-    return found
-
-
-def _found(name: str, *, elsewhere: bool) -> tuple[str, str]:
-    """Return a model's name as served and where it comes from; what a server elsewhere has is not known here.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if elsewhere or name.startswith("tinsmith/"):
-        return name, name
-    if name == SMALL_MODEL:
-        return SERVED_NAME, f"tinsmith/{SMALL_MODEL}"
-    if not (Path(name) / "config.json").is_file():
-        raise ConfigError(
-            "there is no model in such a folder, and this run starts a server of its own",
-            field="model_name",
-            value=name,
-            allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",
-            fix="model_name=FOLDER; or base_url=URL of a server, and model_name=NAME there",
-        )
-    return SERVED_NAME, name
+    return named, where.model_name

@@ -130,7 +130,7 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
         StudyKey(
             name="model_name",
             default="",
-            words="A folder; without it, the nano base of these papers, built and cached; at=small: smollm2.",
+            words="Folder, FILE.gguf, smollm2 or ORG/NAME; else the nano base of these papers, smollm2 at=small.",
         ),
         StudyKey(
             name="sft_rates",
