@@ -103,7 +103,7 @@ PROSE = ("data_path=prose.json", "judge_model=judge-1", "judge_base_url=http://1
             ),
             "does not load a judge's folder",
         ),
-        (("at=seed", "judge_model=rules"), "base_url=URL of a server"),
+        (("at=seed", "judge_model=rules"), "tinsmith base fetch"),
     ],
 )
 def test_a_mistake_takes_five_lines_exit_code_2_and_leaves_nothing(
