@@ -15,7 +15,11 @@ def main() -> int:
     """Add what is new; refuse what changed under the same version, unless `--again` says it was never released."""
     frozen = json.loads(FROZEN.read_text(encoding="utf-8")) if FROZEN.exists() else {}
     found = {name: dict(by_place) for name, by_place in all_fingerprints().items()}
-    changed = [name for name in found if frozen.get(name, found[name]) != found[name]]
+    changed = [
+        name
+        for name, by_place in found.items()
+        if any(frozen.get(name, {}).get(at, sha) != sha for at, sha in by_place.items())
+    ]
     if changed and "--again" not in sys.argv[1:]:
         print(f"raise the version of {', '.join(changed)}: the name means something else now")
         return 1

@@ -50,9 +50,10 @@ class Running:
         """Wait for a request's answer."""
         while True:
             answer = self.post("retrieve_future", {"request_id": request_id})
+            if answer.status_code == 408:
+                continue
             assert answer.status_code == 200, answer.text
-            if b"try_again" not in answer.content:
-                return answer
+            return answer
 
     def model(self) -> str:
         """Make a session with one model, and wait for it."""

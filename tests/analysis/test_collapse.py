@@ -91,6 +91,60 @@ def test_the_base_model_is_no_collapse() -> None:
     assert len(monitor.observe_evaluation(replace(first, step=1))) >= 3
 
 
+def unread(answered: int, asked: int) -> Confusion:
+    """Return `asked` items of the first label, of which `answered` are right and no other could be read."""
+    counts = np.zeros((3, 4), dtype=np.int64)
+    counts[0, 0], counts[0, 3] = answered, asked - answered
+    return Confusion(LABELS, counts)
+
+
+def nothing_read(step: int, answered: int = 0, asked: int = 40) -> Signals:
+    """Return an evaluation at which every other alarm would be raised as well."""
+    return Signals(
+        step=step,
+        confusion=unread(answered, asked),
+        label_information=0.0,
+        balanced_accuracy=Interval(0.0, 0.1, 0.95),
+        train_reward=0.1 * step,
+    )
+
+
+def test_answers_that_cannot_be_read_are_the_only_alarm_at_step_0_too() -> None:
+    monitor = CollapseMonitor(LABELS)
+    (alarm,) = monitor.observe_evaluation(nothing_read(0))
+    assert (alarm.kind, alarm.label, alarm.value) == (AlarmKind.UNREAD, None, 0.0)
+    assert alarm.key == "alarm/unread"
+    assert alarm.threshold == Limits().min_read
+    assert all(monitor.observe_evaluation(nothing_read(step)) == () for step in range(1, 6))
+
+
+def test_once_answers_are_read_the_other_alarms_are_raised_again() -> None:
+    monitor = CollapseMonitor(LABELS)
+    monitor.observe_evaluation(nothing_read(0))
+    read = nothing_read(1, answered=40)
+    assert AlarmKind.UNREAD not in {kind for kind, _ in kinds(monitor.observe_evaluation(read))}
+    assert AlarmKind.INFORMATION in {alarm.kind for alarm in monitor.alarms}
+    assert kinds(monitor.observe_evaluation(nothing_read(2))) == [(AlarmKind.UNREAD, None)]
+
+
+@pytest.mark.parametrize(
+    ("answered", "asked", "told"), [(0, 3, False), (0, 4, True), (1, 40, True), (2, 40, False)]
+)
+def test_unread_takes_few_answers_of_enough(answered: int, asked: int, told: bool) -> None:
+    monitor = CollapseMonitor(LABELS)
+    assert bool(monitor.observe_evaluation(nothing_read(0, answered, asked))) is told
+
+
+def test_a_training_step_without_a_readable_answer_is_told_once_and_quiets_the_groups() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(group_count=1))
+    dead = {"neutral": groups(0, 40)}
+    assert kinds(monitor.observe_answers(0, 0, 128)) == [(AlarmKind.UNREAD, None)]
+    assert monitor.observe_groups(0, dead) == ()
+    assert monitor.observe_answers(1, 2, 128) == ()
+    assert monitor.observe_answers(2, 100, 128) == ()
+    assert kinds(monitor.observe_groups(2, dead)) == [(AlarmKind.GROUPS, "neutral")]
+
+
 def test_little_information_and_chance_are_told() -> None:
     monitor = CollapseMonitor(LABELS)
     good = Signals(

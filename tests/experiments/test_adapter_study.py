@@ -27,7 +27,7 @@ from tinsmith.experiments.adapter_settings import (
 )
 from tinsmith.experiments.adapter_study import run_adapter_study
 from tinsmith.experiments.conduct import conduct
-from tinsmith.experiments.keys import NOTEBOOK
+from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.study import Cell, run_cells

@@ -12,7 +12,8 @@ import pytest
 from tinsmith.experiments.experiment import Experiment
 from tinsmith.experiments.fingerprints import all_fingerprints, plan_fingerprint
 from tinsmith.experiments.keys import At, Kind
-from tinsmith.experiments.plan import Plan, make_plan, with_default_log_path
+from tinsmith.experiments.places import places_of
+from tinsmith.experiments.plan import Plan, kind_of, make_plan, with_default_log_path
 from tinsmith.experiments.registry import EXPERIMENTS, find, lineage
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training.settings import RlSettings, SftSettings
@@ -36,8 +37,12 @@ def refused(name: str, overrides: Mapping[str, str]) -> ConfigError:
 # The registry
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("at", At)
+def there(at: At) -> list[str]:
+    """The experiments that can run at a place."""
+    return [name for name in NAMES if at in places_of(kind_of(EXPERIMENTS[name], {}))]
+
+
+@pytest.mark.parametrize(("at", "name"), [(at, name) for at in At for name in there(at)])
 def test_every_experiment_resolves(name: str, at: At) -> None:
     resolved = plan(name, at=at.value)
     assert resolved.frame.at is at
@@ -62,16 +67,25 @@ def test_every_line_of_descent_ends_at_a_root_and_every_rung_changes_something(n
         assert not set(one.delta.items()) & set(inherited.items())
 
 
+def test_a_kind_without_numbers_for_a_place_is_refused_there() -> None:
+    assert set(there(At.NANO)) == set(there(At.SEED)) == set(NAMES)
+    assert {"ladder/exp4", "sft/lora", "rlvr", "remedy/exp6"} <= set(there(At.SMALL))
+    for name in set(NAMES) - set(there(At.SMALL)):
+        error = refused(name, {"at": "small"})
+        assert (error.field, error.allowed) == ("at", "nano, seed")
+
+
 @pytest.mark.parametrize("at", At)
 def test_no_two_experiments_are_the_same_run(at: At) -> None:
     found: dict[str, str] = {}
-    for name in NAMES:
+    for name in there(at):
         fingerprint = plan_fingerprint(plan(name, at=at.value))
-        # The nano base has read one prompt, so that the rungs that only change prompts are one run there.
+        # The nano base has read one prompt, and a small chat model answers one in one contract: the rungs that change
+        # nothing else are one run there.
         if at is At.SEED:
             assert fingerprint not in found, (name, found.get(fingerprint))
         found[fingerprint] = name
-    assert len(found) >= len(NAMES) - 2
+    assert len(found) >= len(there(at)) - 3
 
 
 def test_an_experiment_is_found_by_name_and_by_its_version() -> None:
@@ -144,7 +158,7 @@ def test_a_key_that_the_kind_does_not_use_is_refused(name: str, key: str) -> Non
         ("adapter", "lara", "lora"),
         ("advantage", "mean", "center"),
         ("gradient", "wrong", "exact"),
-        ("at", "home", "nano, seed"),
+        ("at", "home", "nano, small, seed"),
         ("arithmetic", "exact", "canonical"),
         ("threads", "-1", "0 or more"),
         ("micro_batch", "-1", "0 or more"),

@@ -94,10 +94,16 @@ PROSE = ("data_path=prose.json", "judge_model=judge-1", "judge_base_url=http://1
         (PROSE[:2], "set it in the environment"),
         ((PROSE[0], "judge_model=tinker://a/weights/b"), "base_url=URL"),
         (
-            (PROSE[0], "judge_model=model", "base_url=http://127.0.0.1:9", "model_name=base"),
+            (
+                PROSE[0],
+                "judge_model=model",
+                "base_url=http://127.0.0.1:9",
+                "model_name=base",
+                "learning_rate=1e-4",
+            ),
             "does not load a judge's folder",
         ),
-        (("at=seed", "judge_model=rules"), "base_url=URL of a server"),
+        (("at=seed", "judge_model=rules"), "tinsmith base fetch"),
     ],
 )
 def test_a_mistake_takes_five_lines_exit_code_2_and_leaves_nothing(
@@ -196,12 +202,13 @@ def test_ordering_a_rule_judge_about_gains_nothing() -> None:
 
 def test_the_page_has_every_key_with_its_defaults() -> None:
     text = DOCS.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text, re.MULTILINE)
+    row = r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$"
+    rows = re.findall(row, text, re.MULTILINE)
     assert sorted(key for key, *_ in rows) == sorted(KEYS[Kind.RLVR].known)
     plans = {at: make_plan(find("rlvr"), {"at": at.value}) for at in At}
-    for key, seed, nano, said in rows:
+    for key, *shown_at, said in rows:
         assert said.strip(), key
-        for at, shown in ((At.SEED, seed), (At.NANO, nano)):
+        for at, shown in zip((At.SEED, At.SMALL, At.NANO), shown_at, strict=True):
             assert _read(shown, _default(plans[at], key)), (key, at, shown)
 
 

@@ -183,7 +183,10 @@ def test_a_long_poll_does_not_hold_the_server_up(tmp_path: Path) -> None:
 
     def poll() -> None:
         with httpx.Client(base_url=server.url, headers=server.http.headers, timeout=60) as http:
-            polled.append(http.post("/api/v1/retrieve_future", json=early).json())
+            answer = http.post("/api/v1/retrieve_future", json=early)
+            # As a 200 the SDK would tell its user of it, once a request and poll.
+            assert answer.status_code == 408
+            polled.append(answer.json())
 
     thread = threading.Thread(target=poll)
     thread.start()

@@ -9,7 +9,7 @@ from task_cases import paper
 
 from tinsmith.renderers.renderer import Role
 from tinsmith.tasks.contracts import NOVELTY_TWO_KEY, TWO_KEY
-from tinsmith.tasks.prompt_files import load_prompt, parse_sections
+from tinsmith.tasks.prompt_files import PROMPTS, load_prompt, parse_sections
 from tinsmith.tasks.prompting import messages
 from tinsmith.tasks.subjects import Subject
 from tinsmith.tasks.task import TASKS, Task, make_task
@@ -68,7 +68,7 @@ def test_identity_changes_with_every_word_and_not_with_the_paper() -> None:
     tasks = [
         make_task(name, prompt=prompt, contract=contract, with_metadata=told)
         for name in TASKS
-        for prompt in ("plain", "ontology", "checklist", "brief")
+        for prompt in PROMPTS
         for contract in ("four_key", "two_key")
         for told in (True, False)
     ]

@@ -22,6 +22,7 @@ from tinsmith.training.grouping import score_groups
 from tinsmith.training.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.training.run import Finished, Run
 from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
+from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings, Gradient, RlLoss, RlSettings, SftSettings
 from tinsmith.types.errors import BackendError
 
@@ -94,6 +95,21 @@ def test_every_rollout_is_written_with_its_terms(folder: Path) -> None:
     assert {"train", "eval", "eval_greedy", "test", "test_greedy"} <= seen
     tested = [line["prompt_id"] for line in rollouts if line["split"] == "test"]
     assert tested == [item.paper.id for item in PAPERS.test]
+
+
+def test_looks_are_limited_to_the_same_random_part_of_a_split_every_time(
+    connection: Connection, tmp_path: Path
+) -> None:
+    settings = dataclasses.replace(SFT, steps=2, test_items=7)
+    run_once(connection, tmp_path / "limited", settings, reward=None)
+    rollouts = lines(tmp_path / "limited", ROLLOUTS)
+    wanted = [one.paper.id for one in subset(PAPERS.test, 7)]
+    assert wanted != [one.paper.id for one in PAPERS.test[:7]]
+    for split in ("test", "test_greedy", "test_offset"):
+        assert [line["prompt_id"] for line in rollouts if line["split"] == split] == wanted
+    assert {line["prompt_id"] for line in rollouts if line["split"] == "eval"} == {
+        one.paper.id for one in subset(PAPERS.validation, SFT.eval_items)
+    }
 
 
 def test_the_same_run_again_leaves_the_same_bytes(

@@ -11,6 +11,8 @@ from tinsmith.types.errors import ConfigError
 class AlarmKind(StrEnum):
     """What was seen."""
 
+    UNREAD = "unread"
+    """Hardly any answer keeps the contract; whatever else is told of labels means nothing then."""
     SHARE = "predicted_share"
     """One label has most of the answers."""
     RECALL = "min_class_recall"
@@ -60,6 +62,10 @@ class Limits:
         ConfigError: a share outside 0 to 1, or a number of evaluations, steps or groups below 1.
     """
 
+    min_read: float = 0.05
+    """Share of the answers that keep the contract."""
+    read_answers: int = 4
+    """Fewest answers to judge that by."""
     max_share: float = 0.75
     share_evaluations: int = 3
     """Evaluations running with a label above `max_share`."""
@@ -78,12 +84,14 @@ class Limits:
 
     def __post_init__(self) -> None:
         shares = {
+            "min_read": self.min_read,
             "max_share": self.max_share,
             "min_recall": self.min_recall,
             "min_informative_rate": self.min_informative_rate,
             "goodhart_drop": self.goodhart_drop,
         }
         numbers = {
+            "read_answers": self.read_answers,
             "share_evaluations": self.share_evaluations,
             "group_steps": self.group_steps,
             "group_count": self.group_count,

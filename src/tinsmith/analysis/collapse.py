@@ -1,7 +1,8 @@
 """Watches a run for collapse: fed with evaluations and with groups, it raises alarms that name the label.
 
 An alarm is raised when its condition begins and again only after the condition had ended. The policy at
-step 0 is the base model: it is remembered, but nothing it does is a collapse of the training.
+step 0 is the base model: it is remembered, but nothing it does is a collapse of the training. While no answer can be
+read, that is the only alarm: shares, recalls and information would be those of no answers.
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ class CollapseMonitor:
         if signals.confusion.labels != self.labels:
             raise DataError("the monitor watches other labels", value=signals.confusion.labels)
         self._remember(signals)
-        if signals.step == 0:
-            return ()
+        counts = signals.confusion.counts
+        asked = int(counts.sum())
+        unread = self._unread(signals.step, asked - int(counts[:, -1].sum()), asked)
+        kinds = {kind for kind in AlarmKind if kind is not AlarmKind.GROUPS}
+        if unread or signals.step == 0:
+            return self._begin(unread, kinds)
         holding = [
             *self._share(signals),
             *self._recall(signals),
@@ -68,7 +73,11 @@ class CollapseMonitor:
             *self._chance(signals),
             *self._goodhart(signals),
         ]
-        return self._begin(holding, {kind for kind in AlarmKind if kind is not AlarmKind.GROUPS})
+        return self._begin(holding, kinds)
+
+    def observe_answers(self, step: int, read: int, asked: int) -> tuple[Alarm, ...]:
+        """Take in how many of a training step's answers could be read; return the alarm if it begins with it."""
+        return self._begin(self._unread(step, read, asked), {AlarmKind.UNREAD})
 
     def observe_groups(self, step: int, census: Mapping[str, LabelGroups]) -> tuple[Alarm, ...]:
         """Take the groups of one training step in; return the alarms that begin with it.
@@ -83,7 +92,8 @@ class CollapseMonitor:
         for i, label in enumerate(self.labels):
             window = sum((row[i] for row in steps), LabelGroups())
             rate = window.informative_rate
-            if window.groups >= self.limits.group_count and rate < limit:
+            readable = f"alarm/{AlarmKind.UNREAD}" not in state.active
+            if readable and window.groups >= self.limits.group_count and rate < limit:
                 message = (
                     f"{rate:.1%} of the last {window.groups} groups of {label} carry a gradient "
                     f"(limit {limit:.0%}): {window.all_wrong / window.groups:.0%} all wrong, "
@@ -111,6 +121,18 @@ class CollapseMonitor:
             ):
                 goodhart = state.goodhart_streak + 1
         self._state = replace(state, share_streaks=streaks, best=best, goodhart_streak=goodhart)
+
+    def _unread(self, step: int, read: int, asked: int) -> Sequence[Alarm]:
+        limit = self.limits.min_read
+        if asked < self.limits.read_answers or read >= limit * asked:
+            return []
+        share = read / asked
+        message = (
+            f"{'hardly any' if read else 'no'} answer could be read: {share:.1%} of {asked} keep the contract "
+            f"(limit {limit:.0%}); scores by label mean nothing until they do. Supervised steps first (sft_steps), "
+            "another prompt or contract, or more max_tokens may help"
+        )
+        return [Alarm(AlarmKind.UNREAD, None, share, limit, step, message)]
 
     def _share(self, signals: Signals) -> Sequence[Alarm]:
         limits, shares = self.limits, signals.confusion.predicted_share()

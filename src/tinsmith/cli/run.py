@@ -91,15 +91,16 @@ def _keys(name: str) -> None:
     experiment = find(name)
     console.print(f"{experiment.full_name}: {experiment.question}\n", markup=False)
     table = Table(box=None, pad_edge=False)
-    for column in ("key", "at=nano", "at=seed", "what it is"):
+    keys = key_help(experiment)
+    for column in ("key", *(f"at={at}" for at in keys[0].values), "what it is"):
         table.add_column(column, overflow="fold")
     apart = False
-    for each in key_help(experiment):
+    for each in keys:
         if each.circumstance and not apart:
             apart = True
-            table.add_row("", "", "", "")
-            table.add_row("where and how fast (no part of the run's identity):", "", "", "")
-        table.add_row(each.name, each.nano, each.seed, each.words)
+            table.add_row("")
+            table.add_row("where and how fast (no part of the run's identity):")
+        table.add_row(each.name, *each.values.values(), each.words)
     console.print(table, markup=False)
 
 

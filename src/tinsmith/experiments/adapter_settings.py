@@ -10,8 +10,9 @@ from typing import Final
 
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.key_text import truth
-from tinsmith.experiments.keys import KEYS, NOTEBOOK, At, Kind
+from tinsmith.experiments.keys import KEYS, At, Kind
 from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
+from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.study import Cell
 from tinsmith.experiments.study_keys import (
     DRY_RUN,
@@ -36,6 +37,9 @@ RECIPE: Final[Mapping[str, str]] = MappingProxyType(
 
 RATES: Final = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
 """Learning rates that are tried for the nano base."""
+SMALL_RATES: Final = (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
+"""Those for a small pretrained model."""
+_SMALL_RECIPE: Final = MappingProxyType({**RECIPE, "lora_rank": "32"})
 
 FEWEST_RATES: Final = 5
 """With fewer one would compare how well each adapter was tuned."""
@@ -65,7 +69,8 @@ ADAPTER_KEYS: Final = StudyKeys(
         StudyKey(
             name="rates",
             default=",".join(map(str, RATES)),
-            words=f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter.",
+            words=f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter. "
+            f"at=small: {','.join(map(str, SMALL_RATES))}.",
         ),
         StudyKey(
             name="seeds", default="1,2,3", words=f"That are reported, {FEWEST_SEEDS} or more."
@@ -139,7 +144,8 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
                 value=value,
                 allowed=", ".join(by_adapter),
             )
-    every = learning_rates("rates", ADAPTER_KEYS.value(overrides, "rates"), least=FEWEST_RATES)
+    usual = ",".join(map(str, SMALL_RATES if _at_small(overrides) else RATES))
+    every = learning_rates("rates", overrides.get("rates", usual), least=FEWEST_RATES)
     rates = {
         adapter: learning_rates(key, overrides[key], least=FEWEST_RATES)
         if key in overrides
@@ -168,9 +174,15 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
 
 def _place(overrides: Mapping[str, str]) -> Mapping[str, str]:
     """Return what all runs have where they run; at the seeds' place the whole notebook, LoRA too."""
+    if _at_small(overrides):
+        return _SMALL_RECIPE
     if overrides.get("at") != At.SEED.value:
         return RECIPE
     return {key: shown_value(value) for key, value in NOTEBOOK.items() if key not in _SET}
+
+
+def _at_small(overrides: Mapping[str, str]) -> bool:
+    return overrides.get("at") == At.SMALL.value
 
 
 def _adapters(text: str) -> tuple[AdapterKind, ...]:

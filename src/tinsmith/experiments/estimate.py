@@ -7,21 +7,38 @@ from pathlib import Path
 
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.splits import Split
+from tinsmith.experiments.compute_spent import Cost
 from tinsmith.experiments.fingerprints import plan_fingerprint
-from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
+from tinsmith.experiments.keys import At, DebateFrame, Kind, RubricFrame
+from tinsmith.experiments.model_pace import (
+    MEASURED_PARAMETERS,
+    Lengths,
+    machine_pace,
+    run_seconds,
+)
+from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.place_limits import place_limits
+from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.registry import lineage
 from tinsmith.experiments.rubric_matter import rubric_matter
+from tinsmith.models.base import read_shape
+from tinsmith.models.sources import is_here
+from tinsmith.tasks.rubrics.splitting import RubricSplit
 from tinsmith.training.settings import RlSettings, SftSettings
 
-PROMPT_TOKENS = {At.NANO: 150, At.SEED: 440}
-"""Of a paper with the nano base's tokenizer and brief prompt; the seeds' own, from their log."""
-ANSWER_TOKENS = {At.NANO: 14, At.SEED: 40}
-CHARACTERS_PER_TOKEN = 3.75
-"""Of titles and abstracts, with the nano base's tokenizer (high energy physics)."""
-ASKING_TOKENS = 25
-"""What the brief prompt adds to them."""
+PROMPT_TOKENS = {At.NANO: 150, At.SMALL: 300, At.SEED: 440}
+"""Of a paper with the nano base's tokenizer and brief prompt, and with SmolLM2's and the short one; the seeds' own,
+from their log."""
+ANSWER_TOKENS = {At.NANO: 14, At.SMALL: 22, At.SEED: 40}
+CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
+"""Of titles and abstracts: with the nano base's tokenizer (high energy physics), and with large vocabularies."""
+ASKING_TOKENS = {At.NANO: 25, At.SMALL: 110, At.SEED: 250}
+"""What the prompt adds to them: brief, short, and a ladder's."""
+RUBRIC_TOKENS = (35, 0.7)
+"""What a chat template adds to an instruction, and the share of max_tokens that an answer to one takes."""
+TEST_ITEMS = 500
+"""Papers of a test split, where nothing limits it."""
 TOKENS_PER_SECOND = 14_000
 """Of the nano base, trained on two cores; evaluations take a third of it a token."""
 _MEGABYTES = 20
@@ -30,6 +47,7 @@ _MEGABYTES = 20
 
 def dry_run(plan: Plan) -> list[str]:
     """Return what a person wants to know before starting; nothing is written or built."""
+    require_own_rates(plan)
     settings = plan.settings
     changes = ", ".join(
         f"{key}={value}" for one in lineage(plan.experiment) for key, value in one.delta.items()
@@ -44,7 +62,11 @@ def dry_run(plan: Plan) -> list[str]:
         lines.append(f"changed here: {changed}")
     lines += place_limits(plan)
     if isinstance(plan.frame, RubricFrame):
-        return [*lines, *rubric_matter(plan).before()]
+        matter = rubric_matter(plan)
+        asked = _rubric_lengths(plan, plan.frame, matter.split)
+        taken = _model_minutes(plan, asked)
+        time = [] if taken is None else [f"time: {time_and_disk(taken, _MEGABYTES)}"]
+        return [*lines, *matter.before(), *time]
     trained, looked_at = _tokens(plan)
     lines.append(
         f"{settings.steps} steps; about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
@@ -57,11 +79,12 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
     if taken is None:
         return "as long as the server takes; nothing is known of it here"
     digits = 1 if taken < 10.0 else 0
-    return f"about {taken:.{digits}f} minutes on two cores; about {megabytes} MB of disk"
+    told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
+    return f"about {told} on two cores; about {megabytes} MB of disk"
 
 
 def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
-    """Return how long a run on papers takes the nano base on two cores; None: nothing is known of another model.
+    """Return how long a run on papers takes on two cores; None: nothing is known of the model.
 
     `prompt_tokens` is said where it is known that a paper is longer or shorter than PROMPT_TOKENS; those of a slice
     that is named are estimated from its text.
@@ -69,27 +92,70 @@ def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
     Raises:
         DataError: there is no slice, or it was changed.
     """
-    where = plan.circumstances
-    if plan.frame.at is not At.NANO or where.model_name is not None or where.base_url is not None:
+    where, at = plan.circumstances, plan.frame.at
+    if where.base_url is not None or where.device != "cpu":
         return None
-    trained, looked_at = _tokens(plan, prompt_tokens)
-    return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60
+    if at is At.NANO and where.model_name is None:
+        trained, looked_at = _tokens(plan, prompt_tokens)
+        return (trained / TOKENS_PER_SECOND + looked_at / (3 * TOKENS_PER_SECOND)) / 60
+    lengths = Lengths(
+        prompt=_prompt_length(plan, prompt_tokens),
+        answer=min(ANSWER_TOKENS[at], plan.settings.max_tokens),
+        labels=len(plan.task.labels) if plan.frame.kind in (Kind.RL, Kind.SFT) else 0,
+        examined=plan.settings.eval_items,
+        tested=plan.settings.test_items or TEST_ITEMS,
+    )
+    return _model_minutes(plan, lengths)
+
+
+def _model_minutes(plan: Plan, lengths: Lengths) -> float | None:
+    """Return what a run takes with the model that it names; None: how large it is is not known."""
+    where = plan.circumstances
+    parameters = _parameters(where.model_name)
+    if parameters is None or where.base_url is not None or where.device != "cpu":
+        return None
+    return run_seconds(plan.settings, lengths, machine_pace(parameters)) / 60
+
+
+def _parameters(model_name: str | None) -> int | None:
+    if model_name == SMALL_MODEL:
+        return MEASURED_PARAMETERS  # whether or not it was fetched yet
+    if model_name is None or not is_here(model_name):
+        return None
+    return Cost(read_shape(model_name)).parameters
+
+
+def _rubric_lengths(plan: Plan, frame: RubricFrame, split: RubricSplit) -> Lengths:
+    template, share = RUBRIC_TOKENS
+    tasks = (*split.train, *split.test)
+    characters = sum(len(task.prompt) for task in tasks) / len(tasks)
+    return Lengths(
+        prompt=template + characters / CHARACTERS_PER_TOKEN[frame.at],
+        answer=share * plan.settings.max_tokens,
+        examined=min(plan.settings.eval_items, len(split.test or split.train)),
+        eval_samples=frame.eval_samples,
+    )
 
 
 @lru_cache
-def _prompt_tokens(folder: Path) -> int:
+def _prompt_tokens(folder: Path, at: At) -> int:
     lengths = [
         len(row.title) + len(row.abstract or "") for row in Slice.open(folder).rows(Split.TRAIN)
     ]
-    return ASKING_TOKENS + round(sum(lengths) / CHARACTERS_PER_TOKEN / max(1, len(lengths)))
+    read = sum(lengths) / CHARACTERS_PER_TOKEN[at] / max(1, len(lengths))
+    return ASKING_TOKENS[at] + round(read)
+
+
+def _prompt_length(plan: Plan, known: int | None) -> int:
+    at, data = plan.frame.at, plan.circumstances.data
+    if known is not None:
+        return known
+    return PROMPT_TOKENS[at] if data is None else _prompt_tokens(data, at)
 
 
 def _tokens(plan: Plan, prompt_tokens: int | None = None) -> tuple[int, int]:
     settings, at = plan.settings, plan.frame.at
-    data = plan.circumstances.data
-    if prompt_tokens is None and data is not None and at is At.NANO:
-        prompt_tokens = _prompt_tokens(data)
-    length = (prompt_tokens or PROMPT_TOKENS[at]) + ANSWER_TOKENS[at]
+    length = _prompt_length(plan, prompt_tokens) + ANSWER_TOKENS[at]
     if isinstance(settings, RlSettings):
         forks = plan.frame.forks if isinstance(plan.frame, DebateFrame) else 1
         a_step = settings.group_size * settings.groups_per_batch * forks
@@ -97,5 +163,5 @@ def _tokens(plan: Plan, prompt_tokens: int | None = None) -> tuple[int, int]:
         assert isinstance(settings, SftSettings)
         a_step = settings.batch_size
     evaluations = settings.steps // settings.eval_every + 1 if settings.eval_every else 1
-    looked_at = 2 * evaluations * settings.eval_items + 4 * 500
+    looked_at = 2 * evaluations * settings.eval_items + 4 * (settings.test_items or TEST_ITEMS)
     return settings.steps * a_step * length, looked_at * length

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tinsmith.experiments.kinds import At
+
 Value = str | int | float | bool
 
 
@@ -25,12 +27,19 @@ class Experiment:
     delta: Mapping[str, Value]
     """What it changes in its parent, by key; the root's are all its own."""
     version: int = 1
+    at_small: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Its own numbers where it runs with a small pretrained model (`at=small`); not inherited."""
     at_seed: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """Its own numbers where it runs at the seeds' size (`at=seed`); not inherited."""
+    """The same at the seeds' size (`at=seed`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", MappingProxyType(dict(self.delta)))
+        object.__setattr__(self, "at_small", MappingProxyType(dict(self.at_small)))
         object.__setattr__(self, "at_seed", MappingProxyType(dict(self.at_seed)))
+
+    def own_at(self, at: At) -> Mapping[str, Value]:
+        """Return its own numbers at a place; those for the nano base are its delta's."""
+        return {At.NANO: {}, At.SMALL: self.at_small, At.SEED: self.at_seed}[at]
 
     @property
     def full_name(self) -> str:

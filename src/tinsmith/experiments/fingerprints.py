@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.keys import At, Frame
-from tinsmith.experiments.plan import Plan, make_plan
+from tinsmith.experiments.keys import Frame
+from tinsmith.experiments.places import places_of
+from tinsmith.experiments.plan import Plan, kind_of, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS
 from tinsmith.training.settings import told_apart
 from tinsmith.types.deviation import Deviation
@@ -44,6 +45,9 @@ def plan_fingerprint(plan: Plan) -> str:
 def all_fingerprints() -> Mapping[str, Mapping[str, str]]:
     """Return the fingerprint of every experiment without overrides, by `name@version` and place."""
     return {
-        one.full_name: {at.value: plan_fingerprint(make_plan(one, {"at": at.value})) for at in At}
+        one.full_name: {
+            at.value: plan_fingerprint(make_plan(one, {"at": at.value}))
+            for at in places_of(kind_of(one, {}))
+        }
         for one in EXPERIMENTS.values()
     }

@@ -1,4 +1,4 @@
-"""What an experiment's keys are, for a person: each with its value at both places and what it means."""
+"""What an experiment's keys are, for a person: each with its value at every place and what it means."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tinsmith.experiments.experiment import Experiment
 from tinsmith.experiments.keys import ENGINE, KEYS, At
+from tinsmith.experiments.places import places_of
 from tinsmith.experiments.plan import defaults, kind_of
 
 _ENGINE_WORDS: Final[Mapping[str, str]] = {
@@ -26,10 +27,8 @@ class KeyHelp:
     """One key."""
 
     name: str
-    nano: str
-    """Its value with at=nano; empty: none."""
-    seed: str
-    """Its value with at=seed."""
+    values: Mapping[At, str]
+    """By place where the experiment can run; empty: none."""
     words: str
     circumstance: bool
     """Whether it only says where and how fast to run, and is no part of the identity."""
@@ -39,7 +38,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     """Return every key of an experiment, those that decide results first."""
     kind = kind_of(experiment, {})
     keys = KEYS[kind]
-    places = {at: defaults(experiment, kind, at) for at in At}
+    places = {at: defaults(experiment, kind, at) for at in places_of(kind)}
     words = {name: said for part in keys.parts for name, said in words_of(part).items()}
     found: list[KeyHelp] = []
     for part in keys.parts:
@@ -47,13 +46,12 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
             if each.name not in keys.known or each.name == "kind":
                 continue
             own = default_of(each)
-            values = {at: places[at].get(each.name, own) for at in At}
+            values = {at: place.get(each.name, own) for at, place in places.items()}
             values = {at: at.value if each.name == "at" else value for at, value in values.items()}
             found.append(
                 KeyHelp(
                     name=each.name,
-                    nano=shown_value(values[At.NANO]),
-                    seed=shown_value(values[At.SEED]),
+                    values={at: shown_value(value) for at, value in values.items()},
                     words=_with_values(words.get(each.name, ""), keys.kinds.get(each.name)),
                     circumstance=each.name in keys.circumstances,
                 )
@@ -61,8 +59,7 @@ def key_help(experiment: Experiment) -> list[KeyHelp]:
     found += [
         KeyHelp(
             name=name,
-            nano=shown_value(value),
-            seed=shown_value(value),
+            values=dict.fromkeys(places, shown_value(value)),
             words=_ENGINE_WORDS[name],
             circumstance=False,
         )

@@ -1,4 +1,4 @@
-"""Which keys an experiment has: their names, types, defaults, and their values where it runs.
+"""Which keys an experiment has: their names, types and defaults. Their values where it runs are in `places.py`.
 
 Keys of a frame and of a loop decide results; those that only say where and how fast to run are circumstances.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, get_type_hints
 
-from tinsmith.experiments.experiment import Value
 from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.kinds import At, Kind
 from tinsmith.tasks.debate.rewards import Credit, debate_reward
@@ -36,11 +35,11 @@ class Frame:
 
     kind: Kind = Kind.RL
     at: At = At.NANO
-    """Whose numbers: for the nano base on two cores, or the seeds' own."""
+    """Whose numbers: for the nano base on two cores, for a small pretrained model there, or the seeds' own."""
     task: str = "disruption"
     """Which label: disruption or novelty."""
     prompt: str = "plain"
-    """How it is asked for: plain, brief, checklist or ontology."""
+    """How it is asked for: plain, brief, short, checklist or ontology."""
     contract: str = "four_key"
     """Which JSON keys an answer has: four_key or two_key."""
     with_metadata: bool = True
@@ -262,173 +261,6 @@ class Circumstances:
                 )
 
 
-_NANO_RL: Final[Mapping[str, Value]] = MappingProxyType(
-    {
-        "steps": 100,
-        "learning_rate": 1.5e-3,
-        "lora_rank": 16,
-        "group_size": 8,
-        "groups_per_batch": 16,
-        "eval_every": 25,
-        "save_every": 25,
-        "eval_items": 200,
-    }
-)
-
-NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
-    {
-        Kind.RL: _NANO_RL,
-        Kind.JOINT: _NANO_RL,
-        Kind.DEBATE: MappingProxyType(
-            {
-                "steps": 400,
-                "learning_rate": 7e-4,
-                "lr_schedule": "linear",
-                "lora_rank": 16,
-                "group_size": 4,
-                "groups_per_batch": 32,
-                "eval_every": 100,
-                "save_every": 100,
-                "eval_items": 200,
-                "select_by": "last",
-            }
-        ),
-        Kind.RLVR: MappingProxyType(
-            {
-                "steps": 120,
-                "learning_rate": 6e-4,
-                "lora_rank": 16,
-                "group_size": 8,
-                "groups_per_batch": 8,
-                "max_tokens": 32,
-                "train_ratio": 0.75,
-                "eval_samples": 8,
-                "eval_every": 40,
-                "save_every": 40,
-                "select_by": "last",
-            }
-        ),
-        Kind.SFT: MappingProxyType(
-            {
-                "steps": 120,
-                "learning_rate": 2e-3,
-                "lora_rank": 16,
-                "batch_size": 32,
-                "eval_every": 60,
-                "save_every": 60,
-                "eval_items": 200,
-            }
-        ),
-    }
-)
-"""Values of `at=nano`: what two cores do in about a minute."""
-
-_BRIEF: Final[Mapping[str, Value]] = MappingProxyType({"prompt": "brief", "max_tokens": 48})
-
-NANO_ONLY: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
-    {
-        Kind.RL: _BRIEF,
-        Kind.SFT: _BRIEF,
-        Kind.DEBATE: MappingProxyType(
-            {"prompt": "brief", "script": "brief", "contract": "two_key", "max_tokens": 24}
-        ),
-        Kind.JOINT: MappingProxyType({"prompt": "brief", "max_tokens": 64}),
-        Kind.RLVR: MappingProxyType({}),
-    }
-)
-"""What the nano base needs whatever the rung says: it has read the brief prompt only."""
-
-_SEED_RL: Final[Mapping[str, Value]] = MappingProxyType(
-    {
-        "steps": 313,
-        "learning_rate": 8e-6,
-        "lora_rank": 32,
-        "group_size": 2,
-        "groups_per_batch": 16,
-        "temperature": 0.3,
-        "max_tokens": 256,
-        "eval_every": 250,
-        "save_every": 250,
-        "eval_items": 500,
-        "train_items": 5000,
-    }
-)
-
-SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
-    {
-        Kind.RL: _SEED_RL,
-        Kind.JOINT: _SEED_RL,
-        Kind.DEBATE: MappingProxyType(
-            {
-                "steps": 313,
-                "learning_rate": 8e-6,
-                "lora_rank": 32,
-                "group_size": 4,
-                "groups_per_batch": 16,
-                "temperature": 0.3,
-                "max_tokens": 256,
-                "eval_every": 250,
-                "save_every": 250,
-                "eval_items": 500,
-                "train_items": 5000,
-                "select_by": "last",
-            }
-        ),
-        Kind.RLVR: MappingProxyType(
-            {
-                "steps": 31,
-                "learning_rate": 4e-5,
-                "lora_rank": 32,
-                "group_size": 8,
-                "groups_per_batch": 32,
-                "max_tokens": 2048,
-                "judge_model": "gpt-5-mini",
-                "model_name": "meta-llama/Llama-3.1-8B",
-                "eval_every": 10,
-                "save_every": 20,
-                "select_by": "last",
-            }
-        ),
-        Kind.SFT: MappingProxyType(
-            {
-                "steps": 313,
-                "learning_rate": 1e-4,
-                "lora_rank": 32,
-                "batch_size": 16,
-                "temperature": 0.3,
-                "max_tokens": 256,
-                "eval_every": 250,
-                "save_every": 250,
-                "eval_items": 500,
-                "train_items": 5000,
-            }
-        ),
-    }
-)
-"""Values of `at=seed`. Papers: 5,000 once, batch 16, group 2, learning rate 8e-6, temperature 0.3, no KL. Rubrics: the
-table of the recipe; its 31 batches see the training part of 1,000 tasks about once."""
-
-NOTEBOOK: Final[Mapping[str, Value]] = MappingProxyType(
-    {
-        "lora_rank": 64,
-        "train_unembed": False,
-        "learning_rate": 1e-5,
-        "lr_schedule": "cosine",
-        "lr_warmup": 0.03,
-        "weight_decay": 0.1,
-        "grad_clip_norm": 1.0,
-        "batch_size": 32,
-        "steps": 157,
-    }
-)
-"""The seeds' notebook on QDoRA, for supervised training at `at=seed`: one epoch of the ladder's 5,000 papers.
-
-Its alpha of 128 is no key: the Tinker API has none, and every server's is 32. B A is therefore scaled by 1/2 here and
-by 2 there; a rate four times as high makes up for it in B, which is one more reason to sweep the rate
-(`study/adapters`). Its dropout of 0.05 has no counterpart in the API either, and its `o_proj` was not adapted, which
-here goes with attention.
-"""
-
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
     {
         "arithmetic": Arithmetic.CANONICAL,
@@ -492,8 +324,8 @@ KEYS: Final[Mapping[Kind, Keys]] = MappingProxyType(
             RubricFrame,
             RlSettings,
             Asking,
-            # There is no third split to choose by, no label whose gradient is exact, no slice.
-            without=frozenset({"select_by", "gradient", "data", *_BY_EXAMPLE}),
+            # There is no third split to choose by or to test on, no label whose gradient is exact, no slice.
+            without=frozenset({"select_by", "gradient", "data", "test_items", *_BY_EXAMPLE}),
         ),
     }
 )

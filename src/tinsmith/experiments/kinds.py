@@ -25,5 +25,7 @@ class At(enum.StrEnum):
 
     NANO = "nano"
     """The base that is built here, from scratch."""
+    SMALL = "small"
+    """A small pretrained chat model: SmolLM2-135M-Instruct, on two cores."""
     SEED = "seed"
     """The seeds' own: Llama-3.1-8B-Instruct on a hosted service."""

@@ -10,6 +10,7 @@ from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.matter import SERVED_NAME, Matter, served_name
+from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_matter import rubric_matter
@@ -66,7 +67,7 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
     """Return the model's name as served and where it comes from; None: the nano base, which is built.
 
     Raises:
-        ConfigError: a model is named that is not there, or none where one is needed.
+        ConfigError: a model is named that is not there or has no rates here, or none where one is needed.
     """
     where = plan.circumstances
     if where.base_url is not None and where.model_name is None:
@@ -84,4 +85,6 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
         )
     if where.model_name is None:
         return None
-    return served_name(where.model_name, where.base_url), where.model_name
+    named = served_name(where.model_name, where.base_url)
+    require_own_rates(plan)
+    return named, where.model_name

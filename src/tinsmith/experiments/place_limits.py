@@ -1,12 +1,21 @@
-"""What the nano base cannot be asked otherwise, and which experiments are therefore one and the same for it."""
+"""What a place cannot ask of its model, and which experiments are therefore one and the same there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from tinsmith.experiments.fingerprints import plan_fingerprint
 from tinsmith.experiments.key_help import shown_value
-from tinsmith.experiments.keys import NANO_ONLY, At
-from tinsmith.experiments.plan import Plan, make_plan
+from tinsmith.experiments.keys import At
+from tinsmith.experiments.places import FORCED, places_of
+from tinsmith.experiments.plan import Plan, kind_of, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS, inherited
+
+_WHY: Final[Mapping[At, str]] = {
+    At.NANO: "what the nano base was made for",
+    At.SMALL: "what a small chat model can answer",
+}
 
 
 def place_limits(plan: Plan) -> list[str]:
@@ -14,32 +23,34 @@ def place_limits(plan: Plan) -> list[str]:
 
     What the command line says holds at every place, and is not told.
     """
-    if plan.frame.at is not At.NANO:
-        return []
+    at, kind = plan.frame.at, plan.frame.kind
     written = inherited(plan.experiment)
     kept = {
         key: value
-        for key, value in NANO_ONLY[plan.frame.kind].items()
+        for key, value in FORCED[at].get(kind, {}).items()
         if written.get(key, value) != value and key not in plan.overrides
     }
     if not kept:
         return []
     told = [
-        "at=nano: "
+        f"at={at}: "
         + ", ".join(
             f"{key} is {shown_value(value)}, not {shown_value(written[key])}"
             for key, value in kept.items()
         )
-        + ": what the nano base was made for"
+        + f": {_WHY[at]}"
     ]
-    own = plan_fingerprint(make_plan(plan.experiment, {}))
+    here = {"at": at.value}
+    own = plan_fingerprint(make_plan(plan.experiment, here))
     twins = [
         one.full_name
         for one in EXPERIMENTS.values()
-        if one.name != plan.experiment.name and plan_fingerprint(make_plan(one, {})) == own
+        if one.name != plan.experiment.name
+        and at in places_of(kind_of(one, {}))
+        and plan_fingerprint(make_plan(one, here)) == own
     ]
     if twins:
         told.append(
-            f"at=nano: this is {', '.join(twins)} under another name; at=seed tells them apart"
+            f"at={at}: this is {', '.join(twins)} under another name; at=seed tells them apart"
         )
     return told

@@ -1,8 +1,8 @@
 """A plan: every key of an experiment resolved, before any model or paper is there.
 
-Keys come from, later ones winning: the defaults of the settings, the place it runs at (`at=nano` or `at=seed`), the
-experiment's ancestors and itself, what the place cannot do otherwise, and the command line. Keys that only say where
-and how fast to run are circumstances, and are kept apart.
+Keys come from, later ones winning: the defaults of the settings, the place it runs at (`at=nano`, `at=small` or
+`at=seed`), the experiment's ancestors and itself, what the place cannot do otherwise, and the command line. Keys that
+only say where and how fast to run are circumstances, and are kept apart.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from tinsmith.experiments.key_text import folder_name, truth, unknown_key, unrea
 from tinsmith.experiments.keys import (
     ENGINE,
     KEYS,
-    NANO,
-    NANO_ONLY,
-    SEED,
     Asking,
     At,
     Circumstances,
@@ -31,6 +28,7 @@ from tinsmith.experiments.keys import (
     Kind,
     RubricFrame,
 )
+from tinsmith.experiments.places import FORCED, VALUES, places_of
 from tinsmith.experiments.registry import inherited
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
@@ -163,11 +161,20 @@ def at_of(overrides: Mapping[str, str]) -> At:
 
 
 def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
-    """Return what stands under keys that a place, the ancestors or the experiment itself decide."""
-    place = (NANO if at is At.NANO else SEED)[kind]
-    forced = NANO_ONLY[kind] if at is At.NANO else {}
-    own = experiment.at_seed if at is At.SEED else {}
-    return {**place, **inherited(experiment), **own, **forced}
+    """Return what stands under keys that a place, the ancestors or the experiment itself decide.
+
+    Raises:
+        ConfigError: there are no numbers for such an experiment at this place.
+    """
+    if kind not in VALUES[at]:
+        raise ConfigError(
+            f"no numbers are known for {kind} at this place",
+            field="at",
+            value=at.value,
+            allowed=", ".join(places_of(kind)),
+        )
+    forced = FORCED[at].get(kind, {})
+    return {**VALUES[at][kind], **inherited(experiment), **experiment.own_at(at), **forced}
 
 
 def with_default_log_path(plan: Plan) -> Plan:

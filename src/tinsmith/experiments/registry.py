@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.experiment import Experiment, Value
-from tinsmith.experiments.keys import NOTEBOOK
+from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.types.errors import ConfigError
 
 _ALL: Final = (
@@ -83,6 +83,7 @@ _ALL: Final = (
         question="Does RL go further from where supervised training has come, in as many steps?",
         parent="remedy/exp6",
         delta={"sft_steps": 50, "sft_learning_rate": 2e-3, "sft_batch_size": 16},
+        at_small={"sft_steps": 15, "sft_learning_rate": 3e-4, "sft_batch_size": 16},
         at_seed={"sft_steps": 156, "sft_learning_rate": 1e-4, "sft_batch_size": 16},
     ),
     Experiment(

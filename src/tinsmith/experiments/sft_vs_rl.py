@@ -16,7 +16,9 @@ from typing import Final
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.compute_spent import Accountant, Cost
 from tinsmith.experiments.estimate import minutes, time_and_disk
+from tinsmith.experiments.kinds import At
 from tinsmith.experiments.paper_base import PaperBaseRecipe
+from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.planted_world import (
     PLANTED_BASE,
@@ -160,6 +162,8 @@ def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
         )
     if settings.model_name is not None:
         return source, settings.model_name
+    if settings.at is At.SMALL:
+        return source, SMALL_MODEL
     task = make_plan(find("remedy/exp6"), settings.shared).task
     recipe = PLANTED_BASE if planted else PaperBaseRecipe()
     base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments.keys import KEYS, Kind
+from tinsmith.experiments.keys import KEYS, At, Kind
 from tinsmith.experiments.study_keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 
 
@@ -43,7 +43,17 @@ _PAPERS: Final = Place(
     rl_rates="5e-4,1e-3,1.5e-3,2e-3,3e-3",
     shared=MappingProxyType({"lora_rank": "16", "eval_items": "200"}),
 )
-PLACES: Final[Mapping[StudyWorld, Place]] = MappingProxyType(
+_SMALL: Final = Place(
+    steps=30,
+    groups_per_batch=16,
+    group_size=8,
+    sft_rates="1e-4,2e-4,4e-4,8e-4,1.6e-3",
+    rl_rates="5e-5,1e-4,2e-4,4e-4,8e-4",
+    shared=MappingProxyType(
+        {"at": At.SMALL.value, "lora_rank": "16", "eval_items": "48", "test_items": "150"}
+    ),
+)
+_NANO: Final[Mapping[StudyWorld, Place]] = MappingProxyType(
     {
         StudyWorld.QUICKSTART: _PAPERS,
         StudyWorld.DATA: _PAPERS,
@@ -64,7 +74,10 @@ PLACES: Final[Mapping[StudyWorld, Place]] = MappingProxyType(
         ),
     }
 )
-"""The numbers of every world."""
+PLACES: Final[Mapping[At, Mapping[StudyWorld, Place]]] = MappingProxyType(
+    {At.NANO: _NANO, At.SMALL: MappingProxyType(dict.fromkeys(StudyWorld, _SMALL))}
+)
+"""The numbers of every world, by the size of the model."""
 
 REWARD: Final = "reward."
 """How the keys of a reward begin."""
@@ -79,7 +92,6 @@ _SET: Final = (
     "shuffle_labels",
     "logit_offset",
     "base_url",
-    "at",
     "kind",
     "task",
     "prompt",
@@ -94,9 +106,11 @@ _SET: Final = (
 
 def _by_world(name: str) -> str:
     papers, planted = (
-        str(getattr(PLACES[world], name)) for world in (StudyWorld.DATA, StudyWorld.PLANTED)
+        str(getattr(_NANO[world], name)) for world in (StudyWorld.DATA, StudyWorld.PLANTED)
     )
-    return papers if papers == planted else f"{papers}; planted: {planted}"
+    told = papers if papers == planted else f"{papers}; planted: {planted}"
+    small = str(getattr(_SMALL, name))
+    return told if small in (papers, planted) else f"{told}; at=small: {small}"
 
 
 SFT_VS_RL_KEYS: Final = StudyKeys(
@@ -109,9 +123,14 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
         ),
         StudyKey(name="data", default="", words="A slice folder."),
         StudyKey(
+            name="at",
+            default=At.NANO.value,
+            words="Whose numbers: nano, or small for a small pretrained model.",
+        ),
+        StudyKey(
             name="model_name",
             default="",
-            words="A folder, FILE.gguf, smollm2 or ORG/NAME; without it, the nano base of these papers.",
+            words="Folder, FILE.gguf, smollm2 or ORG/NAME; else the nano base of these papers, smollm2 at=small.",
         ),
         StudyKey(
             name="sft_rates",

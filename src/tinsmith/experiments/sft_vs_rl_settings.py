@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.key_text import truth
-from tinsmith.experiments.keys import KEYS, Kind
+from tinsmith.experiments.keys import KEYS, At, Kind
 from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
 from tinsmith.experiments.sft_vs_rl_keys import PLACES, REWARD, SFT_VS_RL_KEYS, StudyWorld
 from tinsmith.experiments.study_keys import require_a_score
@@ -29,10 +29,11 @@ class SftVsRlSettings:
     """See the module."""
 
     out: Path
+    at: At
     world: StudyWorld
     data: Path | None
     model_name: str | None
-    """A folder; None: the nano base of these papers."""
+    """A folder; None: the nano base of these papers, or the model of `at=small`."""
     seeds: tuple[int, ...]
     tuning_seed: int
     sft_rates: tuple[float, ...]
@@ -81,7 +82,8 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     require_a_score(overrides)
     data = overrides.get("data")
     world = _world(overrides.get("world"), data)
-    place = PLACES[world]
+    at = _at(overrides.get("at", SFT_VS_RL_KEYS.default("at")))
+    place = PLACES[at][world]
     sft_rates = learning_rates("sft_rates", overrides.get("sft_rates", place.sft_rates))
     rl_rates = learning_rates("rl_rates", overrides.get("rl_rates", place.rl_rates))
     if len(sft_rates) != len(rl_rates):
@@ -98,6 +100,7 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     given = {**place.shared, **SFT_VS_RL_KEYS.runs_keys(overrides), "quiet": "true"}
     return SftVsRlSettings(
         out=Path(SFT_VS_RL_KEYS.value(overrides, "out")),
+        at=at,
         world=world,
         data=None if data is None else Path(data),
         model_name=overrides.get("model_name"),
@@ -133,6 +136,17 @@ def _world(named: str | None, data: str | None) -> StudyWorld:
             allowed=f"{', '.join(allowed)}; or data=DIR without it",
         )
     return StudyWorld(named)
+
+
+def _at(text: str) -> At:
+    if text not in PLACES:
+        raise ConfigError(
+            "the study has no numbers for such a model",
+            field="at",
+            value=text,
+            allowed=", ".join(PLACES),
+        )
+    return At(text)
 
 
 def _sft_steps(text: str, steps: int) -> int:

@@ -18,6 +18,7 @@ def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> 
     """Return the sentences; what is not known is said to be so."""
     sentences = (
         _asked(run),
+        _unread(run),
         _reached(run, systems),
         _beside_baselines(judged),
         _collapse(run),
@@ -40,6 +41,19 @@ def _asked(run: Run) -> str:
     model = f"{config.model_name or 'a model'} by {by} for {steps_words(run)}{seed}{how}."
     asks = f"asks \u201c{config.question}\u201d and " if config.question else ""
     return f"This run {asks}trained {model}"
+
+
+def _unread(run: Run) -> str:
+    """Say first that no answer could be read, where that was so: all that follows rests on answers."""
+    seen = [alarm for alarm in run.alarms if alarm.kind == AlarmKind.UNREAD]
+    if not seen:
+        return ""
+    steps = listed([f"step {alarm.step}" for alarm in seen if alarm.step is not None])
+    when = f" at {steps}" if steps else ""
+    return (
+        f"Hardly any answer could be read{when}: what is said of labels there means nothing, and a low score is one of "
+        "form."
+    )
 
 
 def _reached(run: Run, systems: Sequence[System]) -> str:

@@ -79,10 +79,16 @@ def _system(run: Run, gathered: Gathered, split: Split) -> System | None:
             return System(
                 name=words[0].upper() + words[1:],
                 what=f"{_checkpoint(run, split)}; its rollouts are missing, so there are no intervals",
-                num_items=run.config.data.test if split in _TEST else None,
+                num_items=_tested(run) if split in _TEST else None,
                 measures=measures,
             )
     return None
+
+
+def _tested(run: Run) -> int | None:
+    """Return how many papers of the test split were looked at, by the settings."""
+    limit, papers = run.config.settings.get("test_items"), run.config.data.test
+    return min(limit, papers) if isinstance(limit, int) and limit and papers else papers
 
 
 def _checkpoint(run: Run, split: Split) -> str:

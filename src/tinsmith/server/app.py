@@ -41,7 +41,7 @@ from tinsmith.server.service import Service
 from tinsmith.server.wire import parse_forward_backward
 from tinsmith.types.errors import TinsmithError
 
-POLL_SECONDS = 30.0
+POLL_SECONDS = 40.0
 """How long a long poll is held; the SDK gives up on it after 45."""
 
 Answer = Mapping[str, object]
@@ -126,8 +126,9 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         if isinstance(outcome, Failed):
             return JSONResponse({"error": outcome.message, "category": outcome.category.value})
         if outcome is NoResult.PENDING:
+            # As a 408 the SDK asks again in silence; with a 200 it would tell its user so, once a request and poll.
             again = {"type": "try_again", "request_id": body.request_id, "queue_state": "active"}
-            return JSONResponse(again)
+            return JSONResponse(again, status_code=408)
         said = (
             "was answered, and is too old to be kept"
             if outcome is NoResult.FORGOTTEN

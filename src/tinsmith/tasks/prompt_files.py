@@ -23,14 +23,14 @@ from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 
-PROMPTS: Final = ("plain", "ontology", "checklist", "brief")
+PROMPTS: Final = ("plain", "ontology", "checklist", "brief", "short")
 """Every prompt by its name; each subject has a file for each."""
 JOINT_PROMPTS: Final = ("plain", "brief")
 """Every prompt that asks for the labels of all subjects at once."""
 
 SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
 """The placeholders a paper fills; the only things of a paper that a prompt may hold."""
-_SAID_BY_THE_CONTRACT: Final = frozenset({"labels", "label_key", "confidences"})
+_SAID_BY_THE_CONTRACT: Final = frozenset({"labels", "label_key", "confidences", "example"})
 _SAID_BY_A_JOINT_CONTRACT: Final = frozenset(
     {f"{subject}_{what}" for subject in Subject for what in ("labels", "key")} | {"confidences"}
 )
@@ -160,6 +160,7 @@ def _said_by(contract: Contract) -> dict[str, str]:
         "labels": _listed(contract.labels),
         "label_key": contract.subject.label_key,
         "confidences": _listed(tuple(Confidence)),
+        "example": contract.answer_text(contract.labels[-1], Confidence.MEDIUM),
     }
 
 

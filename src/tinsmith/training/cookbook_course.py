@@ -14,8 +14,10 @@ from tinsmith.training.cookbook_ground import CookbookGround, CookbookItem, Earn
 from tinsmith.training.course import Examined, Examinee, Score, Tested
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.policy import told_drift
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, examined_lines
 from tinsmith.training.rollouts import Failure, Rollout, Sampling, sample_groups
+from tinsmith.training.schedule import subset
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.seeds import derive
 
@@ -100,12 +102,18 @@ class CookbookCourse:
         """See Course."""
         return {"tags": item.tags}
 
+    @property
+    def last_look(self) -> float:
+        """See Course."""
+        tested = subset(self.test_items, self.settings.test_items)
+        return len(tested) / max(1, len(subset(self.held_out, self.settings.eval_items)))
+
     def examine(self, policy: Examinee, step: int) -> Examined:
         """Have held-out groups played, at the training temperature; scored by their mean reward."""
         if not self.held_out:
             return Examined(metrics={}, lines=(), score=Score(float(step), 0.0))
-        items = self.held_out[: self.settings.eval_items]
-        metrics, lines, kept = self._played(policy.client, items, step, "eval")
+        items = subset(self.held_out, self.settings.eval_items)
+        metrics, lines, kept = self._played(policy.client, items, step, "eval", policy.progress)
         metrics |= told_drift(policy.base(), kept)
         score = metrics.get("eval/reward/total", -math.inf)
         return Examined(metrics=metrics, lines=lines, score=Score(score, float(step)))
@@ -116,12 +124,14 @@ class CookbookCourse:
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
+        progress: Progress = untold,
     ) -> Tested:
         """Have the test's groups played once by the chosen policy."""
         del last, last_step
         if not self.test_items:
             return Tested(metrics={}, lines=())
-        metrics, lines, _ = self._played(chosen, self.test_items, chosen_step, "test")
+        items = subset(self.test_items, self.settings.test_items)
+        metrics, lines, _ = self._played(chosen, items, chosen_step, "test", progress)
         return Tested(metrics=metrics, lines=lines)
 
     def _played(
@@ -130,12 +140,14 @@ class CookbookCourse:
         items: Sequence[CookbookItem],
         step: int,
         split: str,
+        progress: Progress,
     ) -> tuple[dict[str, float], list[Line], list[CookbookRollout]]:
         sampling = Sampling(
             samples=self.settings.group_size,
             max_tokens=self.settings.max_tokens,
             temperature=self.settings.temperature,
             seed=derive(self.settings.seed, "evaluation"),
+            progress=progress,
         )
         played = [
             one for group in sample_groups(client, self.ground, items, sampling) for one in group

@@ -13,8 +13,10 @@ import tinker
 
 from tinsmith.analysis.alarms import Alarm
 from tinsmith.training.grouping import ScoredGroup
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line
 from tinsmith.training.rollouts import A, Ground, I, I_contra, Rollout
+from tinsmith.training.settings import CommonSettings, Selection
 from tinsmith.training.terms import Terms
 
 
@@ -34,6 +36,8 @@ class Examinee:
     trainer: tinker.TrainingClient
     base: Callable[[], tinker.SamplingClient]
     """The model under the adapter."""
+    progress: Progress = untold
+    """Is told how the answers come in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,7 @@ class Tested:
     lines: Sequence[Line]
 
 
-Look = Callable[[tinker.SamplingClient, int, str], Tested]
+Look = Callable[[tinker.SamplingClient, int, str, Progress], Tested]
 """Looks at the test split with a policy, its step, and the name that what it finds goes by."""
 
 
@@ -65,14 +69,23 @@ def chosen_and_last(
     chosen_step: int,
     last: tinker.SamplingClient | None,
     last_step: int,
+    progress: Progress,
 ) -> Tested:
     """Look with the chosen policy as `test` and the last one as `test_last`; at one that is both (None) only once."""
-    first = look(chosen, chosen_step, "test")
+    first = look(chosen, chosen_step, "test", progress)
     if last is None:
         same = {key.replace("test", "test_last", 1): value for key, value in first.metrics.items()}
         return Tested(metrics={**first.metrics, **same}, lines=first.lines)
-    other = look(last, last_step, "test_last")
+    other = look(last, last_step, "test_last", progress)
     return Tested(metrics={**first.metrics, **other.metrics}, lines=[*first.lines, *other.lines])
+
+
+def tested_share(
+    settings: CommonSettings, tested: Sequence[object], examined: Sequence[object]
+) -> float:
+    """Return how many examinations a test of the chosen policy is worth, and of the last one where it is another."""
+    policies = 1 if settings.select_by is Selection.LAST else 2
+    return policies * len(tested) / max(1, len(examined))
 
 
 class ExactGradient(Protocol[I_contra]):
@@ -112,6 +125,11 @@ class Course(Protocol[I, A]):
         """Whether each turn has an advantage of its own, from forks."""
         ...
 
+    @property
+    def last_look(self) -> float:
+        """How many examinations the last look is worth, at most, by the answers it asks for."""
+        ...
+
     def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
         """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...
@@ -146,6 +164,7 @@ class Course(Protocol[I, A]):
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
+        progress: Progress = untold,
     ) -> Tested:
         """Look at the chosen policy, and at the last one; None: it is the chosen one."""
         ...

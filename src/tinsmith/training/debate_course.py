@@ -19,6 +19,7 @@ from tinsmith.training.course import Examined, Examinee, Score, Tested
 from tinsmith.training.debate_ground import DebateGround, DebateRollout
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.policy import told_drift
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, examined_lines, share
 from tinsmith.training.rollouts import Failure, Sampling, sample_groups
 from tinsmith.training.schedule import subset
@@ -56,6 +57,17 @@ class DebateCourse:
     def validation_items(self) -> Sequence[Item]:
         """The papers that examinations look at while it trains."""
         return subset(self.papers.validation, self.settings.eval_items)
+
+    @property
+    def test_items(self) -> Sequence[Item]:
+        """The papers of the last look."""
+        return subset(self.papers.test, self.settings.test_items)
+
+    @property
+    def last_look(self) -> float:
+        """See Course; the test is asked with evidence, and without."""
+        grounds = 1 if self.control is None else 2
+        return grounds * len(self.test_items) / max(1, len(self.validation_items))
 
     def score(self, rollouts: Sequence[DebateRollout]) -> list[DebateTerms]:
         """See Course."""
@@ -117,10 +129,16 @@ class DebateCourse:
     def examine(self, policy: Examinee, step: int) -> Examined:
         """Have validation papers discussed, sampled and greedily."""
         found, lines, sampled = self._asked(
-            policy.client, self.ground, self.validation_items, step, "eval"
+            policy.client, self.ground, self.validation_items, step, "eval", policy.progress
         )
         more, others, _ = self._asked(
-            policy.client, self.ground, self.validation_items, step, "eval_greedy", greedy=True
+            policy.client,
+            self.ground,
+            self.validation_items,
+            step,
+            "eval_greedy",
+            policy.progress,
+            greedy=True,
         )
         found |= told_drift(policy.base(), sampled)
         return Examined(
@@ -133,6 +151,7 @@ class DebateCourse:
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
+        progress: Progress = untold,
     ) -> Tested:
         """Look at the test split once: challenged as in training, and as the negative control without evidence."""
         del last, last_step  # the last policy is always the chosen one
@@ -145,7 +164,7 @@ class DebateCourse:
             for greedy in (False, True):
                 split = f"{name}_greedy" if greedy else name
                 found, more, _ = self._asked(
-                    chosen, ground, self.papers.test, chosen_step, split, greedy=greedy
+                    chosen, ground, self.test_items, chosen_step, split, progress, greedy=greedy
                 )
                 told |= found
                 lines += more
@@ -158,6 +177,7 @@ class DebateCourse:
         items: Sequence[Item],
         step: int,
         split: str,
+        progress: Progress,
         *,
         greedy: bool = False,
     ) -> tuple[dict[str, float], list[Line], list[DebateRollout]]:
@@ -167,6 +187,7 @@ class DebateCourse:
             max_tokens=settings.max_tokens,
             temperature=0.0 if greedy else settings.temperature,
             seed=derive(settings.seed, "evaluation"),
+            progress=progress,
         )
         answers = [group[0] for group in sample_groups(client, ground, items, sampling)]
         lines = examined_lines(step, split, answers, self.facts, self.item_facts)

@@ -16,6 +16,7 @@ from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training.label_scores import label_probabilities, trained_label_logprobs
 from tinsmith.training.policy import told_drift
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, examined_lines
 from tinsmith.training.rollouts import Rollout, Sampling, sample_groups
 from tinsmith.training.settings import CommonSettings
@@ -46,6 +47,7 @@ def evaluate(
     step: int,
     split: str,
     greedy: bool,
+    progress: Progress = untold,
 ) -> Evaluated:
     """Ask for one answer a paper.
 
@@ -57,6 +59,7 @@ def evaluate(
         max_tokens=settings.max_tokens,
         temperature=0.0 if greedy else settings.temperature,
         seed=derive(settings.seed, "evaluation"),
+        progress=progress,
     )
     answers = [group[0] for group in sample_groups(client, study, items, sampling)]
     lines = examined_lines(step, split, answers, answer_facts, item_facts)

@@ -17,13 +17,14 @@ from tinsmith.analysis.joint import JointEvaluation
 from tinsmith.tasks.answers import JointAnswer, Outcome
 from tinsmith.tasks.joint import JointItem
 from tinsmith.tasks.joint_rewards import JointReward, JointTerms
-from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last
+from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last, tested_share
 from tinsmith.training.evaluating import PROBED
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.joint_ground import JointGround, JointPapers, JointRollout
 from tinsmith.training.joint_watch import JointWatch, joint_score
 from tinsmith.training.label_scores import label_probabilities, trained_logprobs
 from tinsmith.training.policy import told_drift
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, examined_lines, share
 from tinsmith.training.rollouts import Failure, Sampling, sample_groups
 from tinsmith.training.schedule import subset
@@ -62,6 +63,16 @@ class JointCourse:
     def validation_items(self) -> Sequence[JointItem]:
         """The papers that examinations look at while it trains."""
         return subset(self.papers.validation, self.settings.eval_items)
+
+    @property
+    def test_items(self) -> Sequence[JointItem]:
+        """The papers of the last look."""
+        return subset(self.papers.test, self.settings.test_items)
+
+    @property
+    def last_look(self) -> float:
+        """See Course; the chosen policy is tested, and the last one."""
+        return tested_share(self.settings, self.test_items, self.validation_items)
 
     @property
     def forks(self) -> int:
@@ -136,17 +147,18 @@ class JointCourse:
     def examine(self, policy: Examinee, step: int) -> Examined:
         """Evaluate on the validation split, sampled and greedily, and look at the labels' probabilities."""
         items = self.validation_items
-        sampled = self._ask(policy.client, items, step, "eval")
-        greedily = self._ask(policy.client, items, step, "eval_greedy", greedy=True)
+        told = policy.progress
+        sampled = self._ask(policy.client, items, step, "eval", told)
+        greedily = self._ask(policy.client, items, step, "eval_greedy", told, greedy=True)
         metrics = sampled.evaluation.metrics("eval") | greedily.evaluation.metrics("eval_greedy")
-        told = self._information(policy.trainer, items[:PROBED])
-        metrics |= {f"eval/{name}/label_mi": value for name, value in told.items()}
+        information = self._information(policy.trainer, items[:PROBED])
+        metrics |= {f"eval/{name}/label_mi": value for name, value in information.items()}
         metrics |= told_drift(policy.base(), sampled.rollouts)
         return Examined(
             metrics=metrics,
             lines=[*sampled.lines, *greedily.lines],
             score=joint_score(sampled.evaluation, step, self.settings.select_by),
-            alarms=self.watch.saw_evaluation(step, sampled.evaluation, told),
+            alarms=self.watch.saw_evaluation(step, sampled.evaluation, information),
         )
 
     def test(
@@ -155,13 +167,17 @@ class JointCourse:
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
+        progress: Progress = untold,
     ) -> Tested:
         """Look at the test split once."""
-        return chosen_and_last(self._look, chosen, chosen_step, last, last_step)
+        return chosen_and_last(self._look, chosen, chosen_step, last, last_step, progress)
 
-    def _look(self, client: tinker.SamplingClient, step: int, split: str) -> Tested:
-        sampled = self._ask(client, self.papers.test, step, split)
-        greedily = self._ask(client, self.papers.test, step, f"{split}_greedy", greedy=True)
+    def _look(
+        self, client: tinker.SamplingClient, step: int, split: str, progress: Progress
+    ) -> Tested:
+        items, name = self.test_items, f"{split}_greedy"
+        sampled = self._ask(client, items, step, split, progress)
+        greedily = self._ask(client, items, step, name, progress, greedy=True)
         metrics = sampled.evaluation.metrics(split) | greedily.evaluation.metrics(f"{split}_greedy")
         return Tested(metrics=metrics, lines=[*sampled.lines, *greedily.lines])
 
@@ -171,6 +187,7 @@ class JointCourse:
         items: Sequence[JointItem],
         step: int,
         split: str,
+        progress: Progress,
         *,
         greedy: bool = False,
     ) -> _Asked:
@@ -181,6 +198,7 @@ class JointCourse:
             max_tokens=settings.max_tokens,
             temperature=0.0 if greedy else settings.temperature,
             seed=derive(settings.seed, "evaluation"),
+            progress=progress,
         )
         answers = [group[0] for group in sample_groups(client, self.ground, items, sampling)]
         lines = examined_lines(step, split, answers, self.facts, self.item_facts)

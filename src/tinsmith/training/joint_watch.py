@@ -57,7 +57,12 @@ class JointWatch:
                 )
                 for group in groups
             ]
-            found = self.watches[subject.value].saw(step, seen)
+            read = [
+                one.rollout.answer.alone(place).predicted is not None
+                for group in groups
+                for one in group.scored
+            ]
+            found = self.watches[subject.value].saw(step, seen, read)
             begun += [alarm.of_task(subject.value) for alarm in found]
         return begun
 

@@ -12,7 +12,7 @@ from tinsmith.analysis.alarms import Alarm
 from tinsmith.tasks.contracts import Answer, Outcome
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.rewards import Reward, RewardState, Terms
-from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last
+from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last, tested_share
 from tinsmith.training.evaluating import (
     PaperRollout,
     answer_facts,
@@ -23,6 +23,7 @@ from tinsmith.training.evaluating import (
 from tinsmith.training.exact import LabelGradient
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.offset import tested_with_offset
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, share
 from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings, Gradient, RlSettings, SftSettings
@@ -54,6 +55,11 @@ class LabelCourse:
         return subset(self.ground.papers.validation, self.settings.eval_items)
 
     @property
+    def test_items(self) -> Sequence[Item]:
+        """The papers of the last look."""
+        return subset(self.ground.papers.test, self.settings.test_items)
+
+    @property
     def forks(self) -> int:
         """See Course."""
         return 1
@@ -62,6 +68,11 @@ class LabelCourse:
     def by_turn(self) -> bool:
         """See Course."""
         return False
+
+    @property
+    def last_look(self) -> float:
+        """See Course; the chosen policy is tested, and the last one."""
+        return tested_share(self.settings, self.test_items, self.validation_items)
 
     def example(self, item: Item) -> tuple[tuple[int, ...], int]:
         """Return what supervised training reads: prompt and right answer, and how many tokens are the prompt's."""
@@ -130,6 +141,7 @@ class LabelCourse:
                 step=step,
                 split=split,
                 greedy=greedy,
+                progress=policy.progress,
             )
             for greedy, split in ((False, "eval"), (True, "eval_greedy"))
         ]
@@ -150,28 +162,32 @@ class LabelCourse:
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
+        progress: Progress = untold,
     ) -> Tested:
         """Look at the test split once."""
-        found = chosen_and_last(self._look, chosen, chosen_step, last, last_step)
+        found = chosen_and_last(self._look, chosen, chosen_step, last, last_step, progress)
         if not (isinstance(self.settings, SftSettings) and self.settings.logit_offset):
             return found
         metrics, lines = tested_with_offset(
-            chosen, self.ground, self.validation_items, step=chosen_step
+            chosen, self.ground, self.validation_items, self.test_items, step=chosen_step
         )
         return Tested(metrics={**found.metrics, **metrics}, lines=[*found.lines, *lines])
 
-    def _look(self, client: tinker.SamplingClient, step: int, split: str) -> Tested:
+    def _look(
+        self, client: tinker.SamplingClient, step: int, split: str, progress: Progress
+    ) -> Tested:
         metrics: dict[str, float] = {}
         lines: list[Line] = []
         for greedy, name in ((False, split), (True, f"{split}_greedy")):
             found = evaluate(
                 client,
                 self.ground,
-                self.ground.papers.test,
+                self.test_items,
                 self.settings,
                 step=step,
                 split=name,
                 greedy=greedy,
+                progress=progress,
             )
             metrics |= found.evaluation.metrics(name)
             lines += found.lines

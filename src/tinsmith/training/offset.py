@@ -27,13 +27,18 @@ GRID = tuple(float(each) / 4 for each in range(-8, 9))
 
 
 def tested_with_offset(
-    client: tinker.SamplingClient, study: Study, validation_items: Sequence[Item], *, step: int
+    client: tinker.SamplingClient,
+    study: Study,
+    validation_items: Sequence[Item],
+    test_items: Sequence[Item],
+    *,
+    step: int,
 ) -> tuple[dict[str, float], list[Line]]:
-    """Choose offsets on validation papers, decide the test split by them; return metrics and lines `test_offset`."""
-    labels, papers = study.task.labels, study.papers
+    """Choose offsets on validation papers, decide test papers by them; return metrics and lines `test_offset`."""
+    labels = study.task.labels
     validation = label_logprobs(client, study, validation_items)
     offsets = best_offsets(validation, [item.gold for item in validation_items], labels)
-    chosen = decide(label_logprobs(client, study, papers.test), offsets)
+    chosen = decide(label_logprobs(client, study, test_items), offsets)
     predicted = [labels[k] for k in chosen]
     evaluation = Evaluation(
         labels,
@@ -46,7 +51,7 @@ def tested_with_offset(
                 parse_ok=True,
                 lenient=label,
             )
-            for item, label in zip(papers.test, predicted, strict=True)
+            for item, label in zip(test_items, predicted, strict=True)
         ),
     )
     metrics = dict(evaluation.metrics("test_offset"))
@@ -64,7 +69,7 @@ def tested_with_offset(
             "predicted": label,
             "confidence": None,
         }
-        for item, label in zip(papers.test, predicted, strict=True)
+        for item, label in zip(test_items, predicted, strict=True)
     ]
     return metrics, lines
 

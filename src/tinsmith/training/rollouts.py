@@ -16,6 +16,7 @@ import tinker
 from tinker import types
 
 from tinsmith.training.environment import Environment, Forkable, Move
+from tinsmith.training.progress import Progress, untold
 from tinsmith.types.errors import BackendError, ConfigError, DataError
 from tinsmith.types.seeds import derive
 
@@ -23,6 +24,9 @@ SEED_BITS = 31
 """Other Tinker servers keep a seed in 32 bits with a sign."""
 
 WAIT_SECONDS = 3600.0
+
+AHEAD = 8
+"""Requests that a progress is first told by."""
 
 
 class Prompted(Protocol):
@@ -168,6 +172,8 @@ class Sampling:
     """The root of the group's seeds: a group's own is derived from it and its place."""
     forks: int = 1
     """Second replies for each first one, where there is a second."""
+    progress: Progress = field(default=untold, compare=False)
+    """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -277,32 +283,44 @@ def _reply(
     asked: Sequence[_Asked[I]],
 ) -> None:
     """Let every conversation have its next reply, and go on to what follows it."""
-    pending = [
-        client.sample(
-            types.ModelInput.from_ints([*ones[0].context, *(ones[0].observation or ())]),
-            len(ones),
-            types.SamplingParams(
-                max_tokens=sampling.max_tokens,
-                temperature=sampling.temperature,
-                seed=seed % 2**SEED_BITS,
-                stop=cast("list[int] | list[str]", list(ground.stop())),
-            ),
-        )
-        for ones, seed in asked
-    ]
+    ahead = len(asked) if sampling.progress is untold else AHEAD
     moves: list[tuple[_Live[I], Move]] = []
-    for (ones, _), future in zip(asked, pending, strict=True):
-        sequences: Sequence[types.SampledSequence] = ()
-        with _recorded(ones, "sample"):
-            sequences = future.result(WAIT_SECONDS).sequences
-        if ones[0].failure is not None:
-            continue
-        for one, sequence in zip(ones, sequences, strict=True):
-            if (move := _step(ground, one, sequence)) is not None:
-                moves.append((one, move))
+    sampling.progress(0, len(asked))
+    for first, part in ((0, asked[:ahead]), (ahead, asked[ahead:])):
+        pending = [_request(client, ground, sampling, ones, seed) for ones, seed in part]
+        for place, ((ones, _), future) in enumerate(zip(part, pending, strict=True), first + 1):
+            sequences: Sequence[types.SampledSequence] = ()
+            with _recorded(ones, "sample"):
+                sequences = future.result(WAIT_SECONDS).sequences
+            sampling.progress(place, len(asked))
+            if ones[0].failure is not None:
+                continue
+            for one, sequence in zip(ones, sequences, strict=True):
+                if (move := _step(ground, one, sequence)) is not None:
+                    moves.append((one, move))
     for one, move in moves:
         with _recorded([one], "environment"):
             one.observation = move.observation()
+
+
+def _request(
+    client: tinker.SamplingClient,
+    ground: Ground[I, A],
+    sampling: Sampling,
+    ones: Sequence[_Live[I]],
+    seed: int,
+) -> tinker.APIFuture[types.SampleResponse]:
+    """Ask for a reply to each of the conversations, which stand at the same tokens."""
+    return client.sample(
+        types.ModelInput.from_ints([*ones[0].context, *(ones[0].observation or ())]),
+        len(ones),
+        types.SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=seed % 2**SEED_BITS,
+            stop=cast("list[int] | list[str]", list(ground.stop())),
+        ),
+    )
 
 
 def _step(ground: Ground[I, A], one: _Live[I], sequence: types.SampledSequence) -> Move | None:

@@ -16,6 +16,7 @@ from tinsmith.tasks.rubrics.task import RubricTask
 from tinsmith.training.course import Examined, Examinee, Score, Tested
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.policy import told_drift
+from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, examined_lines
 from tinsmith.training.rollouts import Failure, Sampling, sample_groups
 from tinsmith.training.rubric_ground import JUDGE, Judgement, RubricGround, RubricRollout
@@ -62,6 +63,11 @@ class RubricCourse:
     def held_out(self) -> Sequence[RubricTask]:
         """The tasks that are only examined; those of training where none are held out."""
         return subset(self.split.test or self.split.train, self.settings.eval_items)
+
+    @property
+    def last_look(self) -> float:
+        """See Course; nothing is kept for a last look."""
+        return 0.0
 
     @property
     def forks(self) -> int:
@@ -111,8 +117,9 @@ class RubricCourse:
 
     def examine(self, policy: Examinee, step: int) -> Examined:
         """Have the held-out tasks answered, sampled and greedily."""
-        metrics, lines, sampled = self._asked(policy.client, step, "eval", greedy=False)
-        more, others, _ = self._asked(policy.client, step, "eval_greedy", greedy=True)
+        told = policy.progress
+        metrics, lines, sampled = self._asked(policy.client, step, "eval", told, greedy=False)
+        more, others, _ = self._asked(policy.client, step, "eval_greedy", told, greedy=True)
         metrics |= told_drift(policy.base(), sampled)
         alarms = self.monitor.observe(
             Responses(
@@ -129,7 +136,13 @@ class RubricCourse:
         )
 
     def _asked(
-        self, client: tinker.SamplingClient, step: int, split: str, *, greedy: bool
+        self,
+        client: tinker.SamplingClient,
+        step: int,
+        split: str,
+        progress: Progress,
+        *,
+        greedy: bool,
     ) -> tuple[dict[str, float], list[Line], list[RubricRollout]]:
         settings = self.settings
         sampling = Sampling(
@@ -137,6 +150,7 @@ class RubricCourse:
             max_tokens=settings.max_tokens,
             temperature=0.0 if greedy else settings.temperature,
             seed=derive(settings.seed, "evaluation"),
+            progress=progress,
         )
         groups = sample_groups(client, self.ground, self.held_out, sampling)
         flat = [one for group in groups for one in group]
@@ -165,9 +179,10 @@ class RubricCourse:
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
+        progress: Progress = untold,
     ) -> Tested:
         """Find nothing more: the last policy is the chosen one, and was examined on what is held out."""
-        del chosen, chosen_step, last, last_step
+        del chosen, chosen_step, last, last_step, progress
         return Tested(metrics={}, lines=[])
 
     def trace(self) -> Mapping[str, float]:

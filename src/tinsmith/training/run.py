@@ -15,6 +15,7 @@ from tinsmith.analysis.alarms import Alarm
 from tinsmith.training.connect import Connection
 from tinsmith.training.course import Course, Examinee, Score
 from tinsmith.training.grouping import ScoredGroup
+from tinsmith.training.pace import outlook, worth_telling
 from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
 from tinsmith.training.rollouts import WAIT_SECONDS, A, I
 from tinsmith.training.run_folder import METRICS, ROLLOUTS, TIMINGS, TRACE, Mark, RunFolder
@@ -66,6 +67,8 @@ class Run(Generic[I, A]):
     _tracer: TraceReader | None = None
     _lines: list[Line] = field(default_factory=list[Line])
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
+    _first: int | None = None
+    """The step that this process began with."""
     _began: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -125,7 +128,13 @@ class Run(Generic[I, A]):
         with self.timed("eval_s"):
             client = self.sampler()
             found = self.course.examine(
-                Examinee(client=client, trainer=self.trainer, base=self.base), step
+                Examinee(
+                    client=client,
+                    trainer=self.trainer,
+                    base=self.base,
+                    progress=self.teller.waiting(f"examined at step {step}"),
+                ),
+                step,
             )
         self._lines += found.lines
         self._alarms += found.alarms
@@ -148,6 +157,12 @@ class Run(Generic[I, A]):
             self.folder.append(TRACE, self._trace_lines(step))
         now = time.perf_counter()
         timings = {**self._timings, "step_s": now - self._began}
+        if self._first is None:
+            self._first = step
+        if worth_telling(self.settings, step, self._first):
+            ahead = outlook(self.settings, step, timings, self.course.last_look)
+            timings["forecast_s"] = ahead.seconds
+            self.teller.say(f"step {step + 1} of {self.settings.steps}: {ahead.words}")
         self.folder.append(TIMINGS, [{"step": step, **timings}])
         self.teller.step(step, line, timings, self._alarms)
         self._lines, self._alarms, self._timings, self._began = [], [], {}, now
@@ -184,13 +199,14 @@ class Run(Generic[I, A]):
         final = self.trainer.save_weights_for_sampler("final").result(WAIT_SECONDS).path
         best = self.best
         assert best is not None, "the last policy was just examined"
+        told = self.teller.waiting("tested")
         with self.timed("test_s"):
             if best.step == last:
-                tested = self.course.test(self.sampler(), last, None, last)
+                tested = self.course.test(self.sampler(), last, None, last, told)
             else:
                 chosen = self.service.create_sampling_client(model_path=best.sampler_path)
                 tested = self.course.test(
-                    chosen.result(WAIT_SECONDS), best.step, self.sampler(), last
+                    chosen.result(WAIT_SECONDS), best.step, self.sampler(), last, told
                 )
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.

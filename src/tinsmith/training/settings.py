@@ -87,7 +87,9 @@ class CommonSettings:
     eval_every: int = 20
     """Steps between evaluations on held-out items, at step 0 too; 0: none before the end."""
     eval_items: int = 256
-    """Most items of an evaluation while training; the test split is always taken whole."""
+    """Most held-out items of a look while training: a fixed random part, the same in every run."""
+    test_items: int = 0
+    """Most items of the last look, at the test split: a fixed random part, the same in every run; 0: all."""
     save_every: int = 20
     """Steps between checkpoints; 0: never."""
     select_by: Selection = Selection.MACRO_F1
@@ -106,6 +108,7 @@ class CommonSettings:
         _not_negative(
             self,
             "steps",
+            "test_items",
             "temperature",
             "eval_every",
             "save_every",
@@ -133,6 +136,7 @@ LATER: Final = (
     "sft_steps",
     "sft_learning_rate",
     "sft_batch_size",
+    "test_items",
 )
 """Keys that came after names had been frozen."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
 from tinsmith.analysis.alarms import Alarm
+from tinsmith.training.progress import Progress, Wait
 
 _SHOWN = (
     ("reward", "train/reward/total"),
@@ -68,6 +69,15 @@ class Teller:
         if examined or self.out.isatty():
             end = "\n" if examined else "\r"
             print(self._line(step, metrics), end=end, file=self.out, flush=True)
+
+    def say(self, words: str) -> None:
+        """Tell something of the run, in a line."""
+        if not self.quiet:
+            print(f"{self.name}: {words}", file=self.out, flush=True)
+
+    def waiting(self, what: str) -> Progress:
+        """Return what tells of a long wait for answers."""
+        return Wait(lambda words: self.say(f"{what}: {words}"))
 
     def close(self) -> None:
         """The run is over."""

@@ -68,12 +68,16 @@ class Watch:
             )
             for group in groups
         ]
-        return self.saw(step, seen)
+        read = [
+            one.rollout.answer.predicted is not None for group in groups for one in group.scored
+        ]
+        return self.saw(step, seen, read)
 
-    def saw(self, step: int, seen: Sequence[Group]) -> tuple[Alarm, ...]:
-        """Take a training step's groups in, as they are watched; return the alarms that begin with it."""
+    def saw(self, step: int, seen: Sequence[Group], read: Sequence[bool]) -> tuple[Alarm, ...]:
+        """Take a training step's groups in, and which of its answers could be read; return the alarms that begin."""
         self._rewards += [reward for group in seen for reward in group.rewards]
-        return self.monitor.observe_groups(step, census(self.labels, seen))
+        begun = self.monitor.observe_answers(step, sum(read), len(read))
+        return (*begun, *self.monitor.observe_groups(step, census(self.labels, seen)))
 
     def saw_evaluation(
         self, step: int, evaluation: Evaluation, label_information: float
