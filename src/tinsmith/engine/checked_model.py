@@ -1,4 +1,4 @@
-"""The certificate's check of a whole model: what is sampled, cached and batched any way, the trainer scores bit for bit.
+"""The certificate's check of a model as a whole: what is sampled, batched any way, the trainer scores bit for bit.
 
 It drives a shallow cut of the model, two of its layers between a part of its embedding and head: a further layer would
 run the same code on the same shapes. Products over the whole vocabulary are `checked_ops.py`'s, with a few rows.
@@ -23,13 +23,13 @@ from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
 
 _LAYERS = 2
-_VOCAB = 8192
+_VOCAB = 2048
 _STRIP = 64
 """Columns of the widest strip of a product: the cut's head ends within one where the whole one does."""
-_PROMPTS = (2, 13, 17)
+_PROMPTS = (3, 13, 17)
 """Tokens of each prompt: one page of keys filled up in decoding, one in prefill."""
-_NEW = 6
-"""Tokens sampled from each; scored four datums at once they are more than the 48 rows from which weights are packed."""
+_NEW = 5
+"""Tokens sampled from each; scored four datums at once they make the 48 rows from which weights are packed."""
 
 
 def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:

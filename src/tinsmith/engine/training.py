@@ -22,6 +22,7 @@ from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values as published
 from tinsmith.models.steps import TrainSteps, target_logprobs
+from tinsmith.ops.functions import GivenGradient
 from tinsmith.ops.kernels import Rows
 from tinsmith.ops.losses import LOSSES, LossConfig, LossValue
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
@@ -177,7 +178,7 @@ class TrainingSession:
             results.append((DatumOutput(logprobs=own), value))
         if backward:
             grad = torch.from_numpy(np.concatenate([value.grad for _, value in results])).to(device)
-            logprobs.backward(grad)
+            GivenGradient.apply(logprobs, grad).backward()
         return results
 
     @contextmanager

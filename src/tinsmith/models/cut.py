@@ -46,9 +46,7 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         for slot in decoder.slots
         if id(slot.weight) in stands_for
     )
-    return replace(
-        decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots
-    )
+    return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots)
 
 
 def _narrow(head: Linear, vocab: int) -> Linear:
