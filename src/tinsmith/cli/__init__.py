@@ -92,7 +92,8 @@ def serve(
         list[str],
         typer.Option(
             metavar="NAME=PATH",
-            help="A base model: served name and folder; tinsmith/nano and tinsmith/tiny need no PATH. Repeatable.",
+            help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, a fetched "
+            "tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 from rich.progress import Progress as Display
 
 from tinsmith.data.progress import Progress, Silent
@@ -42,3 +49,24 @@ def progress_bar() -> Generator[Progress, None, None]:
     )
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
         yield _Bar(display)
+
+
+@contextmanager
+def download_bar(what: str) -> Generator[Callable[[int, int], None], None, None]:
+    """Show a download; the body calls what it is given with (bytes that are here, bytes there will be)."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
+    seen = sys.stderr.isatty()
+    with Display(
+        *columns, console=Console(stderr=True), transient=True, disable=not seen
+    ) as display:
+        task = display.add_task(what, total=None)
+
+        def told(done: int, total: int) -> None:
+            display.update(task, completed=done, total=total)
+
+        yield told

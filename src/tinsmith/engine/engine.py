@@ -21,10 +21,11 @@ from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import DecodeText, Policy
 from tinsmith.engine.training import MicroBatches, TrainingSession
 from tinsmith.models.adapter import create_adapter
-from tinsmith.models.base import BUILT_IN, BaseModel, OpenedBase, open_base
+from tinsmith.models.base import BaseModel, OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
+from tinsmith.models.packaged import PREFIX
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
@@ -243,7 +244,7 @@ def _text_of(base: OpenedBase) -> DecodeText | None:
     def tokenizer() -> PreTrainedTokenizerBase:
         if folder is not None:
             return load_tokenizer(folder)
-        return preset_tokenizer(name.removeprefix(BUILT_IN))
+        return preset_tokenizer(name.removeprefix(PREFIX))
 
     def text(ids: Sequence[int]) -> str:
         decoded = tokenizer().decode(

@@ -15,7 +15,7 @@ from typing import Literal, cast
 from tinsmith.engine.checkpoints import Checkpoint, is_checkpoint, load_adapter, read
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.adapter import Adapter
-from tinsmith.models.base import BUILT_IN, OpenedBase, open_base
+from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.folder import read_config, read_weights, write_folder
 from tinsmith.models.merge import (
@@ -24,6 +24,7 @@ from tinsmith.models.merge import (
     merged_weights,
     probe_sequences,
 )
+from tinsmith.models.packaged import PREFIX
 from tinsmith.models.peft_format import export_peft, import_peft
 from tinsmith.models.staging import is_taken, staged
 from tinsmith.ops.kernels import Kernels
@@ -172,7 +173,7 @@ def _write_merged(adapter: Adapter, opened: OpenedBase, out: Path) -> None:
     with staged(out) as whole:
         write_folder(whole, merged_config(adapter), merged_weights(adapter))
         if opened.folder is None:
-            preset = opened.identity.name.removeprefix(BUILT_IN)
+            preset = opened.identity.name.removeprefix(PREFIX)
             save_tokenizer(preset_tokenizer(preset), whole)
             return
         for name in _TOKENIZER_FILES:

@@ -46,8 +46,8 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
 
 
 def _absolute(path: Path | str | None) -> str | None:
-    """Return a whole path, so that it can be found from another folder; a built-in model's name as it is."""
-    if path is None or (isinstance(path, str) and not Path(path).is_dir()):
+    """Return a whole path, so that it can be found from another folder; a name that is no path as it is."""
+    if path is None or (isinstance(path, str) and not Path(path).exists()):
         return path
     return str(Path(path).absolute())
 

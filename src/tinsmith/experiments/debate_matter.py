@@ -17,13 +17,13 @@ from tinsmith.experiments.keys import (
     WhichCues,
     WhichPapers,
 )
-from tinsmith.experiments.matter import SERVED_NAME
+from tinsmith.experiments.matter import is_loaded_here, served_name
 from tinsmith.experiments.paper_matter import PaperMatter, matter_of, named_slice
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
 from tinsmith.experiments.worlds import Told
+from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.tokenizer import load_tokenizer
 from tinsmith.tasks.debate.cues import WORLD_CUES, Cues
 from tinsmith.tasks.debate.learned_cues import learned_cues
 from tinsmith.tasks.debate.opponent import Opponent, ScriptedOpponent, arguable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 OPPONENT_NAME: Final = "opponent"
-"""What an embedded server calls a challenger that was given as a folder."""
+"""What an embedded server calls a challenger that is another model of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +107,11 @@ class DebateMatter:
         )
 
     def models(self) -> Mapping[str, str]:
-        """Return the challenger where it is a folder: the run's own server serves it too."""
-        named = self.frame.opponent
-        words = named in (SCRIPTED, NOBODY, ITSELF)
-        return {} if words or not Path(named).is_dir() else {OPPONENT_NAME: named}
+        """Return the challenger where it is a model of this machine: the run's own server serves it too."""
+        named, where = self.frame.opponent, self.plan.circumstances
+        if named in (SCRIPTED, NOBODY, ITSELF) or not is_loaded_here(named, where):
+            return {}
+        return {OPPONENT_NAME: named}
 
     def before(self) -> Sequence[str]:
         """Return how many papers are discussed, and what following any named label would discriminate."""
@@ -167,7 +168,7 @@ class DebateMatter:
                 "this run's server has no such model",
                 field="opponent",
                 value=frame.opponent,
-                allowed="scripted, nobody, base, a folder, or a name that base_url serves",
+                allowed="scripted, nobody, base, a folder, FILE.gguf, smollm2, or a name that base_url serves",
             )
         made = connection.client.create_sampling_client(base_model=name).result(WAIT_SECONDS)
         return ModelOpponent(
@@ -183,8 +184,7 @@ class DebateMatter:
     def _served(self) -> str:
         """Return what the server calls the model under the adapter."""
         where = self.plan.circumstances
-        named = where.model_name or SERVED_NAME
-        return named if where.base_url or named.startswith("tinsmith/") else SERVED_NAME
+        return served_name(where.model_name, where.base_url)
 
     def _served_as(self) -> str:
         """Return what the server calls a challenger that is a model."""
@@ -197,7 +197,7 @@ class DebateMatter:
     ) -> PreTrainedTokenizerBase:
         """Return a challenger's tokenizer; one by name the SDK looks for as for a hosted model."""
         if (folder := self.models().get(OPPONENT_NAME)) is not None:
-            return load_tokenizer(Path(folder))
+            return tokenizer_of(folder)
         return own if self._served_as() == self._served() else client.get_tokenizer()
 
 

@@ -21,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 
 from tinsmith.engine.engine import Engine
 from tinsmith.experiments.circumstances import LIBRARIES, library_version
-from tinsmith.models.base import BUILT_IN
+from tinsmith.models.packaged import PREFIX
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import module, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
@@ -152,7 +152,7 @@ def certificates() -> list[Finding]:
     found: list[Finding] = []
     for preset in PRESETS:
         began = time.perf_counter()
-        engine = Engine({preset: BUILT_IN + preset})
+        engine = Engine({preset: PREFIX + preset})
         took = time.perf_counter() - began
         sha256 = engine.certificates[preset].sha256
         text = f"{preset}: holds, {sha256[:16]} in {took:.1f} s"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.experiments.keys import RULES, Asking, RubricFrame
-from tinsmith.experiments.matter import SERVED_NAME
+from tinsmith.experiments.matter import SERVED_NAME, is_loaded_here
 from tinsmith.experiments.plan import Plan
+from tinsmith.models.sources import find_model
 from tinsmith.tasks.judges.cache import VerdictCache
 from tinsmith.tasks.judges.chat_judge import BlockingJudge, ChatSettings
 from tinsmith.tasks.judges.endpoint import OPENAI_URL, checked_url
@@ -26,13 +27,17 @@ from tinsmith.types.home import home
 from tinsmith.types.seeds import derive
 
 JUDGE_NAME: Final = "judge"
-"""What an embedded server calls a judge that was given as a folder."""
+"""What an embedded server calls a judge that is another model of this machine."""
 TINKER_PATH: Final = "tinker://"
 
 
-def is_folder(name: str) -> bool:
-    """Whether a judge is a model in a folder here."""
-    return Path(name).is_dir()
+def is_own(plan: Plan, frame: RubricFrame, asking: Asking) -> bool:
+    """Whether the judge is a model that the run's own server loads for it: a path, or the name of one here."""
+    named = frame.judge_model
+    elsewhere = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
+    if named == RULES or (elsewhere and not Path(named).exists()):
+        return False
+    return is_loaded_here(named, plan.circumstances)
 
 
 def require_judge(plan: Plan, frame: RubricFrame, asking: Asking, dataset: RubricDataset) -> None:
@@ -62,7 +67,7 @@ def open_judge(
     if named == RULES:
         return RulesOnly()
     cache = VerdictCache(home() / "verdicts")
-    if not _served(frame, asking, connection):
+    if not _served(plan, frame, asking, connection):
         base_url = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
         # A name means one model at one address only: elsewhere the cache must not answer for it.
         identity = f"{named} at {base_url}" if base_url else None
@@ -70,7 +75,7 @@ def open_judge(
             plan, frame, asking, name=named, base_url=asking.judge_base_url, identity=identity
         )
         return BlockingJudge(settings, cache=cache, api_key=None)
-    name = JUDGE_NAME if is_folder(named) else named
+    name = JUDGE_NAME if is_own(plan, frame, asking) else named
     settings = _settings(
         plan,
         frame,
@@ -125,7 +130,7 @@ def _require_rules(dataset: RubricDataset) -> None:
                 field="judge_model",
                 value=RULES,
                 allowed="a judge that reads prose, where criteria are prose",
-                fix="judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER of a local model",
+                fix="judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2",
             ) from None
 
 
@@ -134,7 +139,8 @@ def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
     named, where = frame.judge_model, plan.circumstances
     if asking.judge_base_url is not None:
         return
-    if is_folder(named):
+    if is_own(plan, frame, asking):
+        find_model(named)
         if where.base_url is not None:
             raise ConfigError(
                 "the server at base_url does not load a judge's folder",
@@ -162,12 +168,12 @@ def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
         )
 
 
-def _served(frame: RubricFrame, asking: Asking, connection: Connection) -> bool:
+def _served(plan: Plan, frame: RubricFrame, asking: Asking, connection: Connection) -> bool:
     """Whether the judge is a model of the server that the run is trained on."""
     named = frame.judge_model
     if asking.judge_base_url is not None:
         return False
-    return named.startswith(TINKER_PATH) or is_folder(named) or serves(connection, named)
+    return named.startswith(TINKER_PATH) or is_own(plan, frame, asking) or serves(connection, named)
 
 
 def _identity(connection: Connection, name: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tinsmith.experiments.debate_matter import debate_matter
 from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
-from tinsmith.experiments.matter import SERVED_NAME, Matter
+from tinsmith.experiments.matter import SERVED_NAME, Matter, served_name
 from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_matter import rubric_matter
@@ -80,18 +79,9 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
         raise ConfigError(
             "the seeds' settings are for a large model, and none is named",
             field="model_name",
-            fix="model_name=FOLDER, or base_url=... and model_name=NAME; at=nano builds its own",
+            fix="model_name=FOLDER (or FILE.gguf, smollm2, ORG/NAME), or base_url=... and model_name=NAME; "
+            "at=nano builds its own",
         )
     if where.model_name is None:
         return None
-    if where.base_url is not None or where.model_name.startswith("tinsmith/"):
-        return where.model_name, where.model_name
-    if not (Path(where.model_name) / "config.json").is_file():
-        raise ConfigError(
-            "there is no model in such a folder, and this run starts a server of its own",
-            field="model_name",
-            value=where.model_name,
-            allowed="a folder with config.json and safetensors, or tinsmith/nano, tinsmith/tiny",
-            fix="model_name=FOLDER; or base_url=URL of a server, and model_name=NAME there",
-        )
-    return SERVED_NAME, where.model_name
+    return served_name(where.model_name, where.base_url), where.model_name

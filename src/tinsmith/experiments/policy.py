@@ -9,15 +9,14 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.task import Task
@@ -106,8 +105,7 @@ class Policy:
 
     def _find_tokenizer(self, client: tinker.SamplingClient) -> PreTrainedTokenizerBase:
         for source in self.embedded.models.values():
-            builtin = source.removeprefix("tinsmith/")
-            return preset_tokenizer(builtin) if builtin != source else load_tokenizer(Path(source))
+            return tokenizer_of(source)
         return client.get_tokenizer()
 
     def _open(self) -> tinker.SamplingClient:

@@ -19,6 +19,7 @@ from tinsmith.experiments.materials import gather
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import Told
+from tinsmith.models.sources import is_here
 from tinsmith.reports.difference import Comparison, compare_runs
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Kind, Run
@@ -118,13 +119,13 @@ def _plan(run: Run, manifest: Json, steps: int | None) -> Plan:
 
 
 def _model(around: Json) -> object:
-    """Return what `model_name` has to be: a folder by its whole path, and nothing where the base is built here."""
-    named, folder = around["model_name"], around["model_folder"]
-    if named is None or around["base_url"] is not None or str(named).startswith("tinsmith/"):
+    """Return what `model_name` has to be: a path in full, a name, or nothing where the base is built here."""
+    named, found = around["model_name"], around["model_folder"]
+    if named is None or around["base_url"] is not None:
         return named
-    if not Path(str(folder)).is_dir():
-        raise ConfigError("the run's model is not there any more", field="model_name", value=folder)
-    return folder
+    if not is_here(str(found)):
+        raise ConfigError("the run's model is not there any more", field="model_name", value=found)
+    return found
 
 
 def _text(value: object) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tinsmith.experiments.judge_choice import JUDGE_NAME, is_folder, open_judge, require_judge
+from tinsmith.experiments.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
 from tinsmith.experiments.judging_cost import cost_lines, ledger_line
 from tinsmith.experiments.keys import Asking, RubricFrame
 from tinsmith.experiments.plan import Plan
@@ -72,9 +72,10 @@ class RubricMatter:
         return rubric_base(RubricBaseRecipe(), told)
 
     def models(self) -> Mapping[str, str]:
-        """Return the judge where it is a folder: the run's own server serves it too."""
-        named = self.frame.judge_model
-        return {JUDGE_NAME: named} if is_folder(named) else {}
+        """Return the judge where it is a model of this machine: the run's own server serves it too."""
+        if not is_own(self.plan, self.frame, self.asking):
+            return {}
+        return {JUDGE_NAME: self.frame.judge_model}
 
     def before(self) -> Sequence[str]:
         """Return what was read, and what judging will take."""

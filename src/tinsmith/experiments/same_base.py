@@ -1,4 +1,4 @@
-"""Whether a finished run was trained on the base that is named now: its folder's path is no part of its identity."""
+"""Whether a finished run was trained on the base that is named now: where that lies is no part of its identity."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import cast
 
 from tinsmith.experiments.materials import Materials
 from tinsmith.models.base import open_base
+from tinsmith.models.sources import is_here
 from tinsmith.types.errors import ConfigError
 
 
@@ -23,9 +24,9 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
     identity = cast(Mapping[str, object], manifest.get("identity") or {})
     trained = cast(Mapping[str, object], identity.get("model") or {}).get("fingerprint")
     named = materials.models.get(materials.model_name)
-    if trained is None or named is None or not Path(named).is_dir():
+    if trained is None or named is None or not is_here(named):
         return
-    if _fingerprint(str(Path(named).absolute())) != trained:
+    if _fingerprint(_absolute(named)) != trained:
         raise ConfigError(
             "the run that is here was trained on another base",
             field="model_name",
@@ -34,6 +35,11 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
         )
 
 
+def _absolute(name: str) -> str:
+    """A whole path, for the cache's sake: the working folder may change."""
+    return str(Path(name).absolute()) if Path(name).exists() else name
+
+
 @lru_cache
-def _fingerprint(folder: str) -> str:
-    return open_base(folder).identity.fingerprint
+def _fingerprint(name: str) -> str:
+    return open_base(name).identity.fingerprint

@@ -38,7 +38,7 @@ from tinsmith.experiments.worlds import (
     papers_of,
     world_slice,
 )
-from tinsmith.models.folder import read_config
+from tinsmith.models.base import read_shape
 from tinsmith.reports.sft_vs_rl_results import TUNED, WORDS, StudyArm
 from tinsmith.reports.sft_vs_rl_story import headline
 from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
@@ -75,8 +75,8 @@ def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = r
 
 def _conduct(settings: SftVsRlSettings, told: Told, run: RunCells) -> None:
     source, base = _materials(settings, told)
-    layout = Layout(settings=settings, place={"data": str(source.folder), "model_name": str(base)})
-    books = Books.open(source, base, Accountant(Cost(read_config(base))))
+    layout = Layout(settings=settings, place={"data": str(source.folder), "model_name": base})
+    books = Books.open(source, base, Accountant(Cost(read_shape(base))))
     stages = _Stages(layout, books, run, told)
     rates, tried, found = stages.tuned()
     reported = layout.reported(rates, found)
@@ -145,7 +145,7 @@ def _tried(rates: Sequence[float], cells: Sequence[Cell]) -> tuple[Tried, ...]:
     return held_against_chosen(read_tried(folders), folders)
 
 
-def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, Path]:
+def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
     """Find or build papers and base.
 
     Raises:
@@ -159,10 +159,11 @@ def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, Path]:
             planted_slice(PlantedRecipe(), told) if planted else world_slice(WorldRecipe(), told)
         )
     if settings.model_name is not None:
-        return source, Path(settings.model_name)
+        return source, settings.model_name
     task = make_plan(find("remedy/exp6"), settings.shared).task
     recipe = PLANTED_BASE if planted else PaperBaseRecipe()
-    return source, nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
+    base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
+    return source, str(base)
 
 
 def _forecast(settings: SftVsRlSettings) -> list[str]:

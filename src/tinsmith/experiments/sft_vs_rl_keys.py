@@ -111,7 +111,7 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
         StudyKey(
             name="model_name",
             default="",
-            words="A folder; without it, the nano base of these papers, built and cached.",
+            words="A folder, FILE.gguf, smollm2 or ORG/NAME; without it, the nano base of these papers.",
         ),
         StudyKey(
             name="sft_rates",

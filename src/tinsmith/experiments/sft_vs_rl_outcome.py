@@ -24,8 +24,8 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings
 from tinsmith.experiments.study import Cell
+from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.renderers.tokenizer import load_tokenizer
 from tinsmith.reports.arms import Arm, Member
 from tinsmith.reports.gathering import gather
 from tinsmith.reports.judging import BOOTSTRAP
@@ -73,9 +73,9 @@ class Books:
     accountant: Accountant
 
     @classmethod
-    def open(cls, source: Slice, base: Path, accountant: Accountant) -> Books:
+    def open(cls, source: Slice, base: str, accountant: Accountant) -> Books:
         """Load the base's tokenizer."""
-        return cls(source, load_tokenizer(base), accountant)
+        return cls(source, tokenizer_of(base), accountant)
 
     def course(self, cell: Cell) -> LabelCourse:
         """Return what a run trains on."""

@@ -27,11 +27,11 @@ from tinsmith.experiments.sweep_cells import (
 )
 from tinsmith.experiments.sweep_measures import peers, sampled, trained
 from tinsmith.experiments.sweep_outcome import Job, Outcome, Size
-from tinsmith.models.base import BUILT_IN
+from tinsmith.models.sources import find_model
 from tinsmith.ops.processor import cpu_model
 from tinsmith.reports.sweep_page import report_sweep
 from tinsmith.reports.sweep_results import SWEEP_JSON, SWEEP_PAGE, CellResult, Sweep, Verdict
-from tinsmith.types.errors import BackendError, ConfigError
+from tinsmith.types.errors import BackendError
 from tinsmith.types.version import VERSION
 
 NANO: Final = "tinsmith/nano"
@@ -66,13 +66,7 @@ def sweep(settings: SweepSettings, told: Told) -> Sweep:
         ConfigError: there is no such model, or `out` is no folder.
         BackendError: the reference cell is not available here, or a child died.
     """
-    if not Path(settings.model).is_dir() and not settings.model.startswith(BUILT_IN):
-        raise ConfigError(
-            "the model is neither a folder here nor built in",
-            field="--model",
-            value=settings.model,
-            allowed="NAME=PATH, tinsmith/nano or tinsmith/tiny",
-        )
+    find_model(settings.model)
     settings.out.mkdir(parents=True, exist_ok=True)
     variations = settings.plan.variations
     results: dict[int, CellResult] = {}

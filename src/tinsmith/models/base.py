@@ -1,21 +1,28 @@
-"""Which base model an adapter belongs to, and where that model is found: a folder, or built in."""
+"""Which base model an adapter belongs to, and that model read into memory from wherever its name leads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folder import read_config, read_weights, weights_fingerprint
+from tinsmith.models.gguf.file import read_gguf
+from tinsmith.models.gguf.model import read_decoder, read_model
+from tinsmith.models.gguf.tokenizer import tokenizer_folder
+from tinsmith.models.packaged import PREFIX
 from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.sources import Kind, find_model
+from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import sha256_of
 
-BUILT_IN = "tinsmith/"
-"""Names that start so are `PRESETS`."""
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +30,7 @@ class BaseModel:
     """A base model's identity: equal fingerprints mean the same function, whatever it is called."""
 
     name: str
-    """A folder, a built-in model (`tinsmith/nano`), or what a server calls it."""
+    """A folder, a file, a name (`tinsmith/nano`, `tinsmith/smollm2`, ORG/NAME), or what a server calls it."""
     fingerprint: str
     """SHA-256 of the fp32 weights before any quantisation: `folder.weights_fingerprint`."""
     config_sha256: str
@@ -45,7 +52,7 @@ class OpenedBase:
     weights: Mapping[str, Tensor]
     """fp32, by published name."""
     folder: Path | None
-    """Where it was read; None for a built-in model."""
+    """Where its tokenizer lies; None for a built-in model, whose tokenizer is built in too."""
 
 
 def identify(
@@ -61,31 +68,58 @@ def identify(
 
 
 def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
-    """Read the folder `name`, or draw the built-in model of this name from `seed` (default 0).
+    """Read the model that `name` leads to; a built-in one is drawn from `seed` (default 0).
 
     Raises:
-        ConfigError: there is no such folder or built-in model, or it is not supported.
-        CheckpointError: the folder's weights are damaged.
+        ConfigError: there is no such model, or it is not supported.
+        CheckpointError: the weights are damaged.
     """
-    if name.startswith(BUILT_IN) and not Path(name).is_dir():
-        return _built_in(name, seed or 0)
-    if not Path(name).is_dir():
-        raise ConfigError(
-            "the base model is neither a folder here nor built in",
-            field="base",
-            value=name,
-            allowed="a folder with config.json and safetensors, or " + ", ".join(built_in_names()),
-            fix="name a folder that is there: serve --model NAME=PATH, export --base PATH",
-        )
-    config = read_config(Path(name))
-    weights = read_weights(Path(name), config)
+    source = find_model(name)
+    if source.path is None:
+        config = PRESETS[name.removeprefix(PREFIX)]
+        weights = initial_weights(config, seed or 0)
+        identity = identify(name, config, weights, seed=seed or 0)
+        return OpenedBase(identity=identity, config=config, weights=weights, folder=None)
+    if source.kind is Kind.GGUF:
+        file = read_gguf(source.path)
+        config, weights = read_model(file)
+        folder = tokenizer_folder(file)
+    else:
+        config = read_config(source.path)
+        weights = read_weights(source.path, config)
+        folder = source.path
     identity = identify(name, config, weights)
-    return OpenedBase(identity=identity, config=config, weights=weights, folder=Path(name))
+    return OpenedBase(identity=identity, config=config, weights=weights, folder=folder)
 
 
-def built_in_names() -> tuple[str, ...]:
-    """Return the names of the built-in models."""
-    return tuple(BUILT_IN + preset for preset in PRESETS)
+def read_shape(name: str) -> DecoderConfig:
+    """Return the shape of the model that `name` leads to; no weights are read.
+
+    Raises:
+        ConfigError: there is no such model, or it is not supported.
+        CheckpointError: its file is damaged.
+    """
+    source = find_model(name)
+    if source.path is None:
+        return PRESETS[name.removeprefix(PREFIX)]
+    if source.kind is Kind.GGUF:
+        return read_decoder(read_gguf(source.path))
+    return read_config(source.path)
+
+
+def tokenizer_of(name: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the model that `name` leads to; no hub is asked.
+
+    Raises:
+        ConfigError: there is no such model, or it has no tokenizer.
+        CheckpointError: its file is damaged.
+    """
+    source = find_model(name)
+    if source.path is None:
+        return preset_tokenizer(name.removeprefix(PREFIX))
+    if source.kind is Kind.GGUF:
+        return load_tokenizer(tokenizer_folder(read_gguf(source.path)))
+    return load_tokenizer(source.path)
 
 
 def check_same(found: BaseModel, expected: BaseModel, *, source: str) -> None:
@@ -106,17 +140,3 @@ def check_same(found: BaseModel, expected: BaseModel, *, source: str) -> None:
                 allowed=f"{wanted}, that of {expected.name}",
                 fix=f"use the base model that was trained: {expected.name}",
             )
-
-
-def _built_in(name: str, seed: int) -> OpenedBase:
-    config = PRESETS.get(name.removeprefix(BUILT_IN))
-    if config is None:
-        raise ConfigError(
-            "no such built-in model",
-            field="base",
-            value=name,
-            allowed=", ".join(built_in_names()),
-        )
-    weights = initial_weights(config, seed)
-    identity = identify(name, config, weights, seed=seed)
-    return OpenedBase(identity=identity, config=config, weights=weights, folder=None)

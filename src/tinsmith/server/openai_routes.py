@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from tinsmith.models.base import BUILT_IN
+from tinsmith.models.packaged import PREFIX
 from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
 from tinsmith.server.body import parse_json
 from tinsmith.server.direct import Direct, Found
@@ -164,7 +164,7 @@ class _Routes:
             def load() -> ModelText:
                 if folder is not None:
                     return ModelText(load_tokenizer(folder))
-                preset = source.removeprefix(BUILT_IN)
+                preset = source.removeprefix(PREFIX)
                 if preset in PRESET_VOCAB_SIZES:
                     return ModelText(preset_tokenizer(preset))
                 raise InputError(

@@ -15,7 +15,7 @@ from pathlib import Path
 from tinsmith.engine.checkpoints import delete
 from tinsmith.engine.engine import Engine, parse_model_name
 from tinsmith.engine.sequences import Group
-from tinsmith.models.base import BUILT_IN
+from tinsmith.models.packaged import PREFIX
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.external import External
@@ -110,7 +110,7 @@ class Service:
         """
         folder, source = self.engine.folder(name), self.engine.base(name).name
         if folder is None:
-            preset = source.removeprefix(BUILT_IN)
+            preset = source.removeprefix(PREFIX)
             if preset not in PRESETS:
                 return name
             folder = self.state / "tokenizers" / preset

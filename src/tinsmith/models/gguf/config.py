@@ -1,0 +1,167 @@
+"""The decoder that a GGUF file's metadata describe; what they ask for and cannot be computed is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.gguf.file import GgufFile
+from tinsmith.models.gguf.layout import ARCHITECTURES
+from tinsmith.models.rotary import inverse_frequencies
+from tinsmith.types.errors import ConfigError
+
+SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwen3 (Qwen3)"
+
+_DEFAULT_THETA: Final = 10_000.0
+_END_TOKENS: Final = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
+_LLAMA3_BOUNDS: Final = (1.0, 4.0)
+"""The published low_freq_factor and high_freq_factor: a file keeps only what follows from them."""
+_LLAMA3_LENGTHS: Final = tuple(2**n for n in (13, 12, 11, 14, 15, 16, 17))
+"""Lengths a model may have been trained on before its rotation was stretched; the published one first."""
+
+
+def parse_gguf_config(file: GgufFile, rope_factors: NDArray[np.float32] | None) -> DecoderConfig:
+    """Return the decoder that a file describes; `rope_factors` is its tensor of that name.
+
+    Raises:
+        ConfigError: an architecture or a rotation that is not supported, or a key that is missing.
+    """
+    keys = _Keys(file)
+    family = keys.family()
+    bare = DecoderConfig(
+        family=family,
+        vocab_size=keys.vocab_size(),
+        hidden_size=keys.integer("embedding_length"),
+        intermediate_size=keys.integer("feed_forward_length"),
+        num_layers=keys.integer("block_count"),
+        num_heads=keys.integer("attention.head_count"),
+        num_kv_heads=keys.integer("attention.head_count_kv", keys.integer("attention.head_count")),
+        head_dim=keys.head_dim(),
+        max_positions=keys.max_positions(),
+        norm_eps=keys.number("attention.layer_norm_rms_epsilon"),
+        rope_theta=keys.number("rope.freq_base", _DEFAULT_THETA),
+        rope_scaling=keys.linear_scaling(),
+        qkv_bias="blk.0.attn_q.bias" in file.tensors,
+        o_bias="blk.0.attn_output.bias" in file.tensors,
+        mlp_bias="blk.0.ffn_up.bias" in file.tensors,
+        qk_norm=family is Family.QWEN3,
+        tied="output.weight" not in file.tensors,
+        end_tokens=keys.end_tokens(),
+    )
+    if rope_factors is None:
+        return bare
+    return _with_llama3(bare, rope_factors, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Metadata with errors that name file and key."""
+
+    file: GgufFile
+
+    def family(self) -> Family:
+        named = self.file.metadata.get("general.architecture")
+        if named not in ARCHITECTURES:
+            raise self.error(
+                "this architecture is not supported", "general.architecture", SUPPORTED
+            )
+        if self.integer("expert_count", 0):
+            raise self.error(
+                "mixtures of experts are not supported", self.spelled("expert_count"), SUPPORTED
+            )
+        return ARCHITECTURES[str(named)]
+
+    def spelled(self, key: str) -> str:
+        return f"{self.file.metadata['general.architecture']}.{key}"
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        value = self.file.metadata.get(self.spelled(key), default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error("a whole number is needed here", self.spelled(key), "a whole number")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self.file.metadata.get(self.spelled(key), default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.error("a number is needed here", self.spelled(key), "a number")
+        return _shortest(value)
+
+    def vocab_size(self) -> int:
+        embedding = self.file.tensors.get("token_embd.weight")
+        if embedding is None:
+            raise self.error("this file has no embedding", "token_embd.weight", "a tensor")
+        return embedding.shape[0]
+
+    def head_dim(self) -> int:
+        heads, hidden = self.integer("attention.head_count"), self.integer("embedding_length")
+        if heads <= 0 or (
+            hidden % heads and self.spelled("attention.key_length") not in self.file.metadata
+        ):
+            key = self.spelled("attention.head_count")
+            raise self.error("heads do not divide the width", key, f"a divisor of {hidden}")
+        size = self.integer("attention.key_length", hidden // heads)
+        for key in ("attention.value_length", "rope.dimension_count"):
+            if self.integer(key, size) != size:
+                raise self.error("a head has one size here", self.spelled(key), str(size))
+        return size
+
+    def max_positions(self) -> int:
+        """The context, capped at a sliding window: up to there, a window hides nothing."""
+        positions = self.integer("context_length")
+        return min(positions, self.integer("attention.sliding_window", positions) or positions)
+
+    def linear_scaling(self) -> LinearScaling | None:
+        factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 1.0))
+        key = "rope.scaling.type"
+        kind = self.file.metadata.get(self.spelled(key), "linear" if factor != 1.0 else "none")
+        if kind not in ("none", "linear"):
+            raise self.error("this rotation is not supported", self.spelled(key), "none, linear")
+        return LinearScaling(factor=factor) if kind == "linear" and factor != 1.0 else None
+
+    def end_tokens(self) -> tuple[int, ...]:
+        found = (self.file.metadata.get(key) for key in _END_TOKENS)
+        return tuple(dict.fromkeys(each for each in found if isinstance(each, int)))
+
+    def error(self, what: str, key: str, allowed: str) -> ConfigError:
+        return ConfigError(
+            f"{self.file.path}: {what}",
+            field=key,
+            value=self.file.metadata.get(key),
+            allowed=allowed,
+        )
+
+
+def _with_llama3(bare: DecoderConfig, factors: NDArray[np.float32], keys: _Keys) -> DecoderConfig:
+    """Find the published settings that the factors follow from: a folder of the same model has these, not the factors.
+
+    Raises:
+        ConfigError: they follow from none.
+    """
+    if np.array_equal(factors, np.ones_like(factors)):
+        return bare
+    plain = inverse_frequencies(bare)
+    stated = keys.integer("rope.scaling.original_context_length", 0)
+    for length in (stated,) if stated else _LLAMA3_LENGTHS:
+        scaling = Llama3Scaling(
+            factor=_shortest(float(factors.max())),
+            low_freq_factor=_LLAMA3_BOUNDS[0],
+            high_freq_factor=_LLAMA3_BOUNDS[1],
+            original_max_positions=length,
+        )
+        found = replace(bare, rope_scaling=scaling)
+        if factors.shape == plain.shape and np.allclose(
+            plain / inverse_frequencies(found), factors, rtol=1e-5, atol=0.0
+        ):
+            return found
+    raise keys.error("this rotation is not supported", "rope_freqs.weight", "the factors of llama3")
+
+
+def _shortest(value: float) -> float:
+    """Return the shortest decimal that rounds to the same float32: 1e-5, where the file has 9.999999747e-06."""
+    if isinstance(value, int):
+        return value
+    return float(str(np.float32(value)))

@@ -1,0 +1,261 @@
+"""The layout of a GGUF file: its metadata, where each tensor lies, and tensors as fp32.
+
+The `gguf` library says how each type is stored and turns it into fp32. The header is read here: the library
+makes arrays of every token and merge of a vocabulary, which takes seconds.
+
+Source: the GGUF specification in ggml's docs/gguf.md, versions 2 and 3, little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType, dequantize
+from numpy.typing import NDArray
+
+from tinsmith.types.errors import CheckpointError, ConfigError
+
+Value = int | float | bool | str | list[int] | list[float] | list[bool] | list[str]
+"""What a metadata key holds."""
+
+SUFFIX: Final = ".gguf"
+
+_MAGIC: Final = b"GGUF"
+_VERSIONS: Final = (2, 3)
+_ALIGNMENT: Final = 32
+_ALIGNMENT_KEY: Final = "general.alignment"
+_SCALARS: Final[Mapping[int, str]] = {
+    GGUFValueType.UINT8: "B",
+    GGUFValueType.INT8: "b",
+    GGUFValueType.UINT16: "H",
+    GGUFValueType.INT16: "h",
+    GGUFValueType.UINT32: "I",
+    GGUFValueType.INT32: "i",
+    GGUFValueType.FLOAT32: "f",
+    GGUFValueType.BOOL: "?",
+    GGUFValueType.UINT64: "Q",
+    GGUFValueType.INT64: "q",
+    GGUFValueType.FLOAT64: "d",
+}
+_AT_ONCE: Final = 8192
+"""Values a row is cut into for `dequantize`, which takes sixteen rows at a time: a third of its time on rows of 576."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufTensor:
+    """One tensor, not yet loaded."""
+
+    shape: tuple[int, ...]
+    """As published: a linear weight is (out, in)."""
+    type: GGMLQuantizationType
+    offset: int
+    """Of its first byte in the file."""
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufFile:
+    """What a file's header says."""
+
+    path: Path
+    metadata: Mapping[str, Value]
+    tensors: Mapping[str, GgufTensor]
+    header_sha256: str
+    """Of all bytes before the first tensor: shape, tokenizer, names and places, but not the weights."""
+
+
+def read_gguf(path: Path) -> GgufFile:
+    """Read a file's header, and check that all its tensors are there.
+
+    Raises:
+        ConfigError: there is no such file, it is one part of several, or it holds a type that `gguf` does not decode.
+        CheckpointError: it is no GGUF file, damaged, or cut short.
+    """
+    if not path.is_file():
+        raise ConfigError("there is no such file", field="path", value=str(path))
+    try:
+        with (
+            path.open("rb") as opened,
+            mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return _Reader(path, data).read()
+    except (struct.error, ValueError, OverflowError, MemoryError) as error:
+        if isinstance(error, (CheckpointError, ConfigError)):
+            raise
+        raise _damaged(path, "its header cannot be read", str(error)) from error
+
+
+def tensors_of(file: GgufFile, names: Collection[str]) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Yield those of the named tensors that the file has, as fp32, in the file's order.
+
+    Raises:
+        CheckpointError: the file was cut short since its header was read.
+    """
+    with (
+        file.path.open("rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        for name, tensor in file.tensors.items():
+            if name not in names:
+                continue
+            if tensor.offset + tensor.num_bytes > len(data):
+                raise _damaged(file.path, "it is cut short", name)
+            stored = np.frombuffer(
+                data[tensor.offset : tensor.offset + tensor.num_bytes], dtype=np.uint8
+            )
+            yield name, _decoded(stored, tensor)
+
+
+def _decoded(stored: NDArray[np.uint8], tensor: GgufTensor) -> NDArray[np.float32]:
+    """Decode blocks in rows of a length that suits the library; each block is decoded by itself."""
+    if tensor.type in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
+        return np.array(dequantize(stored, tensor.type), dtype=np.float32).reshape(tensor.shape)
+    block, block_bytes = GGML_QUANT_SIZES[tensor.type]
+    row_bytes = max(1, _AT_ONCE // block) * block_bytes
+    whole = len(stored) // row_bytes * row_bytes
+    parts = [stored[:whole].reshape(-1, row_bytes), stored[whole:].reshape(1, -1)]
+    decoded = [dequantize(part, tensor.type).reshape(-1) for part in parts if part.size]
+    joined = decoded[0] if len(decoded) == 1 else np.concatenate(decoded)
+    return np.ascontiguousarray(joined, dtype=np.float32).reshape(tensor.shape)
+
+
+class _Reader:
+    """Walks through a header; whatever runs over the end is a struct.error or an error of its own."""
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self._path, self._data, self._at = path, data, 0
+
+    def read(self) -> GgufFile:
+        if self._data[:4] != _MAGIC:
+            raise _damaged(self._path, "this is no GGUF file", repr(self._data[:4]))
+        self._at = 4
+        version, num_tensors, num_keys = self._unpack("IQQ")
+        if version not in _VERSIONS:
+            raise ConfigError(
+                f"{self._path}: this version of GGUF cannot be read",
+                field="version",
+                value=version,
+                allowed=", ".join(map(str, _VERSIONS)) + ", little-endian",
+            )
+        metadata: dict[str, Value] = {}
+        for _ in range(num_keys):
+            key = self._string()
+            metadata[key] = self._value(*self._unpack("I"))
+        _refuse_parts(self._path, metadata)
+        infos = {self._string(): self._info() for _ in range(num_tensors)}
+        alignment = metadata.get(_ALIGNMENT_KEY, _ALIGNMENT)
+        if not isinstance(alignment, int) or alignment <= 0:
+            raise _damaged(self._path, "an alignment is a whole number", alignment)
+        start = -(-self._at // alignment) * alignment
+        tensors = {name: self._placed(name, start, *info) for name, info in infos.items()}
+        return GgufFile(
+            path=self._path,
+            metadata=metadata,
+            tensors=tensors,
+            header_sha256=hashlib.sha256(self._data[:start]).hexdigest(),
+        )
+
+    def _unpack(self, form: str) -> tuple[int, ...]:
+        values = struct.unpack_from("<" + form, self._data, self._at)
+        self._at += struct.calcsize("<" + form)
+        return values
+
+    def _string(self) -> str:
+        (length,) = self._unpack("Q")
+        if length > len(self._data) - self._at:
+            raise _damaged(self._path, "a text runs over the end of the file", length)
+        self._at += length
+        return self._data[self._at - length : self._at].decode("utf-8")
+
+    def _value(self, kind: int) -> Value:
+        if kind == GGUFValueType.STRING:
+            return self._string()
+        if kind != GGUFValueType.ARRAY:
+            return self._unpack(_scalar(kind))[0]
+        element, count = self._unpack("IQ")
+        if element == GGUFValueType.STRING:
+            return [self._string() for _ in range(count)]
+        form = _scalar(element)
+        if count * struct.calcsize("<" + form) > len(self._data) - self._at:
+            raise _damaged(self._path, "a list runs over the end of the file", count)
+        return list(self._unpack(f"{count}{form}"))
+
+    def _info(self) -> tuple[tuple[int, ...], int, int]:
+        """A tensor's shape, type and offset from the first tensor."""
+        (num_dims,) = self._unpack("I")
+        if num_dims > 4:
+            raise _damaged(self._path, "a tensor has at most four dimensions", num_dims)
+        dims = self._unpack(f"{num_dims}Q")
+        kind, offset = self._unpack("IQ")
+        return tuple(reversed(dims)), kind, offset
+
+    def _placed(
+        self, name: str, start: int, shape: tuple[int, ...], kind: int, offset: int
+    ) -> GgufTensor:
+        if kind not in tuple(GGMLQuantizationType) or not _decodable(GGMLQuantizationType(kind)):
+            raise ConfigError(
+                f"{self._path}: a tensor of this type cannot be decoded",
+                field=name,
+                value=kind
+                if kind not in tuple(GGMLQuantizationType)
+                else GGMLQuantizationType(kind).name,
+                allowed="F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1 to IQ4, TQ, MXFP4",
+            )
+        type_ = GGMLQuantizationType(kind)
+        block, block_bytes = GGML_QUANT_SIZES[type_]
+        count = math.prod(shape)
+        if count == 0 or shape[-1] % block:
+            raise _damaged(self._path, f"{name} cannot have this shape", shape)
+        num_bytes = count // block * block_bytes
+        if start + offset + num_bytes > len(self._data):
+            raise CheckpointError(
+                f"{self._path}: the file is cut short",
+                field=name,
+                value=f"ends at byte {start + offset + num_bytes} of {len(self._data)}",
+                fix="fetch the file again, whole",
+            )
+        return GgufTensor(shape=shape, type=type_, offset=start + offset, num_bytes=num_bytes)
+
+
+def _scalar(kind: int) -> str:
+    if kind not in _SCALARS:
+        raise ValueError(f"unknown value type {kind}")
+    return _SCALARS[kind]
+
+
+@cache
+def _decodable(kind: GGMLQuantizationType) -> bool:
+    """Whether the library decodes this type: asked with one block."""
+    block_bytes = GGML_QUANT_SIZES[kind][1]
+    try:
+        dequantize(np.zeros((1, block_bytes), dtype=np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _refuse_parts(path: Path, metadata: Mapping[str, Value]) -> None:
+    parts = metadata.get("split.count", 1)
+    if isinstance(parts, int) and parts > 1:
+        raise ConfigError(
+            f"{path}: this is one part of several",
+            field="split.count",
+            value=parts,
+            allowed="a file that is whole",
+            fix="join the parts: llama-gguf-split --merge FIRST-PART OUT.gguf",
+        )
+
+
+def _damaged(path: Path, why: str, value: object) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: damaged: {why}", field="file", value=value, fix="fetch the file again, whole"
+    )

@@ -1,0 +1,57 @@
+"""A GGUF file as a decoder: its shape, and its weights as fp32 under their published names."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.gguf.config import parse_gguf_config
+from tinsmith.models.gguf.file import GgufFile, tensors_of
+from tinsmith.models.gguf.layout import ROPE_FACTORS, file_names, halved, rotated_heads
+from tinsmith.models.names import expected_tensors
+from tinsmith.models.stored import check_shapes
+
+
+def read_decoder(file: GgufFile) -> DecoderConfig:
+    """Return the decoder of a file; no weights are read.
+
+    Raises:
+        ConfigError: it is not supported.
+    """
+    return parse_gguf_config(file, _rope_factors(file))
+
+
+def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
+    """Return the decoder of a file and its weights.
+
+    Names and shapes are checked before any weight is decoded.
+
+    Raises:
+        ConfigError: the decoder is not supported.
+        CheckpointError: a tensor is missing, unexpected or of the wrong shape.
+    """
+    config = read_decoder(file)
+    names = file_names(config)
+    published = {stored: name for name, stored in names.items()}
+    check_shapes(
+        {
+            published.get(stored, stored): tensor.shape
+            for stored, tensor in file.tensors.items()
+            if stored != ROPE_FACTORS
+        },
+        expected_tensors(config),
+        source=str(file.path),
+        files={},
+    )
+    weights: dict[str, torch.Tensor] = {}
+    for stored, values in tensors_of(file, set(published)):
+        name = published[stored]
+        heads = rotated_heads(name, config)
+        weights[name] = torch.from_numpy(halved(values, heads) if heads else values)
+    return config, {name: weights[name] for name in names}
+
+
+def _rope_factors(file: GgufFile) -> NDArray[np.float32] | None:
+    return next((values for _, values in tensors_of(file, {ROPE_FACTORS})), None)
