@@ -1,6 +1,7 @@
 """Starts `tinsmith serve` as a process of its own, and speaks to it without the SDK."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -83,6 +84,18 @@ class Running:
     ) -> None:
         if self.process.poll() is None:
             self.stop()
+
+
+def wait_for_end(pid: int) -> None:
+    """Return once a process that is not ours to wait for has ended."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.poll()
+    os.close(handle)
 
 
 def gone(pid: int, *, within: float) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,7 +19,7 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.ops.extension import configure
-from tinsmith.ops.kernels import HeadShape, Kernels
+from tinsmith.ops.kernels import Draws, HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.arithmetic import Isa
@@ -79,6 +80,62 @@ class SplitSum(NativeKernels):
         super().grad_gemm(a, b, segments[[0, -1]], into)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shows:
+    """When a fault shows: in products of at least so many rows and columns, on at least so many threads."""
+
+    rows: int = 1
+    columns: int = 1
+    threads: int = 1
+    row: int = -1
+    """Which row comes out wrong, by the least bit there is."""
+    column: int = -1
+
+
+class Faulty(NativeKernels):
+    """A product that is wrong in one element once the batch is large enough, and right in every smaller one."""
+
+    def __init__(self, shows: Shows) -> None:
+        super().__init__()
+        self.shows = shows
+
+    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
+        out, shows = super().gemm(a, b, into=into), self.shows
+        large = out.shape[0] >= shows.rows and out.shape[1] >= shows.columns
+        if large and self.threads() >= shows.threads:
+            wrong = out[shows.row, shows.column]
+            wrong.copy_(torch.nextafter(wrong, torch.tensor(torch.inf)))
+        return out
+
+
+class WideLogprobs(NativeKernels):
+    """The sampler's log-probability of its choice is off by the least bit, over a vocabulary of 30,000 and more."""
+
+    def choose(self, logits: Tensor, draws: Draws) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        tokens, logprobs = super().choose(logits, draws)
+        if logits.shape[1] >= 30_000:
+            logprobs = np.nextafter(logprobs, np.float32(-np.inf))
+        return tokens, logprobs
+
+
+class LongKeys(NativeKernels):
+    """Attention over more than 64 keys (four pages of them) depends on how many rows are computed at once."""
+
+    def attention(
+        self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        out, stats = super().attention(qkv, shape, rows, pages, want_stats=want_stats)
+        if int(rows.first_pos[-1]) >= 64 and len(qkv) > 1:
+            out[-1] = torch.nextafter(out[-1], torch.tensor(torch.inf))
+        return out, stats
+
+
+WIDE = replace(PRESETS["nano"], vocab_size=40_003, hidden_size=64, num_layers=1)
+"""A vocabulary as real models have it, and no multiple of a vector."""
+LARGE = replace(PRESETS["nano"], hidden_size=512, intermediate_size=1536, num_layers=1)
+"""Matrices large enough for several threads whatever the number of rows."""
+
+
 @pytest.fixture(scope="module")
 def certificate() -> Certificate:
     return certify(decoder_of(NativeKernels()))
@@ -124,8 +181,60 @@ def test_a_broken_kernel_is_refused_with_op_and_shape(
     assert len(str(error.value).splitlines()) <= 5
 
 
+@pytest.mark.parametrize(
+    ("config", "shows", "op"),
+    [
+        (LARGE, Shows(rows=7, row=6), "linear"),  # the row beyond a tile
+        (LARGE, Shows(rows=7, row=0, column=0), "linear"),
+        (LARGE, Shows(rows=48, row=0), "linear"),  # from here on the weight is packed
+        (LARGE, Shows(rows=48, threads=2), "linear"),
+        (LARGE, Shows(rows=380, row=0), "linear"),  # two threads, each with packed runs of rows
+        (LARGE, Shows(rows=380, threads=2), "linear"),
+        (LARGE, Shows(threads=3), "linear"),  # only as many threads as are configured
+        (WIDE, Shows(rows=2, columns=40_003), "linear head"),
+        (WIDE, Shows(rows=48, columns=40_003, row=0), "linear head"),
+        (WIDE, Shows(rows=48, columns=40_003, threads=2), "linear head"),
+    ],
+)
+def test_a_fault_that_only_shows_on_large_products_is_found(
+    config: DecoderConfig, shows: Shows, op: str
+) -> None:
+    kernels = Faulty(shows)
+    try:
+        kernels.set_threads(3)
+        with pytest.raises(DeterminismError, match=op):
+            certify(decoder_of(kernels, config))
+    finally:
+        configure()
+
+
+def test_a_fault_that_only_shows_on_a_wide_vocabulary_is_found() -> None:
+    with pytest.raises(DeterminismError, match="choice and logprob"):
+        certify(decoder_of(WideLogprobs(), WIDE))
+
+
+def test_a_fault_that_only_shows_on_long_sequences_is_found() -> None:
+    with pytest.raises(DeterminismError, match="attention on 4 heads"):
+        certify(decoder_of(LongKeys()))
+
+
+def test_a_deep_model_costs_no_more_than_a_shallow_one() -> None:
+    rows: list[int] = []
+
+    class Counting(NativeKernels):
+        def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
+            rows[-1] += a.shape[0]
+            return super().gemm(a, b, into=into)
+
+    for layers in (2, 12):
+        rows.append(0)
+        decoder = decoder_of(Counting(), replace(NANO, num_layers=layers))
+        certify(decoder)
+    assert rows[0] == rows[1]
+
+
 def test_a_merged_adapter_is_refused() -> None:
-    with pytest.raises(DeterminismError, match="sampler and trainer, lora on 4 layers"):
+    with pytest.raises(DeterminismError, match="sampler and trainer, lora on 2 of 4 layers"):
         certify(decoder_of(NativeKernels()), parts=Parts(policy_of=merged))
 
 

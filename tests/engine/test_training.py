@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,6 +33,7 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.ops import extension
+from tinsmith.ops.functions import GivenGradient
 from tinsmith.ops.losses import LOSSES
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -462,3 +465,23 @@ def test_a_gradient_that_overflows_is_not_added() -> None:
     with pytest.raises(InputError):
         session.forward_backward(huge, LossName.CROSS_ENTROPY)
     session.optim_step(AdamParams())
+
+
+def test_a_step_imports_no_computer_algebra() -> None:
+    """torch does, for a gradient given to `backward`: most of a second of every first step."""
+    program = (
+        "import sys; from tinsmith.engine.engine import Engine; "
+        "Engine({'nano': 'tinsmith/nano'}); print('sympy' in sys.modules)"  # its certificate trains a step
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.strip() == "False"
+
+
+def test_a_given_gradient_has_the_bits_that_were_given() -> None:
+    given = torch.tensor([1e-45, -0.0, 3.3, -1e30])
+    x = torch.zeros(4, requires_grad=True)
+    GivenGradient.apply(x, given).backward()
+    assert x.grad is not None
+    assert x.grad.numpy().tobytes() == given.numpy().tobytes()

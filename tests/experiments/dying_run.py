@@ -1,6 +1,7 @@
 """`tinsmith` that is killed at one of its writes: `dying_run.py VICTIM FILE NUMBER run ...`, in the middle of a line.
 
-VICTIM is client, server or both; NUMBER counts this process's writes to FILE. The server's process id is printed first.
+VICTIM is client, server or both; or group: then its process group is interrupted, as Ctrl-C does. NUMBER counts this
+process's writes to FILE. The server's process id is printed first.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ def counted(name: str) -> bool:
 
 def strike() -> None:
     print(servers[-1], flush=True)
+    if VICTIM == "group":
+        os.killpg(0, signal.SIGINT)
+        return
     if VICTIM != "client":
         os.kill(servers[-1], signal.SIGKILL)
     if VICTIM != "server":

@@ -74,6 +74,7 @@ def die(made: Made, folder: Path, victim: str, file: str, number: int) -> int:
         capture_output=True,
         text=True,
         check=False,
+        process_group=0,
     )
     assert done.stdout, done.stderr
     assert gone(int(done.stdout.split()[0]), within=15.0)
@@ -110,6 +111,16 @@ def test_a_run_killed_three_times_ends_with_the_same_hashes(
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
     for name in (METRICS, ROLLOUTS):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_an_interrupted_run_ends_in_order_with_its_server_and_goes_on(
+    made: Made, whole: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert die(made, folder, "group", METRICS, 3) == 130
+    assert manifest(folder)["status"] == "interrupted"
+    run(made, folder)
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
 
 
 def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -101,3 +102,11 @@ def test_an_error_is_at_most_five_lines_and_shortens_long_values() -> None:
 def test_impossible_adapters_are_refused(settings: dict[str, int | float | bool]) -> None:
     with pytest.raises(ConfigError, match="field:"):
         AdapterSpec(**settings)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_array_is_hashed_as_a_whole_however_large() -> None:
+    large = np.arange(3 * 70_001, dtype=np.float32).reshape(3, 70_001)
+    large[1, 5], large[2, 70_000] = -0.0, -1.5
+    plain = f"{large.dtype.str}{large.shape}".encode() + (large + np.float32(0)).tobytes()
+    assert array_sha256(large) == hashlib.sha256(plain).hexdigest()
+    assert array_sha256(large[:, ::3]) == array_sha256(large[:, ::3].copy())

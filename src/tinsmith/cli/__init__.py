@@ -6,6 +6,7 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,6 +132,12 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
+    from tinsmith.server.parent_watch import ParentWatch
+    from tinsmith.types.announcements import STARTING
+
+    parent = ParentWatch() if exit_with_stdin else None
+    print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
+    gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
     from tinsmith.server.serve import ServeSettings
     from tinsmith.server.serve import serve as run
     from tinsmith.types.arithmetic import Arithmetic
@@ -138,6 +145,8 @@ def serve(
     from tinsmith.types.gradient import GradientUnit
     from tinsmith.types.home import state_folder
 
+    gc.enable()
+    gc.freeze()
     run(
         ServeSettings(
             models=dict(_named(text) for text in model),
@@ -152,7 +161,7 @@ def serve(
             gradient_unit=GradientUnit(gradient_unit),
             max_body=max_body,
             max_queue=max_queue,
-            exit_with_stdin=exit_with_stdin,
+            parent=parent,
         )
     )
 

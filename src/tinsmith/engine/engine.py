@@ -6,7 +6,7 @@ computed with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import torch
 
 from tinsmith.engine.certificate import Certificate, certify
 from tinsmith.engine.deviations import parts_of
+from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import DecodeText, Policy
@@ -53,11 +54,15 @@ class Engine:
         micro_batches: MicroBatches | None = None,
         deviation: Deviation = Deviation.NONE,
         gradient_unit: GradientUnit = GradientUnit.TREE,
+        kept: KeptCertificates | None = None,
+        told: Callable[[str], None] | None = None,
     ) -> None:
         """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
 
         torch is left one thread on CPU where the native kernels compute: they have threads of their own. A `deviation`
-        makes a negative control of the engine: its certificate does not refuse, it warns.
+        makes a negative control of the engine: its certificate does not refuse, it warns. A certificate is taken from
+        `kept` where it is there, and put there where it is not; without, and for a deviation, each model is checked
+        now. What is being done is `told`, a line each.
 
         Raises:
             ConfigError, CheckpointError: a model cannot be loaded, or there is nothing to deviate from.
@@ -81,16 +86,19 @@ class Engine:
                 False
             )  # elementwise steps outside the kernels keep denormals too
         self._limits = limits
-        self._opened: dict[str, OpenedBase] = {
-            name: open_base(source, seed=seed) for name, source in models.items()
-        }
+        told = told or _silent
+        self._opened: dict[str, OpenedBase] = {}
+        for name, source in models.items():
+            told(f"reading the weights of {name}" + (f" from {source}" if source != name else ""))
+            self._opened[name] = open_base(source, seed=seed)
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
-            self.certificates = {
-                name: certify(self.decoder(name), parts=self.parts) for name in self._opened
-            }
+            for name in self._opened:
+                told(f"putting the weights of {name} in their places")
+                decoder = self.decoder(name)
+                self.certificates[name] = self._certificate(name, decoder, kept, told)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,6 +187,26 @@ class Engine:
         """
         return self.sampler(name).sample(requests, policies)
 
+    def _certificate(
+        self,
+        name: str,
+        decoder: Decoder,
+        kept: KeptCertificates | None,
+        told: Callable[[str], None],
+    ) -> Certificate:
+        """The certificate of a model: the kept one if its circumstances are those of now, or else a new one."""
+        sound = self.parts.deviation is Deviation.NONE
+        where = circumstances(self.base(name), self.kernels) if kept and sound else None
+        found = kept.find(where) if kept and where else None
+        if found is not None:
+            told(f"the certificate of {name} was found before, and is kept")
+            return found
+        told(f"checking that {name} computes the same bits in any batch")
+        certificate = certify(decoder, parts=self.parts)
+        if kept and where:
+            kept.keep(where, certificate)
+        return certificate
+
     def _base(self, name: str) -> OpenedBase:
         if name not in self._opened:
             raise ConfigError(
@@ -207,6 +235,10 @@ def parse_model_name(name: str) -> tuple[str, AdapterKind]:
 def freeze(session: TrainingSession, policy_of: PolicyOf = unmerged) -> Policy:
     """A policy of the session's weights as they are now; later training does not change it."""
     return policy_of(session.adapter.snapshot())
+
+
+def _silent(line: str) -> None:
+    del line
 
 
 def _text_of(base: OpenedBase) -> DecodeText | None:

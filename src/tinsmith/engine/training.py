@@ -25,6 +25,7 @@ from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values as published
 from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.forest import Forest, Reads
+from tinsmith.ops.functions import GivenGradient
 from tinsmith.ops.losses import LOSSES, LossConfig, LossValue
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
@@ -203,7 +204,7 @@ class TrainingSession:
             results[i] = (DatumOutput(logprobs=own), value)
         if backward:
             grad = np.concatenate([value.grad for _, value in results.values()])
-            logprobs.backward(torch.from_numpy(grad).to(device))
+            GivenGradient.apply(logprobs, torch.from_numpy(grad).to(device)).backward()
         return results
 
 

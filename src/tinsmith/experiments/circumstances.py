@@ -13,14 +13,12 @@ from typing import Final
 
 from tinsmith.experiments.materials import Materials
 from tinsmith.experiments.plan import Plan
-from tinsmith.experiments.source import PACKAGE
 from tinsmith.ops.extension import native, physical_cores
+from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.source import PACKAGE
 
 LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
-
-_FLAGS: Final = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "fp", "sve", "bf16")
-"""How the names of CPU flags begin that may decide which instructions a library takes."""
 
 
 def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
@@ -52,27 +50,6 @@ def _absolute(path: Path | str | None) -> str | None:
     if path is None or (isinstance(path, str) and not Path(path).exists()):
         return path
     return str(Path(path).absolute())
-
-
-def cpu_model() -> str:
-    """Return the CPU's name as the system tells it; empty where it tells none."""
-    return _cpu_line("model name") or platform.processor()
-
-
-def cpu_flags() -> tuple[str, ...]:
-    """Return the CPU's flags about arithmetic, sorted."""
-    flags = (_cpu_line("flags") or _cpu_line("Features")).split()
-    return tuple(sorted({flag for flag in flags if flag.startswith(_FLAGS)}))
-
-
-def _cpu_line(name: str) -> str:
-    """Return what the first processor's line of this name says."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    found = (line.partition(":") for line in lines if line.startswith(name))
-    return next((text.strip() for _, _, text in found), "")
 
 
 def _threads(asked: int) -> int:

@@ -134,9 +134,9 @@ def conduct_and_stay(
     embedded = embedded_settings(plan, materials.models, where.log_path)
     try:
         connection = open_connection(where.base_url, embedded)
-    except BackendError:
+    except (BackendError, LostError, KeyboardInterrupt):
         if if_exists is not IfExists.RESUME:
-            folder.abandon()  # nothing was run: the mended command finds the folder free
+            folder.abandon()  # nothing was run: the next command finds the folder free
         raise
     with ExitStack() as stack:
         stack.callback(connection.close)

@@ -20,10 +20,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tinsmith.engine.engine import Engine
-from tinsmith.experiments.circumstances import LIBRARIES, cpu_flags, cpu_model, library_version
+from tinsmith.experiments.circumstances import LIBRARIES, library_version
 from tinsmith.models.packaged import PREFIX
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import module, physical_cores
+from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.home import home
 from tinsmith.types.version import VERSION

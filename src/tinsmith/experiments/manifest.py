@@ -15,7 +15,6 @@ from typing import cast
 from tinsmith.experiments.circumstances import circumstances
 from tinsmith.experiments.materials import Materials
 from tinsmith.experiments.plan import Plan
-from tinsmith.experiments.source import source_sha256
 from tinsmith.reports.difference_fields import FieldDifference, unequal_fields
 from tinsmith.training.rollouts import SEED_BITS
 from tinsmith.training.run_folder import Status
@@ -23,6 +22,7 @@ from tinsmith.training.settings import told_apart
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
+from tinsmith.types.source import source_sha256
 from tinsmith.types.version import VERSION
 
 Json = Mapping[str, object]

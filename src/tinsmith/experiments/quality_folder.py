@@ -11,13 +11,13 @@ from typing import Final, cast
 
 from tinsmith.data.replacing import replacing
 from tinsmith.experiments.quality_answers import Answers, PairAnswer
-from tinsmith.experiments.source import source_sha256
 from tinsmith.reports.page import write
 from tinsmith.reports.quality_page import QualityRun, quality_html
 from tinsmith.reports.quality_story import RUBRIC_QUALITY, cannot_be_claimed, quality_story
 from tinsmith.reports.run_reader import CONFIG, MANIFEST, REPORT
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.source import source_sha256
 from tinsmith.types.version import VERSION
 
 ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"

@@ -154,7 +154,12 @@ def _run(cell: Cell, threads: str) -> None:
     }
     command = [sys.executable, "-m", "tinsmith", "run", cell.name]
     command += [f"{key}={value}" for key, value in changes.items()]
-    code = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        code = run.wait()
+    except KeyboardInterrupt:
+        run.wait()  # it was interrupted too, and puts its server and its folder in order
+        raise
     if code == LOST:
         raise LostError(
             f"{cell.name} lost its server",

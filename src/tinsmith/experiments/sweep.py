@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.experiments.circumstances import cpu_model
 from tinsmith.experiments.sweep_cells import (
     Cell,
     Expected,
@@ -29,6 +28,7 @@ from tinsmith.experiments.sweep_cells import (
 from tinsmith.experiments.sweep_measures import peers, sampled, trained
 from tinsmith.experiments.sweep_outcome import Job, Outcome, Size
 from tinsmith.models.sources import find_model
+from tinsmith.ops.processor import cpu_model
 from tinsmith.reports.sweep_page import report_sweep
 from tinsmith.reports.sweep_results import SWEEP_JSON, SWEEP_PAGE, CellResult, Sweep, Verdict
 from tinsmith.types.errors import BackendError

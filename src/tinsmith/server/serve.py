@@ -10,7 +10,6 @@ import secrets
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,17 @@ import uvicorn
 import uvloop
 
 from tinsmith.engine.engine import Engine
+from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.training import MicroBatches
 from tinsmith.server.app import build_app
+from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.service import Service
+from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.home import certificates_folder
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -50,8 +53,8 @@ class ServeSettings:
     """What is one chain of sums: prefix trees, or datums one by one."""
     max_body: int = 512 << 20
     max_queue: int = 4096
-    exit_with_stdin: bool = False
-    """Stop when standard input closes, as it does when the parent is gone."""
+    parent: ParentWatch | None = None
+    """Stop when it finds the parent gone; None: there is none to live with."""
 
 
 ORPHAN_SECONDS = 12.0
@@ -79,8 +82,15 @@ def serve(settings: ServeSettings) -> None:
         micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
         deviation=settings.deviation,
         gradient_unit=settings.gradient_unit,
+        kept=KeptCertificates(certificates_folder()),
+        told=_tell,
     )
+    _tell(f"opening the state in {settings.state}")
     uvloop.run(_serve(settings, engine, listener, key))
+
+
+def _tell(line: str) -> None:
+    print(f"{STARTING}{line}", file=sys.stderr, flush=True)
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -136,7 +146,7 @@ async def _serve(
         settings.state,
         seed=settings.seed,
         max_queue=settings.max_queue,
-        patience=ORPHAN_SECONDS if settings.exit_with_stdin else 0.0,
+        patience=0.0 if settings.parent is None else ORPHAN_SECONDS,
     )
     app = build_app(service, key=key, max_body=settings.max_body)
     config = uvicorn.Config(
@@ -147,9 +157,9 @@ async def _serve(
         timeout_graceful_shutdown=5,
     )
     server = _Server(config, service)
-    if settings.exit_with_stdin:
+    if settings.parent is not None:
         loop = asyncio.get_running_loop()
-        threading.Thread(target=_watch_stdin, args=(server, loop), daemon=True).start()
+        settings.parent.then(lambda: loop.call_soon_threadsafe(server.leave))
     announced = asyncio.create_task(_announce(server, settings, listener, key))
     try:
         await server.serve(sockets=[listener])
@@ -174,15 +184,4 @@ async def _announce(
             f"warning: listening on {settings.host}: whoever has the key and reaches this machine can use it",
             flush=True,
         )
-    print(f"tinsmith serve: http://{shown}:{port} {given}", flush=True)
-
-
-def _watch_stdin(server: _Server, loop: asyncio.AbstractEventLoop) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        while sys.stdin.read(1):
-            pass
-
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(server.leave)
-    # A computation under way may take longer than anyone waits for: the parent is gone.
-    threading.Timer(10.0, os._exit, args=(0,)).start()
+    print(f"{READY}http://{shown}:{port} {given}", flush=True)

@@ -1,7 +1,8 @@
 """Hands out the official Tinker client: to a server that runs somewhere, or to one started here for the occasion.
 
 The embedded server is a child process on a free loopback port with a random key. It ends with its parent however the
-parent ends, because its standard input is a pipe that closes then.
+parent ends, because its standard input is a pipe that closes then; and only with it: in a session of its own it gets
+no Ctrl-C that is meant for a notebook's cell or a script, and goes on serving whoever catches that.
 """
 
 from __future__ import annotations
@@ -20,13 +21,10 @@ from pathlib import Path
 import httpx
 import tinker
 
+from tinsmith.training.server_start import Said, wait_until_ready
 from tinsmith.training.tombstone import Tombstone
-from tinsmith.types.errors import BackendError, ConfigError, LostError
+from tinsmith.types.errors import ConfigError, LostError
 
-READY = "tinsmith serve: "
-"""How the line begins that a server prints once it answers."""
-
-_START_SECONDS = 120.0
 _CLOSE_SECONDS = 5.0
 _ANSWER_SECONDS = 10.0
 
@@ -56,10 +54,11 @@ class EmbeddedServer:
     """A child process that serves, and a watch on it."""
 
     def __init__(self, settings: EmbeddedSettings) -> None:
-        """Start it and wait until it answers.
+        """Start it and wait until it answers; interrupted while waiting, it is ended.
 
         Raises:
             BackendError: it did not come up; the message is its own.
+            LostError: it was killed before it answered.
         """
         self.key = f"tml-{secrets.token_hex(16)}"
         command = [sys.executable, "-m", "tinsmith", "serve", "--port", "0", "--exit-with-stdin"]
@@ -88,13 +87,19 @@ class EmbeddedServer:
             stderr=subprocess.PIPE,
             text=True,
             env=_environment(self.key, settings.threads),
+            start_new_session=True,
         )
-        self._errors: list[str] = []
-        self._readers = [threading.Thread(target=self._drain, daemon=True)]
-        self._readers[0].start()
-        self.base_url = self._wait()
+        assert self._process.stderr is not None
+        self._said = Said(self._process.stderr)
+        try:
+            self.base_url = wait_until_ready(self._process, self._said)
+        except BaseException:
+            self._abandon()
+            raise
         self._closing = False
         self._tombstone: Tombstone | None = None
+        self._discarding = threading.Thread(target=self._discard, daemon=True)
+        self._discarding.start()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
         atexit.register(self.close)
@@ -117,43 +122,21 @@ class EmbeddedServer:
             self._process.kill()
             self._process.wait()
         self._watcher.join()
-        for reader in self._readers:
-            reader.join()
+        self._said.join()
+        self._discarding.join()
         if self._tombstone is not None:
             self._tombstone.close()
             self._tombstone = None
 
-    def _wait(self) -> str:
-        killer = threading.Timer(_START_SECONDS, self._process.kill)
-        killer.start()
-        try:
-            assert self._process.stdout is not None
-            for line in self._process.stdout:
-                if line.startswith(READY):
-                    self._readers.append(threading.Thread(target=self._discard, daemon=True))
-                    self._readers[-1].start()
-                    return line.removeprefix(READY).split()[0]
-        finally:
-            killer.cancel()
+    def _abandon(self) -> None:
+        """End one that does not serve: it has nothing to put away."""
+        self._process.kill()
         self._process.wait()
-        self._readers[0].join()
+        self._said.join()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
-        said = "\n".join(self._errors[-5:]) or f"exit code {self._process.returncode}"
-        if self._process.returncode < 0:
-            raise LostError(
-                f"the embedded server was killed before it answered: {said}",
-                fix="the same command with behavior_if_log_dir_exists=resume",
-            )
-        raise BackendError(f"the embedded server did not start: {said}")
-
-    def _drain(self) -> None:
-        assert self._process.stderr is not None
-        with self._process.stderr as lines:
-            for line in lines:
-                self._errors.append(line.rstrip())
-                del self._errors[:-50]
+                with suppress(OSError):
+                    pipe.close()
 
     def _discard(self) -> None:
         assert self._process.stdout is not None
@@ -165,7 +148,7 @@ class EmbeddedServer:
         code = self._process.wait()
         if self._closing:
             return
-        said = f": {self._errors[-1]}" if self._errors else ""
+        said = f": {self._said.wrong[-1]}" if self._said.wrong else ""
         with suppress(OSError):
             self._tombstone = Tombstone(
                 int(self.base_url.rsplit(":", 1)[1]),
@@ -233,6 +216,7 @@ def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connect
 
     Raises:
         BackendError: the embedded server did not start.
+        LostError: it was killed before it answered.
     """
     if base_url is not None:
         return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)

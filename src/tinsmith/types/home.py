@@ -21,3 +21,8 @@ def home() -> Path:
 def state_folder() -> Path:
     """Return the folder under which the server keeps its checkpoints."""
     return home() / "state"
+
+
+def certificates_folder() -> Path:
+    """Return the folder of certificates that were found to hold here."""
+    return home() / "certificates"

@@ -73,12 +73,14 @@ def tokenizer_folder(file: GgufFile) -> Path:
 
 
 def _converted(file: GgufFile) -> PreTrainedTokenizerFast:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
+
+    # AutoTokenizer would do the same, but first reads the file with `gguf`'s own reader, which takes seconds.
+    from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            file.path.parent, gguf_file=file.path.name, local_files_only=True
-        )
+        architecture, stored, _ = get_gguf_tokenizer(str(file.path))
+        converted, _ = convert_gguf_tokenizer(architecture, stored)
     except (ValueError, KeyError, IndexError, TypeError, OSError, AttributeError) as error:
         raise CheckpointError(
             f"{file.path}: its tokenizer cannot be converted: {type(error).__name__}",
@@ -86,7 +88,7 @@ def _converted(file: GgufFile) -> PreTrainedTokenizerFast:
             value=file.metadata.get(_MODEL),
             allowed="gpt2 (byte-level BPE) or llama (SentencePiece), whole",
         ) from error
-    backend = _without_strangers(tokenizer.backend_tokenizer, _num_tokens(file))
+    backend = _without_strangers(converted, _num_tokens(file))
     if file.metadata.get(_MODEL) == _BYTE_LEVEL:
         _split_as_the_model(backend, file)
     template = file.metadata.get(_TEMPLATE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinsmith.experiments.source import PACKAGE, tree_sha256
+from tinsmith.types.source import PACKAGE, tree_sha256
 
 
 def test_it_covers_code_and_prompts_by_path_and_no_compiled_file(tmp_path: Path) -> None:
-    assert (PACKAGE / "experiments" / "source.py").exists()
+    assert (PACKAGE / "types" / "source.py").exists()
     (tmp_path / "deep").mkdir()
     (tmp_path / "a.py").write_text("a = 1\n")
     (tmp_path / "deep" / "prompt.md").write_text("Is it?\n")

@@ -1,0 +1,107 @@
+"""The certificate's check of a model as a whole: what is sampled, batched any way, the trainer scores bit for bit.
+
+It drives a shallow cut of the model, two of its layers between a part of its embedding and head: a further layer would
+run the same code on the same shapes. Products over the whole vocabulary are `checked_ops.py`'s, with a few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinsmith.engine.checked_ops import Check, bits_of, counted, each_thread_count
+from tinsmith.engine.parts import Parts
+from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.cut import cut
+from tinsmith.models.decoder import Decoder
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.seeds import derive, uniform
+
+_LAYERS = 2
+_VOCAB = 2048
+_STRIP = 64
+"""Columns of the widest strip of a product: the cut's head ends within one where the whole one does."""
+_PROMPTS = (3, 13, 17)
+"""Tokens of each prompt: one page of keys filled up in decoding, one in prefill."""
+_NEW = 5
+"""Tokens sampled from each; scored four datums at once they make the 48 rows from which weights are packed."""
+
+
+def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
+    """A LoRA and a DoRA adapter, trained one step."""
+    whole = decoder.config
+    vocab = whole.vocab_size if whole.vocab_size <= _VOCAB else _VOCAB + whole.vocab_size % _STRIP
+    shallow = cut(decoder, layers=_LAYERS, vocab=vocab, positions=max(_PROMPTS) + _NEW)
+    for kind in (AdapterKind.LORA, AdapterKind.DORA):
+        patterns = list(_patterns(shallow, kind, parts))
+        layers = f"{shallow.config.num_layers} of {whole.num_layers} layers"
+        yield counted(f"sampler and trainer, {kind}", layers, patterns)
+        gradients = list(_gradients(shallow, kind, parts))
+        yield counted(f"gradient of prefix trees, {kind}", layers, gradients)
+
+
+def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[bytes]:
+    """Tokens with log-probabilities as sampled, alone and batched, and as the trainer scores them."""
+    adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
+    session = TrainingSession(adapter, order=parts.order)
+    longest = max(1, decoder.config.max_positions - _NEW)
+    prompts = [_tokens(decoder, min(count, longest)) for count in _PROMPTS]
+    data = [_scored(prompt) for prompt in prompts if len(prompt) > 1]
+    session.forward_backward(data, LossName.CROSS_ENTROPY)
+    session.optim_step(AdamParams(learning_rate=1e-2))
+    policy, kernels = parts.policy_of(adapter), parts.sampling(decoder.kernels)
+    params = SamplingParams(seed=7, max_tokens=_NEW, stop=())
+    requests = [SampleRequest(prompt=p, params=params, num_samples=2) for p in prompts]
+    for _ in each_thread_count(decoder.kernels):
+        sampled: list[tuple[IntArray, IntArray]] = []
+        for limits in (SamplerLimits(), SamplerLimits(max_samples=1, prefill_tokens=7)):
+            sampler = Sampler(decoder.config, kernels, limits=limits)
+            results = sampler.sample(requests, [policy] * len(requests))
+            pairs = [(p, s) for p, r in zip(prompts, results, strict=True) for s in r.sequences]
+            yield b"".join(s.tokens.tobytes() + s.logprobs.tobytes() for _, s in pairs)
+            sampled = [(p, s.tokens) for p, s in pairs]
+        for size in (1, 4):
+            session.micro_batches = MicroBatches(units=size)
+            data = [_scored(np.concatenate(pair)) for pair in sampled]
+            outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
+            yield b"".join(
+                tokens.tobytes() + output.logprobs[len(prompt) - 1 :].tobytes()
+                for (prompt, tokens), output in zip(sampled, outputs, strict=True)
+            )
+
+
+def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[bytes]:
+    """The gradient of forked sequences, unit by unit and all at once."""
+    adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
+    room = decoder.config.max_positions
+    forks = [
+        np.concatenate([_tokens(decoder, _PROMPTS[-1]), _tokens(decoder, count)])[:room]
+        for count in (2, 3, 5)
+    ]
+    data = [
+        _scored(tokens)
+        for tokens in (*forks, _tokens(decoder, _PROMPTS[1])[:room])
+        if len(tokens) > 1
+    ]
+    for _ in each_thread_count(decoder.kernels):
+        for size in (1, 1 << 30):
+            session = TrainingSession(
+                adapter, micro_batches=MicroBatches(units=size), order=parts.order
+            )
+            session.forward_backward(data, LossName.CROSS_ENTROPY)
+            yield b"".join(bits_of(grad) for grad in session.optimizer.sums.total())
+
+
+def _scored(tokens: IntArray) -> Datum:
+    return Datum(tokens=tokens[:-1], inputs={"target_tokens": tokens[1:]})
+
+
+def _tokens(decoder: Decoder, count: int) -> IntArray:
+    unit = uniform(derive(0, "certificate", "tokens", count), (count,), 0.5) + np.float32(0.5)
+    vocab = decoder.config.vocab_size
+    return np.minimum(unit * vocab, vocab - 1).astype(np.int32)

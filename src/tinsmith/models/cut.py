@@ -1,0 +1,63 @@
+"""A shallow cut of a decoder: its first layers between its embedding and its head, on the same weights.
+
+What it computes is of no use to anyone, but every step in it has the shape and the values it has in the whole model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinsmith.models.decoder import Decoder, Layer
+from tinsmith.models.slots import Slot
+from tinsmith.ops.functions import Weight
+from tinsmith.ops.linear import Linear, Nf4Base
+
+
+def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder:
+    """Return the first `layers` layers of `decoder`, for the first `vocab` tokens and `positions` positions.
+
+    Layers and norms are shared with the decoder, the embedding is a view; only a narrower head is a copy. Each limit
+    counts only where the decoder has more.
+    """
+    config = replace(
+        decoder.config,
+        num_layers=min(layers, decoder.config.num_layers),
+        vocab_size=min(vocab, decoder.config.vocab_size),
+        max_positions=min(positions, decoder.config.max_positions),
+    )
+    kept = decoder.layers[: config.num_layers]
+    embedding, head = decoder.embedding, decoder.head
+    stands_for = {id(weight): weight for layer in kept for weight in _weights(layer)}
+    stands_for[id(decoder.final_norm)] = decoder.final_norm
+    if config.vocab_size < decoder.config.vocab_size:
+        embedding = Weight(embedding.value[: config.vocab_size])
+        head = _narrow(head, config.vocab_size)
+    stands_for[id(decoder.embedding)] = embedding
+    for old, new in zip(decoder.head.base, head.base, strict=True):
+        if isinstance(old, Weight) and isinstance(new, Weight):
+            stands_for[id(old)] = new
+    slots = tuple(
+        Slot(
+            slot.name,
+            stands_for[id(slot.weight)],
+            (0, config.vocab_size) if slot.weight is decoder.head.base[0] else slot.columns,
+            slot.transposed,
+        )
+        for slot in decoder.slots
+        if id(slot.weight) in stands_for
+    )
+    return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots)
+
+
+def _narrow(head: Linear, vocab: int) -> Linear:
+    (base,) = head.base
+    assert isinstance(base, Weight), "a head is never held as NF4"
+    return replace(head, base=(Weight(base.value[:, :vocab].contiguous()),), widths=(vocab,))
+
+
+def _weights(layer: Layer) -> list[Weight]:
+    linears = (layer.qkv, layer.o, layer.gate_up, layer.down)
+    maybe = [layer.input_norm, layer.post_norm, layer.q_norm, layer.k_norm]
+    maybe += [linear.bias for linear in linears]
+    maybe += [base for linear in linears for base in linear.base if not isinstance(base, Nf4Base)]
+    return [weight for weight in maybe if weight is not None]

@@ -1,0 +1,49 @@
+"""Which processor this is, as the system tells it: what a library may choose its instructions by."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_ARITHMETIC: Final = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "fp", "sve", "bf16")
+"""How the names of CPU flags begin that may decide which instructions a library takes."""
+
+_VARYING: Final = ("processor", "cpu MHz", "core id", "apicid", "initial apicid", "bogomips")
+"""Lines that differ between the cores of one machine, or from moment to moment."""
+
+
+def cpu_model() -> str:
+    """Return the CPU's name as the system tells it; empty where it tells none."""
+    return _lines().get("model name") or platform.processor()
+
+
+def cpu_flags() -> tuple[str, ...]:
+    """Return the CPU's flags about arithmetic, sorted."""
+    flags = (_lines().get("flags") or _lines().get("Features") or "").split()
+    return tuple(sorted({flag for flag in flags if flag.startswith(_ARITHMETIC)}))
+
+
+def cpu_identity() -> tuple[str, ...]:
+    """Return all that tells this processor from one of another kind: model, stepping, microcode, every flag.
+
+    Nothing where the system does not say.
+    """
+    told = (
+        f"{name}={text}"
+        for name, text in _lines().items()
+        if not name.lower().startswith(tuple(each.lower() for each in _VARYING))
+    )
+    return (platform.machine(), platform.system(), *sorted(told)) if _lines() else ()
+
+
+@cache
+def _lines() -> dict[str, str]:
+    """Return what the system says of the first processor, by name; nothing where it says nothing."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    first = text.strip().split("\n\n")[0].splitlines()
+    return {name.strip(): told.strip() for name, _, told in (line.partition(":") for line in first)}
