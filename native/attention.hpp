@@ -5,6 +5,8 @@
 // (key j into lane j mod 16); the output is one fma chain over keys, ascending. So neither the number of rows in a
 // block, nor where a key's page lies, nor how many masked keys trail can change a bit.
 #pragma once
+#include <vector>
+
 #include "gemm.hpp"
 #include "rows.hpp"
 
@@ -213,77 +215,107 @@ static void attention(const Attention& a, int64_t seq, int64_t kv_head, int64_t 
 
 constexpr int64_t kBackwardRows = 48;  // query rows of one block; free, as chains run through it
 
-static int64_t attention_backward_scratch(const AttentionBackward& a, int64_t length) {
-  const int64_t keys = (length + 15) / 16 * 16;
-  return 2 * a.d * keys + kBackwardRows * (2 * keys + 2 * a.d) + gemm_scratch(keys > a.d ? keys : a.d) + 64;
+static int64_t attention_backward_scratch(const AttentionBackward& a, int64_t depth) {
+  const int64_t keys = (depth + 15) / 16 * 16;
+  return 3 * a.d * keys + kBackwardRows * (2 * keys + a.d) + gemm_scratch(keys > a.d ? keys : a.d) + 64;
 }
 
-// X^T of the rows of one head: [d, keys], zero beyond the sequence's length.
-static void transpose_head(const float* x, int64_t rs, int64_t length, int64_t keys, int64_t d, float* out) {
-  for (int64_t i = 0; i < d; i++) {
-    for (int64_t t = 0; t < length; t++) out[i * keys + t] = x[t * rs + i];
-    for (int64_t t = length; t < keys; t++) out[i * keys + t] = 0.0f;
+// Keys and values of the path from a tree's root to one node, by position: K^T and V^T as [d, keys], K as [keys, d].
+// Nodes come depth first, so that what stands above a node's first position is its path's.
+struct PathKeys {
+  int64_t keys;
+  float *kt, *vt, *k;
+  void add(const AttentionBackward& a, int64_t node, int64_t kv_head) {
+    const int64_t first = a.first_pos[node], count = a.row_begin[node + 1] - a.row_begin[node], d = a.d;
+    const int64_t end = first + count, width = (end + 15) / 16 * 16;
+    const float* k_from = a.k + a.row_begin[node] * a.rs + kv_head * d;
+    const float* v_from = a.v + a.row_begin[node] * a.rs + kv_head * d;
+    for (int64_t i = 0; i < d; i++) {
+      for (int64_t t = 0; t < count; t++) {
+        kt[i * keys + first + t] = k_from[t * a.rs + i];
+        vt[i * keys + first + t] = v_from[t * a.rs + i];
+      }
+      for (int64_t t = end; t < width; t++) kt[i * keys + t] = vt[i * keys + t] = 0.0f;
+    }
+    for (int64_t t = 0; t < count; t++)
+      for (int64_t i = 0; i < d; i++) k[(first + t) * d + i] = k_from[t * a.rs + i];
+  }
+};
+
+// dK += dS^T . Q and dV += P^T . dO of one block of query rows, for the keys of each node of their path.
+static void add_key_gradients(const AttentionBackward& a, const std::vector<int64_t>& path, int64_t kv_head,
+                              int64_t seen, int64_t rows, const float* ds, const float* p, int64_t keys, const float* q,
+                              const float* d_out, float* work) {
+  for (const int64_t node : path) {
+    const int64_t first = a.first_pos[node], begin = a.row_begin[node];
+    const int64_t all = a.row_begin[node + 1] - begin, count = first + all < seen ? all : seen - first;
+    float* dk = a.d_k + begin * a.d_rs + kv_head * a.d;
+    float* dv = a.d_v + begin * a.d_rs + kv_head * a.d;
+    gemm_block({count, a.d, rows, ds + first, 1, keys, q, a.d, 1, dk, a.d_rs, true, nullptr, 0}, 0, count, 0, a.d, work);
+    gemm_block({count, a.d, rows, p + first, 1, keys, d_out, a.out_rs, 1, dv, a.d_rs, true, nullptr, 0}, 0, count, 0,
+               a.d, work);
   }
 }
 
-// dQ, dK, dV of one sequence and kv head. dK and dV are one chain each over (query head of the group, token);
-// dQ is a chain over keys.
-static void attention_backward(const AttentionBackward& a, int64_t seq, int64_t kv_head, float* scratch) {
-  const int64_t begin = a.row_begin[seq], length = a.row_begin[seq + 1] - begin, d = a.d;
-  const int64_t group = a.num_heads / a.num_kv_heads, keys = (length + 15) / 16 * 16;
-  float* kt = scratch;
-  float* vt = kt + d * keys;
-  float* p = vt + d * keys;
+// dQ, dK, dV of one tree (nodes node0 .. node1, at most `depth` positions deep) and kv head. dK and dV are one chain
+// each over (query head of the group, row of the tree that sees the key); dQ is a chain over keys.
+static void attention_backward(const AttentionBackward& a, int64_t node0, int64_t node1, int64_t kv_head, int64_t depth,
+                               float* scratch) {
+  const int64_t d = a.d, group = a.num_heads / a.num_kv_heads, keys = (depth + 15) / 16 * 16;
+  PathKeys of_path{keys, scratch, scratch + d * keys, scratch + 2 * d * keys};
+  float* p = of_path.k + d * keys;
   float* ds = p + kBackwardRows * keys;
   float* q = ds + kBackwardRows * keys;
-  float* work = q + kBackwardRows * 2 * d;
-  const float* k_rows = a.k + begin * a.rs + kv_head * d;
-  const float* v_rows = a.v + begin * a.rs + kv_head * d;
-  float* dk_rows = a.d_k + begin * a.d_rs + kv_head * d;
-  float* dv_rows = a.d_v + begin * a.d_rs + kv_head * d;
-  transpose_head(k_rows, a.rs, length, keys, d, kt);
-  transpose_head(v_rows, a.rs, length, keys, d, vt);
-  for (int64_t t = 0; t < length; t++)
+  float* work = q + kBackwardRows * d;
+  for (int64_t t = a.row_begin[node0]; t < a.row_begin[node1]; t++)
     for (int64_t i = 0; i < d; i += 16) {
-      store_n(dk_rows + t * a.d_rs + i, zero16(), d - i);
-      store_n(dv_rows + t * a.d_rs + i, zero16(), d - i);
+      store_n(a.d_k + t * a.d_rs + kv_head * d + i, zero16(), d - i);
+      store_n(a.d_v + t * a.d_rs + kv_head * d + i, zero16(), d - i);
     }
-  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++)
-    for (int64_t r0 = 0; r0 < length; r0 += kBackwardRows) {
-      const int64_t rows = length - r0 < kBackwardRows ? length - r0 : kBackwardRows;
-      const int64_t seen = r0 + rows, width = (seen + 15) / 16 * 16;
-      const float* d_out = a.d_out + (begin + r0) * a.out_rs + h * d;
-      const float* out = a.out + (begin + r0) * a.out_rs + h * d;
-      const V16 scale = set1(a.scale);
-      for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < d; i += 16)
-          store_n(q + r * d + i, load_n(a.q + (begin + r0 + r) * a.rs + h * d + i, d - i) * scale, d - i);
-      gemm_block({rows, width, d, q, d, 1, kt, keys, 1, p, keys, false, nullptr, 0}, 0, rows, 0, width, work);
-      gemm_block({rows, width, d, d_out, a.out_rs, 1, vt, keys, 1, ds, keys, false, nullptr, 0}, 0, rows, 0, width, work);
-      for (int64_t r = 0; r < rows; r++) {
-        const int64_t at = (begin + r0 + r) * a.num_heads + h, visible = r0 + r + 1;
-        V16 dot = zero16();
-        for (int64_t i = 0; i < d; i += 16)
-          dot = fma(load_n(d_out + r * a.out_rs + i, d - i), load_n(out + r * a.out_rs + i, d - i), dot);
-        const V16 m = set1(a.row_max[at]), inv = set1(1.0f / a.row_sum[at]), delta = set1(hsum(dot));
-        float* pr = p + r * keys;
-        float* dr = ds + r * keys;
-        for (int64_t j = 0; j < visible; j += 16) {
-          const V16 w = exp16(load(pr + j) - m) * inv;
-          store(pr + j, w);
-          store(dr + j, w * (load(dr + j) - delta));
+  std::vector<int64_t> path;
+  for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
+    path.clear();
+    for (int64_t node = node0; node < node1; node++) {
+      while (!path.empty() && a.first_pos[path.back()] >= a.first_pos[node]) path.pop_back();
+      path.push_back(node);
+      of_path.add(a, node, kv_head);
+      const int64_t begin = a.row_begin[node], length = a.row_begin[node + 1] - begin, first = a.first_pos[node];
+      for (int64_t r0 = 0; r0 < length; r0 += kBackwardRows) {
+        const int64_t rows = length - r0 < kBackwardRows ? length - r0 : kBackwardRows;
+        const int64_t seen = first + r0 + rows, width = (seen + 15) / 16 * 16;
+        const float* d_out = a.d_out + (begin + r0) * a.out_rs + h * d;
+        const float* out = a.out + (begin + r0) * a.out_rs + h * d;
+        float* d_q = a.d_q + (begin + r0) * a.d_rs + h * d;
+        const V16 scale = set1(a.scale);
+        for (int64_t r = 0; r < rows; r++)
+          for (int64_t i = 0; i < d; i += 16)
+            store_n(q + r * d + i, load_n(a.q + (begin + r0 + r) * a.rs + h * d + i, d - i) * scale, d - i);
+        gemm_block({rows, width, d, q, d, 1, of_path.kt, keys, 1, p, keys, false, nullptr, 0}, 0, rows, 0, width, work);
+        gemm_block({rows, width, d, d_out, a.out_rs, 1, of_path.vt, keys, 1, ds, keys, false, nullptr, 0}, 0, rows, 0,
+                   width, work);
+        for (int64_t r = 0; r < rows; r++) {
+          const int64_t at = (begin + r0 + r) * a.num_heads + h, visible = first + r0 + r + 1;
+          V16 dot = zero16();
+          for (int64_t i = 0; i < d; i += 16)
+            dot = fma(load_n(d_out + r * a.out_rs + i, d - i), load_n(out + r * a.out_rs + i, d - i), dot);
+          const V16 m = set1(a.row_max[at]), inv = set1(1.0f / a.row_sum[at]), delta = set1(hsum(dot));
+          float* pr = p + r * keys;
+          float* dr = ds + r * keys;
+          for (int64_t j = 0; j < visible; j += 16) {
+            const V16 w = exp16(load(pr + j) - m) * inv;
+            store(pr + j, w);
+            store(dr + j, w * (load(dr + j) - delta));
+          }
+          for (int64_t j = visible; j < width; j++) pr[j] = dr[j] = 0.0f;
         }
-        for (int64_t j = visible; j < width; j++) pr[j] = dr[j] = 0.0f;
+        gemm_block({rows, d, seen, ds, keys, 1, of_path.k, d, 1, d_q, a.d_rs, false, nullptr, 0}, 0, rows, 0, d, work);
+        for (int64_t r = 0; r < rows; r++)
+          for (int64_t i = 0; i < d; i += 16)
+            store_n(d_q + r * a.d_rs + i, load_n(d_q + r * a.d_rs + i, d - i) * scale, d - i);
+        add_key_gradients(a, path, kv_head, seen, rows, ds, p, keys, q, d_out, work);
       }
-      gemm_block({rows, d, seen, ds, keys, 1, k_rows, a.rs, 1, a.d_q + (begin + r0) * a.d_rs + h * d, a.d_rs, false,
-                  nullptr, 0}, 0, rows, 0, d, work);
-      for (int64_t r = 0; r < rows; r++) {
-        float* dq = a.d_q + (begin + r0 + r) * a.d_rs + h * d;
-        for (int64_t i = 0; i < d; i += 16) store_n(dq + i, load_n(dq + i, d - i) * scale, d - i);
-      }
-      gemm_block({seen, d, rows, ds, 1, keys, q, d, 1, dk_rows, a.d_rs, true, nullptr, 0}, 0, seen, 0, d, work);
-      gemm_block({seen, d, rows, p, 1, keys, d_out, a.out_rs, 1, dv_rows, a.d_rs, true, nullptr, 0}, 0, seen, 0, d, work);
     }
+  }
 }
 
 }  // namespace

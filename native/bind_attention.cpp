@@ -57,6 +57,35 @@ void store_keys(const In& qkv, int64_t heads, int64_t kv_heads, const InInt& tab
   parallel_rows(count, work, body);
 }
 
+// K and V of rotated rows [q | k | v] into pages: slot i of all pages holds row slots[i], or stays as it is (-1).
+void store_slots(const In& qkv, int64_t heads, int64_t kv_heads, const InLong& slots, const Out& k_pages,
+                 const Out& v_pages) {
+  require_rows(qkv, "store_slots: rows are contiguous");
+  require_dense(k_pages, "store_slots: pages are contiguous");
+  require_dense(v_pages, "store_slots: pages are contiguous");
+  const int64_t d = (int64_t)k_pages.shape(2), d_pad = (int64_t)v_pages.shape(3), pages = (int64_t)k_pages.shape(0);
+  require((int64_t)qkv.shape(1) == (heads + 2 * kv_heads) * d && (int64_t)slots.size() == 16 * pages,
+          "store_slots: shapes");
+  for (int64_t i = 0; i < 16 * pages; i++)
+    require(slots.data()[i] >= -1 && slots.data()[i] < (int64_t)qkv.shape(0), "store_slots: row in range");
+  parallel_rows(pages, 16 * kv_heads * d * 2, [&](int64_t b, int64_t e) {
+    for (int64_t i = 16 * b; i < 16 * e; i++) {
+      const int64_t row = slots.data()[i], page = i / 16, slot = i % 16;
+      if (row < 0) continue;
+      for (int64_t h = 0; h < kv_heads; h++) {
+        const float* k = qkv.data() + row * qkv.stride(0) + (heads + h) * d;
+        const float* v = k + kv_heads * d;
+        float* k_to = k_pages.data() + (page * kv_heads + h) * d * 16 + slot;
+        float* v_to = v_pages.data() + ((page * kv_heads + h) * 16 + slot) * d_pad;
+        for (int64_t j = 0; j < d; j++) {
+          k_to[j * 16] = k[j];
+          v_to[j] = v[j];
+        }
+      }
+    }
+  });
+}
+
 void attention(const In& qkv, int64_t heads, int64_t kv_heads, const In& k_pages, const In& v_pages,
                const InInt& table, const InLong& row_begin, const InLong& first_pos, float scale, const Out& out,
                const std::optional<Out>& row_max, const std::optional<Out>& row_sum) {
@@ -113,14 +142,38 @@ void attention(const In& qkv, int64_t heads, int64_t kv_heads, const In& k_pages
   parallel_rows(count, count ? cost / count + 1 : 1, body);
 }
 
+// The greatest depth of each tree; a node continues what lies above it, or begins at position 0 as a tree's first does.
+std::vector<int64_t> require_trees(const InLong& row_begin, const InLong& first_pos, const InLong& unit_nodes) {
+  const int64_t nodes = (int64_t)row_begin.size() - 1, units = (int64_t)unit_nodes.size() - 1;
+  require(nodes >= 0 && (int64_t)first_pos.size() == nodes, "attention_backward: a first position for each node");
+  require(units >= 0 && unit_nodes.data()[0] == 0 && unit_nodes.data()[units] == nodes,
+          "attention_backward: units cover all nodes");
+  std::vector<int64_t> depths((size_t)units, 0), ends;
+  for (int64_t u = 0; u < units; u++) {
+    require(unit_nodes.data()[u] <= unit_nodes.data()[u + 1], "attention_backward: units are in order");
+    ends.clear();
+    for (int64_t n = unit_nodes.data()[u]; n < unit_nodes.data()[u + 1]; n++) {
+      const int64_t first = first_pos.data()[n], count = row_begin.data()[n + 1] - row_begin.data()[n];
+      require(count > 0, "attention_backward: a node has rows");
+      while (!ends.empty() && ends.back() > first) ends.pop_back();
+      require(first == (ends.empty() ? 0 : ends.back()), "attention_backward: nodes lie depth first");
+      ends.push_back(first + count);
+      if (ends.back() > depths[(size_t)u]) depths[(size_t)u] = ends.back();
+    }
+  }
+  return depths;
+}
+
 void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In& out, const In& d_out,
-                        const In& row_max, const In& row_sum, const InLong& row_begin, float scale, const Out& d_qkv) {
+                        const In& row_max, const In& row_sum, const InLong& row_begin, const InLong& first_pos,
+                        const InLong& unit_nodes, float scale, const Out& d_qkv) {
   require_rows(qkv, "attention_backward: rows are contiguous");
   require_rows(d_qkv, "attention_backward: rows are contiguous");
   require_rows(out, "attention_backward: rows are contiguous");
   require_rows(d_out, "attention_backward: rows are contiguous");
   require(out.stride(0) == d_out.stride(0), "attention_backward: out and d_out have one stride");
   require_sequences(row_begin, (int64_t)qkv.shape(0));
+  const std::vector<int64_t> depths = require_trees(row_begin, first_pos, unit_nodes);
   AttentionBackward a{};
   a.num_heads = heads;
   a.num_kv_heads = kv_heads;
@@ -139,14 +192,15 @@ void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In
   a.d_v = a.d_k + kv_heads * a.d;
   a.d_rs = d_qkv.stride(0);
   a.row_begin = row_begin.data();
+  a.first_pos = first_pos.data();
   a.scale = scale;
   const KernelTable& t = kernels();
-  const int64_t count = ((int64_t)row_begin.size() - 1) * kv_heads;
-  parallel(count, [&](int64_t b, int64_t e) {
+  parallel((int64_t)depths.size() * kv_heads, [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; i++) {
-      const int64_t seq = i / kv_heads, length = a.row_begin[seq + 1] - a.row_begin[seq];
-      if (length > 0)
-        t.attention_backward(a, seq, i % kv_heads, scratch(t.attention_backward_scratch(a, length)));
+      const int64_t unit = i / kv_heads, depth = depths[(size_t)unit];
+      if (depth > 0)
+        t.attention_backward(a, unit_nodes.data()[unit], unit_nodes.data()[unit + 1], i % kv_heads, depth,
+                             scratch(t.attention_backward_scratch(a, depth)));
     }
   });
 }
@@ -156,12 +210,14 @@ void attention_backward(const In& qkv, int64_t heads, int64_t kv_heads, const In
 void bind_attention(nb::module_& m) {
   m.def("store_keys", &store_keys, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("table"),
         nb::arg("row_begin"), nb::arg("first_pos"), nb::arg("k_pages"), nb::arg("v_pages"), NoGil());
+  m.def("store_slots", &store_slots, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("slots"),
+        nb::arg("k_pages"), nb::arg("v_pages"), NoGil());
   m.def("attention", &attention, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"), nb::arg("k_pages"),
         nb::arg("v_pages"), nb::arg("table"), nb::arg("row_begin"), nb::arg("first_pos"), nb::arg("scale"),
         nb::arg("out"), nb::arg("row_max").none(), nb::arg("row_sum").none(), NoGil());
   m.def("attention_backward", &attention_backward, nb::arg("qkv"), nb::arg("heads"), nb::arg("kv_heads"),
         nb::arg("out"), nb::arg("d_out"), nb::arg("row_max"), nb::arg("row_sum"), nb::arg("row_begin"),
-        nb::arg("scale"), nb::arg("d_qkv"), NoGil());
+        nb::arg("first_pos"), nb::arg("unit_nodes"), nb::arg("scale"), nb::arg("d_qkv"), NoGil());
 }
 
 }  // namespace tinsmith

@@ -1,5 +1,6 @@
 // Matrix products and column chains, split over threads by rows or columns of the output.
 #include "bind.hpp"
+#include "tree_sum.hpp"
 
 namespace tinsmith {
 namespace {
@@ -63,33 +64,42 @@ void column_chain(const In& x, const std::optional<In>& y, const InLong& segment
   });
 }
 
-// For each segment, rows of dy with one id are summed in row order and the sum is added to that id's row of `into`.
+// Rows of dy with one id are summed in row order within a segment; the tree sum of these over segments is added to
+// that id's row of `into`.
 void embed_backward(const InLong& ids, const In& dy, const InLong& segments, const Out& into) {
   require_rows(dy, "embed_backward: rows of dy are contiguous");
   require_dense(into, "embed_backward: into is contiguous");
   const int64_t H = (int64_t)dy.shape(1), V = (int64_t)into.shape(0), count = (int64_t)segments.size() - 1;
   require(into.ndim() == 2 && (int64_t)into.shape(1) == H && ids.shape(0) == dy.shape(0), "embed_backward: shapes");
+  require(count >= 0 && segments.data()[count] <= (int64_t)ids.size(), "embed_backward: segments lie within the rows");
   for (size_t t = 0; t < ids.shape(0); t++) require(ids.data()[t] >= 0 && ids.data()[t] < V, "embed_backward: id");
   parallel(1, [&](int64_t, int64_t) {
-    std::vector<int32_t> next, first((size_t)V, -1);
-    std::vector<float> sum((size_t)H);
-    for (int64_t s = 0; s < count; s++) {
-      const int64_t t0 = segments.data()[s], t1 = segments.data()[s + 1];
-      next.assign((size_t)(t1 - t0), -1);
-      for (int64_t t = t1; t-- > t0;) {  // lists by id, ascending in t
-        const int64_t id = ids.data()[t];
-        next[(size_t)(t - t0)] = first[(size_t)id];
-        first[(size_t)id] = (int32_t)(t - t0);
-      }
-      for (int64_t t = t0; t < t1; t++) {
-        const int64_t id = ids.data()[t];
-        if (first[(size_t)id] != (int32_t)(t - t0)) continue;
-        std::fill(sum.begin(), sum.end(), 0.0f);
-        for (int32_t i = first[(size_t)id]; i >= 0; i = next[(size_t)i])
+    const int64_t t0 = segments.data()[0], t1 = segments.data()[count];
+    std::vector<int64_t> segment_of((size_t)(t1 - t0)), next((size_t)(t1 - t0), -1), first((size_t)V, -1);
+    for (int64_t s = 0; s < count; s++)
+      for (int64_t t = segments.data()[s]; t < segments.data()[s + 1]; t++) segment_of[(size_t)(t - t0)] = s;
+    for (int64_t t = t1; t-- > t0;) {  // lists by id, ascending in t
+      const size_t id = (size_t)ids.data()[t];
+      next[(size_t)(t - t0)] = first[id];
+      first[id] = t - t0;
+    }
+    std::vector<std::vector<float>> slots(kTreeDepth);
+    const auto add = [&](int to, int from) {
+      for (int64_t h = 0; h < H; h++) slots[(size_t)to][(size_t)h] += slots[(size_t)from][(size_t)h];
+    };
+    for (int64_t t = t0; t < t1; t++) {
+      const int64_t id = ids.data()[t];
+      if (first[(size_t)id] != t - t0) continue;  // not the first row with this id
+      TreeSum tree;
+      for (int64_t i = t - t0; i >= 0;) {
+        const int64_t segment = segment_of[(size_t)i];
+        std::vector<float>& sum = slots[(size_t)tree.push(segment, add)];
+        sum.assign((size_t)H, 0.0f);
+        for (; i >= 0 && segment_of[(size_t)i] == segment; i = next[(size_t)i])
           for (int64_t h = 0; h < H; h++) sum[(size_t)h] += dy.data()[(t0 + i) * dy.stride(0) + h];
-        for (int64_t h = 0; h < H; h++) into.data()[id * H + h] += sum[(size_t)h];
-        first[(size_t)id] = -1;
       }
+      tree.fold(add);
+      for (int64_t h = 0; h < H; h++) into.data()[id * H + h] += slots[0][(size_t)h];
     }
   });
 }

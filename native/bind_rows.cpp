@@ -93,32 +93,37 @@ void row_stats(const In& logits, float temperature, const Out& row_max, const Ou
   });
 }
 
-void gather_logprobs(const In& logits, const InInt& targets, float temperature, const In& row_max, const In& log_sum,
-                     const Out& out) {
-  const int64_t rows = (int64_t)logits.shape(0), V = (int64_t)logits.shape(1);
+// out[i]: the log-probability of targets[i] in row rows[i] of logits.
+void gather_logprobs(const In& logits, const InLong& rows, const InInt& targets, float temperature, const In& row_max,
+                     const In& log_sum, const Out& out) {
+  const int64_t count = (int64_t)rows.size(), V = (int64_t)logits.shape(1);
   require_dense(logits, "gather_logprobs: logits are contiguous");
-  require((int64_t)targets.size() == rows && (int64_t)out.size() == rows, "gather_logprobs: shapes");
-  for (int64_t r = 0; r < rows; r++)
-    require(targets.data()[r] >= 0 && targets.data()[r] < V, "gather_logprobs: target in the vocabulary");
+  require((int64_t)targets.size() == count && (int64_t)out.size() == count, "gather_logprobs: shapes");
+  for (int64_t i = 0; i < count; i++)
+    require(rows.data()[i] >= 0 && rows.data()[i] < (int64_t)logits.shape(0) && targets.data()[i] >= 0 &&
+                targets.data()[i] < V, "gather_logprobs: rows and targets in range");
   parallel(1, [&](int64_t, int64_t) {
-    for (int64_t r = 0; r < rows; r++)
-      out.data()[r] =
-          (logits.data()[r * V + targets.data()[r]] / temperature - row_max.data()[r]) - log_sum.data()[r];
+    for (int64_t i = 0; i < count; i++) {
+      const int64_t r = rows.data()[i];
+      out.data()[i] = (logits.data()[r * V + targets.data()[i]] / temperature - row_max.data()[r]) - log_sum.data()[r];
+    }
   });
 }
 
-void logprob_backward(const In& logits, const InLong& rows, const InInt& targets, const In& g, const In& row_max,
+void logprob_backward(const In& logits, const InLong& reads, const InInt& targets, const In& g, const In& row_max,
                       const In& log_sum, const Out& d_logits) {
   require_dense(logits, "logprob_backward: logits are contiguous");
   require_dense(d_logits, "logprob_backward: d_logits is contiguous");
-  const int64_t count = (int64_t)rows.size(), V = (int64_t)logits.shape(1);
-  require((int64_t)targets.size() == count && (int64_t)g.size() == count && (int64_t)d_logits.size() == count * V,
-          "logprob_backward: shapes");
+  const int64_t rows = (int64_t)logits.shape(0), V = (int64_t)logits.shape(1), count = (int64_t)targets.size();
+  require((int64_t)reads.size() == rows + 1 && (int64_t)g.size() == count && (int64_t)d_logits.size() == rows * V &&
+              (int64_t)row_max.size() == rows && (int64_t)log_sum.size() == rows, "logprob_backward: shapes");
+  require(reads.data()[0] == 0 && reads.data()[rows] == count, "logprob_backward: reads cover all targets");
+  for (int64_t r = 0; r < rows; r++)
+    require(reads.data()[r] < reads.data()[r + 1], "logprob_backward: every row is read");
   for (int64_t i = 0; i < count; i++)
-    require(rows.data()[i] >= 0 && rows.data()[i] < (int64_t)logits.shape(0) && targets.data()[i] >= 0 &&
-                targets.data()[i] < V, "logprob_backward: rows and targets in range");
-  parallel_rows(count, V, [&](int64_t b, int64_t e) {
-    kernels().logprob_backward(logits.data(), V, rows.data(), targets.data(), g.data(), row_max.data(), log_sum.data(),
+    require(targets.data()[i] >= 0 && targets.data()[i] < V, "logprob_backward: target in the vocabulary");
+  parallel_rows(rows, V, [&](int64_t b, int64_t e) {
+    kernels().logprob_backward(logits.data(), V, reads.data(), targets.data(), g.data(), row_max.data(), log_sum.data(),
                                d_logits.data(), b, e);
   });
 }
@@ -150,9 +155,9 @@ void bind_rows(nb::module_& m) {
   m.def("silu_gate_backward", &silu_gate_backward, nb::arg("gate_up"), nb::arg("dy"), nb::arg("d_gate_up"), NoGil());
   m.def("row_stats", &row_stats, nb::arg("logits"), nb::arg("temperature"), nb::arg("row_max"), nb::arg("log_sum"),
         NoGil());
-  m.def("gather_logprobs", &gather_logprobs, nb::arg("logits"), nb::arg("targets"), nb::arg("temperature"),
-        nb::arg("row_max"), nb::arg("log_sum"), nb::arg("out"), NoGil());
-  m.def("logprob_backward", &logprob_backward, nb::arg("logits"), nb::arg("rows"), nb::arg("targets"), nb::arg("g"),
+  m.def("gather_logprobs", &gather_logprobs, nb::arg("logits"), nb::arg("rows"), nb::arg("targets"),
+        nb::arg("temperature"), nb::arg("row_max"), nb::arg("log_sum"), nb::arg("out"), NoGil());
+  m.def("logprob_backward", &logprob_backward, nb::arg("logits"), nb::arg("reads"), nb::arg("targets"), nb::arg("g"),
         nb::arg("row_max"), nb::arg("log_sum"), nb::arg("d_logits"), NoGil());
   m.def("scale_bias", &scale_bias, nb::arg("y"), nb::arg("scale").none(), nb::arg("bias").none(), NoGil());
 }

@@ -4,6 +4,7 @@
 // element falls into, and whether its strip of B was packed, are free choices of speed.
 #pragma once
 #include "table.hpp"
+#include "tree_sum.hpp"
 #include "v16.hpp"
 
 namespace {
@@ -138,6 +139,35 @@ static void pack_strip(const Gemm& g, int64_t n, int width, int vectors, float* 
   }
 }
 
+// C += the tree sum over segments of each segment's product, for the rows of one tile.
+static void tree_sum_rows(const Gemm& g, int rows, int vectors, int tail, const float* A, const float* B, int64_t b_rs,
+                          float* C) {
+  const int64_t last = tinsmith::last_filled(g.segments, g.num_segments);
+  if (last < 0) return;
+  alignas(64) float slots[tinsmith::kTreeDepth][kMaxRows * kStrip];
+  const auto add = [&](int to, int from) {
+    for (int i = 0; i < rows * kStrip; i += 16) store(slots[to] + i, load(slots[to] + i) + load(slots[from] + i));
+  };
+  tinsmith::TreeSum tree;
+  for (int64_t s = 0; s <= last; s++) {
+    const int64_t k0 = g.segments[s], k1 = g.segments[s + 1];
+    if (k1 == k0) continue;
+    const bool alone = s == last && tree.empty();
+    float* to = alone ? C : slots[tree.push(s, add)];
+    tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to,
+             alone ? g.c_rs : kStrip, false, alone ? End::Add : End::Store, alone ? tail : 16);
+    if (alone) return;
+  }
+  tree.fold(add);
+  for (int m = 0; m < rows; m++)
+    for (int v = 0; v < vectors; v++) {
+      float* c = C + m * g.c_rs + 16 * v;
+      const V16 sum = load(slots[0] + m * kStrip + 16 * v);
+      if (v == vectors - 1 && tail < 16) store_first(c, load_first(c, tail) + sum, tail);
+      else store(c, load(c) + sum);
+    }
+}
+
 // One strip of C: rows [m0, m1), from column n on.
 static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vectors, int tail, const float* B,
                        int64_t b_rs) {
@@ -148,12 +178,7 @@ static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vec
     if (g.segments == nullptr) {
       tile_any(vectors, rows, g.K, A, g.a_rs, g.a_cs, B, b_rs, C, g.c_rs, g.chain, End::Store, tail);
     } else {
-      for (int64_t s = 0; s < g.num_segments; s++) {
-        const int64_t k0 = g.segments[s], k1 = g.segments[s + 1];
-        if (k1 > k0)
-          tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, C, g.c_rs, false,
-                   End::Add, tail);
-      }
+      tree_sum_rows(g, rows, vectors, tail, A, B, b_rs, C);
     }
     m += rows;
   }
@@ -201,20 +226,25 @@ static void gemm_block(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_
 
 static int64_t gemm_scratch(int64_t K) { return K * kStrip; }
 
-// acc[n] += for each segment, the fma chain over its rows of x[t,n] * y[t,n] (y null: of x[t,n] * 1).
+// acc[n] += the tree sum over segments of the fma chain over a segment's rows of x[t,n] * y[t,n] (y null: x[t,n] * 1).
 static void column_chain(const float* x, const float* y, int64_t rs_x, int64_t rs_y, const int64_t* segments,
                          int64_t num_segments, float* acc, int64_t n0, int64_t n1) {
   const V16 one = set1(1.0f);
   for (int64_t n = n0; n < n1; n += 16) {
     const int lanes = n1 - n < 16 ? (int)(n1 - n) : 16;
-    V16 total = load_first(acc + n, lanes);
+    V16 slots[tinsmith::kTreeDepth];
+    const auto add = [&](int to, int from) { slots[to] = slots[to] + slots[from]; };
+    tinsmith::TreeSum tree;
     for (int64_t s = 0; s < num_segments; s++) {
+      if (segments[s] == segments[s + 1]) continue;
       V16 sum = zero16();
       for (int64_t t = segments[s]; t < segments[s + 1]; t++)
         sum = fma(load_first(x + t * rs_x + n, lanes), y ? load_first(y + t * rs_y + n, lanes) : one, sum);
-      total = total + sum;
+      slots[tree.push(s, add)] = sum;
     }
-    store_first(acc + n, total, lanes);
+    if (tree.empty()) continue;
+    tree.fold(add);
+    store_first(acc + n, load_first(acc + n, lanes) + slots[0], lanes);
   }
 }
 

@@ -190,18 +190,20 @@ static void log_softmax(const float* logits, int64_t V, float temperature, float
   for (int64_t i = 0; i < V; i += 16) store_n(out + i, scaled(logits + i, V - i, t) - m - l, V - i);
 }
 
-// d_logits[i] = g[i] * (onehot(target) - softmax) for row rows[i] of logits.
-static void logprob_backward(const float* logits, int64_t V, const int64_t* rows, const int32_t* targets,
+// d_logits of each row, read for targets reads[r] .. reads[r + 1]: the sum of g (onehot(target) - softmax) over them.
+// The g of a row are added in their order, for the softmax as for a target that comes twice. May be in place.
+static void logprob_backward(const float* logits, int64_t V, const int64_t* reads, const int32_t* targets,
                              const float* g, const float* row_max, const float* log_sum, float* d_logits, int64_t r0,
                              int64_t r1) {
-  for (int64_t i = r0; i < r1; i++) {
-    const int64_t r = rows[i];
+  for (int64_t r = r0; r < r1; r++) {
+    float total = g[reads[r]];
+    for (int64_t i = reads[r] + 1; i < reads[r + 1]; i++) total = total + g[i];
     const float* row = logits + r * V;
-    float* out = d_logits + i * V;
-    const V16 m = set1(row_max[r]), l = set1(log_sum[r]), grad = set1(g[i]);
+    float* out = d_logits + r * V;
+    const V16 m = set1(row_max[r]), l = set1(log_sum[r]), grad = set1(total);
     for (int64_t j = 0; j < V; j += 16)
       store_n(out + j, zero16() - grad * exp16(load_n(row + j, V - j) - m - l), V - j);
-    out[targets[i]] = out[targets[i]] + g[i];
+    for (int64_t i = reads[r]; i < reads[r + 1]; i++) out[targets[i]] = out[targets[i]] + g[i];
   }
 }
 

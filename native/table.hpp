@@ -12,7 +12,7 @@ struct Gemm {
   float* C; int64_t c_rs;              // n is contiguous
   bool chain;                          // the chain continues from C instead of starting at +0
   const int64_t* segments;             // or nullptr; else num_segments + 1 boundaries in k: each segment is a chain
-  int64_t num_segments;                // of its own, started at +0 and added to C, in order
+  int64_t num_segments;                // of its own, started at +0; their tree sum (tree_sum.hpp) is added to C
 };
 
 // Paged causal attention. A page holds 16 keys: K as [heads, d, 16], V as [heads, 16, d_pad].
@@ -28,7 +28,8 @@ struct Attention {
   float scale;
 };
 
-// Backward of the same over whole sequences (first position 0), from the unpaged rotated q, k, v.
+// Backward of the same over prefix trees, from the unpaged rotated q, k, v. A tree's nodes lie depth first; a node has
+// rows row_begin[n] .. row_begin[n + 1], the first of them at position first_pos[n], and sees the nodes above it.
 struct AttentionBackward {
   int64_t num_heads, num_kv_heads, d;
   const float* q; const float* k; const float* v; int64_t rs;   // rows of one [tokens, (heads + 2 kv) * d] buffer
@@ -36,6 +37,7 @@ struct AttentionBackward {
   const float* row_max; const float* row_sum;
   float* d_q; float* d_k; float* d_v; int64_t d_rs;
   const int64_t* row_begin;
+  const int64_t* first_pos;
   float scale;
 };
 
@@ -56,8 +58,9 @@ struct KernelTable {
                        int64_t num_segments, float* acc, int64_t n0, int64_t n1);
   void (*attention)(const Attention&, int64_t seq, int64_t kv_head, int64_t row0, int64_t row1, float* scratch);
   int64_t (*attention_scratch)(const Attention&, int64_t rows, int64_t keys);
-  void (*attention_backward)(const AttentionBackward&, int64_t seq, int64_t kv_head, float* scratch);
-  int64_t (*attention_backward_scratch)(const AttentionBackward&, int64_t length);
+  void (*attention_backward)(const AttentionBackward&, int64_t node0, int64_t node1, int64_t kv_head, int64_t depth,
+                             float* scratch);
+  int64_t (*attention_backward_scratch)(const AttentionBackward&, int64_t depth);
   void (*add_rms_norm)(const float* x, const float* delta, const float* gain, float eps, int64_t H, float* sum,
                        float* y, float* inv_rms, int64_t r0, int64_t r1);
   void (*rms_norm_backward)(const float* x, const float* gain, const float* inv_rms, const float* d_sum, const float* dy,
@@ -73,8 +76,9 @@ struct KernelTable {
   void (*silu_gate_backward)(const float* gate_up, const float* dy, int64_t I, float* d_gate_up, int64_t r0, int64_t r1);
   void (*row_stats)(const float* logits, int64_t V, float temperature, float* row_max, float* log_sum, int64_t r0,
                     int64_t r1);
-  void (*logprob_backward)(const float* logits, int64_t V, const int64_t* rows, const int32_t* targets, const float* g,
-                           const float* row_max, const float* log_sum, float* d_logits, int64_t r0, int64_t r1);
+  void (*logprob_backward)(const float* logits, int64_t V, const int64_t* reads, const int32_t* targets,
+                           const float* g, const float* row_max, const float* log_sum, float* d_logits, int64_t r0,
+                           int64_t r1);
   void (*scale_bias)(float* y, int64_t y_rs, int64_t N, const float* scale, const float* bias, int64_t r0, int64_t r1);
   void (*gumbel_screen)(const float* logits, int64_t V, float temperature, uint64_t key, float* score);
   void (*log_softmax)(const float* logits, int64_t V, float temperature, float row_max, float log_sum, float* out);

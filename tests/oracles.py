@@ -24,10 +24,10 @@ from tinsmith.models.slots import load, values
 from tinsmith.models.steps import LowRanks, TrainSteps
 from tinsmith.ops import nf4
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.kernels import Rows
 from tinsmith.ops.linear import Run, forward
 from tinsmith.ops.losses import LOSSES
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.paging import Rows
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256

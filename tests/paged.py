@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tinsmith.ops.kernels import PAGE, HeadShape, Kernels, Pages, Rows
+from tinsmith.ops.kernels import HeadShape, Kernels
+from tinsmith.ops.paging import PAGE, Pages, Rows
 
 
 @dataclass(frozen=True, slots=True)

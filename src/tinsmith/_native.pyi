@@ -63,10 +63,16 @@ def silu_gate(gate_up: In, y: Out) -> None: ...
 def silu_gate_backward(gate_up: In, dy: In, d_gate_up: Out) -> None: ...
 def row_stats(logits: In, temperature: float, row_max: Out, log_sum: Out) -> None: ...
 def gather_logprobs(
-    logits: In, targets: Int32s, temperature: float, row_max: In, log_sum: In, out: Out
+    logits: In,
+    rows: Int64s,
+    targets: Int32s,
+    temperature: float,
+    row_max: In,
+    log_sum: In,
+    out: Out,
 ) -> None: ...
 def logprob_backward(
-    logits: In, rows: Int64s, targets: Int32s, g: In, row_max: In, log_sum: In, d_logits: Out
+    logits: In, reads: Int64s, targets: Int32s, g: In, row_max: In, log_sum: In, d_logits: Out
 ) -> None: ...
 def scale_bias(y: Out, scale: In | None, bias: In | None) -> None: ...
 
@@ -81,6 +87,9 @@ def store_keys(
     first_pos: Int64s,
     k_pages: Out,
     v_pages: Out,
+) -> None: ...
+def store_slots(
+    qkv: In, heads: int, kv_heads: int, slots: Int64s, k_pages: Out, v_pages: Out
 ) -> None: ...
 def attention(
     qkv: In,
@@ -105,6 +114,8 @@ def attention_backward(
     row_max: In,
     row_sum: In,
     row_begin: Int64s,
+    first_pos: Int64s,
+    unit_nodes: Int64s,
     scale: float,
     d_qkv: Out,
 ) -> None: ...

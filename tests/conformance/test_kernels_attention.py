@@ -8,7 +8,8 @@ import torch
 from kernel_reference import assert_close, attention, every_kernels, leaf, normal
 
 from paged import Step, Story, pages_needed, rows_of, tell
-from tinsmith.ops.kernels import PAGE, HeadShape, Kernels, Pages, Rows
+from tinsmith.ops.kernels import HeadShape, Kernels
+from tinsmith.ops.paging import PAGE, Pages, Rows
 
 SHAPES = [
     HeadShape(heads=kv * group, kv_heads=kv, head_dim=head_dim)

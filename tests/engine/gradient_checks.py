@@ -33,18 +33,18 @@ Make = Callable[[MicroBatches], TrainingSession]
 LENGTHS = (12, 1, 33, 5, 20, 3, 9)
 LOSS = LossName.CROSS_ENTROPY
 MICRO_BATCHES = (
-    MicroBatches(datums=1),
-    MicroBatches(datums=2),
-    MicroBatches(datums=3),
-    MicroBatches(datums=6),
-    MicroBatches(tokens=1),
-    MicroBatches(tokens=14),
-    MicroBatches(tokens=46),
-    MicroBatches(tokens=60, datums=2),
+    MicroBatches(units=1),
+    MicroBatches(units=2),
+    MicroBatches(units=3),
+    MicroBatches(units=6),
+    MicroBatches(rows=1),
+    MicroBatches(rows=14),
+    MicroBatches(rows=46),
+    MicroBatches(rows=60, units=2),
     MicroBatches(),
 )
 """N x 1, ragged by datums, ragged by tokens, and 1 x N."""
-SOME = MicroBatches(datums=2)
+SOME = MicroBatches(units=2)
 
 
 def uneven_datums(make: Make) -> list[Datum]:
@@ -130,7 +130,7 @@ def check_workers(make: Make) -> None:
 
 def check_reference(make: Make) -> None:
     """T4: at steps 1, 2 and 3 every accumulated gradient is autograd's of the whole batch."""
-    session = make(MicroBatches(datums=1))  # of two micro-batches, bug A would lose none
+    session = make(MicroBatches(units=1))  # of two micro-batches, bug A would lose none
     config = session.adapter.decoder.config
     for step in range(3):
         datums = make_datums(config, LENGTHS, 20 + step)
@@ -163,7 +163,7 @@ def check_empty_masks(make: Make) -> None:
     """T6: a datum of which nothing counts adds exactly nothing, wherever it stands; no NaN."""
     datums = uneven_datums(make)
     nothing = _without_weights(datums[2])
-    for how in (MicroBatches(datums=1), SOME, MicroBatches()):
+    for how in (MicroBatches(units=1), SOME, MicroBatches()):
         assert not any(tensor.any() for tensor in gradient_of(make, [nothing], how).values())
         every = sha256(gradient_of(make, datums, how))
         for at in (0, 3, len(datums)):

@@ -18,8 +18,9 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.ops.extension import configure
-from tinsmith.ops.kernels import PAGE, HeadShape, Kernels, Pages, Rows
+from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.arithmetic import Isa
 from tinsmith.types.errors import DeterminismError
 

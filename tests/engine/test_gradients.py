@@ -51,7 +51,7 @@ def test_every_check_notices_some_bug() -> None:
 
 def test_a_micro_batch_holds_consecutive_datums_within_its_limits() -> None:
     lengths = [5, 1, 1, 30, 2, 2, 2, 9]
-    for how in (MicroBatches(tokens=6), MicroBatches(datums=3), MicroBatches(tokens=8, datums=2)):
+    for how in (MicroBatches(rows=6), MicroBatches(units=3), MicroBatches(rows=8, units=2)):
         runs = how.split(lengths, 97)
         assert [i for run in runs for i in run] == list(range(len(lengths)))
         for run in runs:

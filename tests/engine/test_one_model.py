@@ -60,12 +60,12 @@ def test_ten_thousand_sampled_tokens_have_the_trainers_bits(kind: AdapterKind) -
         (
             2,
             SamplerLimits(cache_pages=LEAST_PAGES + 9, max_samples=64, prefill_tokens=50),
-            MicroBatches(datums=1),
+            MicroBatches(units=1),
         ),
         (
             2,
             SamplerLimits(cache_pages=LEAST_PAGES, max_samples=5, prefill_tokens=7),
-            MicroBatches(tokens=300),
+            MicroBatches(rows=300),
         ),
     ):
         configure(threads=threads)

@@ -51,7 +51,7 @@ def _session(
     kind: AdapterKind = AdapterKind.LORA, config: DecoderConfig = LLAMA, datums: int = 2
 ) -> TrainingSession:
     adapter = make_adapter(config, AdapterSpec(kind=kind, rank=4, seed=5))
-    return TrainingSession(adapter, micro_batches=MicroBatches(datums=datums))
+    return TrainingSession(adapter, micro_batches=MicroBatches(units=datums))
 
 
 def _with(datum: Datum, **inputs: object) -> Datum:
@@ -397,7 +397,7 @@ def test_a_failure_in_the_middle_of_a_later_micro_batch_changes_nothing(
     sessions = [
         TrainingSession(
             create_adapter(base, AdapterSpec(kind=kind, rank=4)),
-            micro_batches=MicroBatches(datums=2),
+            micro_batches=MicroBatches(units=2),
         )
         for _ in range(2)
     ]

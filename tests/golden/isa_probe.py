@@ -84,7 +84,7 @@ def step_of(config: DecoderConfig, kind: AdapterKind) -> dict[str, str]:
     """Hashes of the log-probabilities and gradient norm before a step, and of the weights after two."""
     base = build_decoder(config, weights_of(config), NativeKernels(), quantised=kind.quantised)
     adapter = create_adapter(base, AdapterSpec(kind=kind, rank=4, seed=1))
-    session = TrainingSession(adapter, micro_batches=MicroBatches(datums=2))
+    session = TrainingSession(adapter, micro_batches=MicroBatches(units=2))
     hashes: dict[str, str] = {}
     for step in range(2):  # the first of a low-rank adapter moves its B only
         result = session.forward_backward(datums(config), LossName.IMPORTANCE_SAMPLING)

@@ -135,7 +135,7 @@ def test_every_gradient_is_that_of_autograd(family: str, tied: bool, tmp_path: P
     decoder = _ours(tmp_path)
     datums = make_datums(decoder.config, (48, 1, 17, 3), 5)
     adapter = create_adapter(decoder, AdapterSpec(kind=AdapterKind.FULL))
-    session = TrainingSession(adapter, micro_batches=MicroBatches(datums=3))
+    session = TrainingSession(adapter, micro_batches=MicroBatches(units=3))
     session.forward_backward(datums, LossName.CROSS_ENTROPY)
     reference = reference_gradients(_hf(tmp_path, torch.float64), datums, cross_entropy)
     ours = gradients(adapter)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.ops import nf4
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rows
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.paging import Pages, Rows
 
 Float32s = NDArray[np.float32]
 

@@ -11,8 +11,9 @@ from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal,
 
 from paged import Story, pages_needed, tell
 from tinsmith.ops.extension import module
-from tinsmith.ops.kernels import HeadShape, Pages, Rows
+from tinsmith.ops.kernels import HeadShape
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.paging import Pages, Rows
 
 native = module()
 k = NativeKernels()

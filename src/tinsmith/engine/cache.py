@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.ops.kernels import PAGE, Pages
+from tinsmith.ops.paging import PAGE, Pages
 from tinsmith.types.errors import ConfigError
 
 

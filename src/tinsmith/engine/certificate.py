@@ -22,8 +22,9 @@ from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.training import MicroBatches, TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.decoder import Decoder, Place
-from tinsmith.ops.kernels import PAGE, Kernels, Pages, Rows
+from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, Run, forward
+from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import AdamParams, Datum, LossName
@@ -285,7 +286,7 @@ def _whole_model(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Check:
             patterns.append(b"".join(s.logprobs.tobytes() for _, s in sampled))
             full = [np.concatenate([p, s.tokens]) for p, s in sampled]
             for size in (1, 4):
-                session.micro_batches = MicroBatches(datums=size)
+                session.micro_batches = MicroBatches(units=size)
                 out = session.forward(
                     [Datum(tokens=f[:-1], inputs={"target_tokens": f[1:]}) for f in full],
                     LossName.CROSS_ENTROPY,

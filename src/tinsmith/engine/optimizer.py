@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tinsmith.engine.unit_sums import UnitSums
 from tinsmith.models.adapter import Adapter
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import AdamStep
@@ -68,7 +69,11 @@ class Optimizer:
         default_factory=dict[int, tuple[Tensor, Tensor]]
     )
 
+    sums: UnitSums = field(init=False)
+    """The gradient since the last step."""
+
     def __post_init__(self) -> None:
+        self.sums = UnitSums(self.adapter.buffers())
         for weight in self.adapter.weights():
             self.moments[id(weight)] = (
                 torch.zeros_like(weight.value),
@@ -95,12 +100,13 @@ class Optimizer:
 
     def summed(self) -> dict[int, Tensor]:
         """The gradient of each trained weight, all its uses added in a fixed order."""
+        of_buffer = dict(zip(map(id, self.sums.weights), self.sums.total(), strict=True))
         sums: dict[int, Tensor] = {}
         for weight, sources in self.adapter.gradient_sources():
             total: Tensor | None = None
             for source, transposed in sources:
-                assert source.grad is not None
-                part = source.grad.t() if transposed else source.grad
+                grad = of_buffer[id(source)]
+                part = grad.t() if transposed else grad
                 total = part if total is None else (total + part).contiguous()
             assert total is not None
             sums[id(weight)] = total
@@ -146,6 +152,4 @@ class Optimizer:
 
     def clear(self) -> None:
         """Forget the accumulated gradient."""
-        for source in self.adapter.buffers():
-            assert source.grad is not None
-            source.grad.zero_()
+        self.sums.clear()

@@ -22,8 +22,9 @@ from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.steps import SampleSteps
-from tinsmith.ops.kernels import PAGE, Draws, Kernels, Rows
+from tinsmith.ops.kernels import Draws, Kernels
 from tinsmith.ops.linear import Run, forward
+from tinsmith.ops.paging import PAGE, Rows
 from tinsmith.types.errors import BackendError
 from tinsmith.types.sampling import SampleRequest, SampleResult
 

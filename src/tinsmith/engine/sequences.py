@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks
-from tinsmith.ops.kernels import PAGE
+from tinsmith.ops.paging import PAGE
 from tinsmith.types.errors import BackendError, InputError
 from tinsmith.types.sampling import (
     SampledSequence,

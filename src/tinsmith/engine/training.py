@@ -1,15 +1,15 @@
 """A training session: forward, backward, accumulation, optimizer step.
 
-Datums are taken in the caller's order in micro-batches without padding. A micro-batch is a matter of memory only: each
-datum's gradient is a chain of its own, added in datum order. Losses are sums over tokens; any normaliser is in the
-caller's weights, fixed before the first backward.
+A request is cut into units of gradient (`units.py`), and these are computed in micro-batches without padding. A
+micro-batch is a matter of memory only: each unit's gradient is a chain of its own, and the units' are added by a fixed
+tree (`unit_sums.py`). Losses are sums over tokens; any normaliser is in the caller's weights, fixed before the first
+backward.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,38 +18,42 @@ import torch
 from tinsmith.engine.optimizer import Optimizer
 from tinsmith.engine.parts import DatumOrder
 from tinsmith.engine.trace import StepTrace, Trace
+from tinsmith.engine.unit_sums import Partial, joined
+from tinsmith.engine.units import TREE_ROWS, Unit, units_of
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values as published
 from tinsmith.models.steps import TrainSteps, target_logprobs
-from tinsmith.ops.kernels import Rows
+from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.losses import LOSSES, LossConfig, LossValue
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
-
-_LOGITS_BUDGET = 1 << 26
-"""Logits (tokens times vocabulary) one micro-batch may keep: 256 MiB in fp32."""
+from tinsmith.types.gradient import GradientUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatches:
-    """How many datums are computed at once: at most `datums` of them and `tokens` tokens (at least one datum)."""
+    """How many units are computed at once: at most `units` of them and `rows` rows (at least one unit)."""
 
-    tokens: int = 1536
-    datums: int = 1 << 30
+    rows: int = 1536
+    units: int = 1 << 30
 
-    def split(self, lengths: Sequence[int], vocab_size: int) -> list[range]:
-        """Consecutive runs of datum indices."""
-        budget = min(self.tokens, max(1, _LOGITS_BUDGET // vocab_size))
-        runs: list[range] = []
-        start, total = 0, 0
-        for i, length in enumerate(lengths):
-            if i > start and (total + length > budget or i - start >= self.datums):
-                runs.append(range(start, i))
-                start, total = i, 0
-            total += length
-        runs.append(range(start, len(lengths)))
-        return runs
+    def split(self, sizes: Sequence[int], first: int = 0) -> list[range]:
+        """Consecutive blocks of units, aligned as the tree of sums needs: 2^k of them, the first a multiple of 2^k.
+
+        `sizes` are the units' rows, `first` the number of the first one. The last block may lack units at its end.
+        """
+        blocks: list[range] = []
+        start = 0
+        while start < len(sizes):
+            size = 1
+            while (first + start) % (2 * size) == 0 and start + size < len(sizes):
+                if 2 * size > self.units or sum(sizes[start : start + 2 * size]) > self.rows:
+                    break
+                size *= 2
+            blocks.append(range(start, min(start + size, len(sizes))))
+            start += size
+        return blocks
 
 
 @dataclass(slots=True)
@@ -58,10 +62,13 @@ class TrainingSession:
 
     adapter: Adapter
     micro_batches: MicroBatches = field(default_factory=MicroBatches)
+    gradient_unit: GradientUnit = GradientUnit.TREE
+    tree_rows: int = TREE_ROWS
+    """Most rows of a tree of several datums; another limit is another cut, with bits of its own."""
     trace: Trace | None = None
     """Where its steps are marked; None: nowhere."""
     order: DatumOrder = range
-    """In which order a call's datums are computed, and so their gradients added."""
+    """In which order a call's datums are taken, and so their units numbered."""
     optimizer: Optimizer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,16 +93,7 @@ class TrainingSession:
         Raises:
             InputError: for a datum that cannot be computed, or a loss that is not finite; no gradient is added.
         """
-        with self._all_or_nothing():
-            result = self._run(datums, loss, settings or {}, backward=True)
-            grads = [weight.grad for weight in self.adapter.buffers() if weight.grad is not None]
-            if not all(bool(grad.isfinite().all()) for grad in grads):
-                raise InputError(
-                    "the gradient of this batch is not finite in fp32; none of it was added",
-                    field="data",
-                    allowed="weights and advantages whose gradient fp32 can hold",
-                )
-            return result
+        return self._run(datums, loss, settings or {}, backward=True)
 
     def optim_step(self, params: AdamParams) -> dict[str, float]:
         """Step with the accumulated gradient, clear it, and return `grad_norm:mean` (before clipping).
@@ -123,46 +121,74 @@ class TrainingSession:
         config = check_datums(datums, loss, settings, self.adapter.decoder.config)
         order = self.order(len(datums))
         ordered = [datums[i] for i in order]
-        values: list[LossValue] = []
-        outputs: list[DatumOutput] = []
-        runs = self.micro_batches.split(
-            [len(d) for d in ordered], self.adapter.decoder.config.vocab_size
+        units = units_of(
+            [datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows
         )
-        for run in runs:
-            for output, value in self._micro_batch(
-                [ordered[i] for i in run], loss, config, run.start, backward=backward
-            ):
-                outputs.append(output)
-                values.append(value)
+        sums = self.optimizer.sums
+        blocks: list[Partial] = []
+        found: dict[int, tuple[DatumOutput, LossValue]] = {}
+        for block in self.micro_batches.split([unit.num_rows for unit in units], sums.count):
+            try:
+                found.update(
+                    self._micro_batch(
+                        [units[i] for i in block], ordered, loss, config, backward=backward
+                    )
+                )
+            finally:
+                gradient = sums.take(sums.count + block.start) if backward else None
+            if gradient is not None:
+                blocks = joined(blocks, gradient)
+        _require_finite(blocks)
+        if backward:
+            sums.add(blocks, len(units))
+        by_index = {order[i]: results for i, results in found.items()}
+        values = [by_index[i][1] for i in range(len(datums))]
         metrics = {"loss:sum": math.fsum(value.total for value in values)}
         for name in LOSSES[loss].metrics:
             metrics[f"{name}:sum"] = math.fsum(value.metrics[name] for value in values)
-        by_index = dict(zip(order, outputs, strict=True))
         return ForwardBackwardResult(
-            outputs=tuple(by_index[i] for i in range(len(datums))), metrics=metrics
+            outputs=tuple(by_index[i][0] for i in range(len(datums))), metrics=metrics
         )
 
     def _micro_batch(
-        self, datums: list[Datum], loss: LossName, config: LossConfig, first: int, *, backward: bool
-    ) -> list[tuple[DatumOutput, LossValue]]:
+        self,
+        units: list[Unit],
+        datums: Sequence[Datum],
+        loss: LossName,
+        config: LossConfig,
+        *,
+        backward: bool,
+    ) -> dict[int, tuple[DatumOutput, LossValue]]:
+        """Compute some units of a request; by datum, what the model said and its loss."""
         decoder = self.adapter.decoder
         device = decoder.kernels.device
-        rows = Rows.whole([len(datum) for datum in datums])
-        ids = torch.from_numpy(np.concatenate([d.tokens for d in datums]).astype(np.int64)).to(
-            device
+        forest = Forest.of([unit.spans for unit in units])
+        begins = forest.units.tolist()
+        read = [
+            (i, begin + rows)
+            for begin, unit in zip(begins, units, strict=False)
+            for i, rows in zip(unit.datums, unit.rows_of, strict=True)
+        ]
+        reads = Reads(
+            rows=np.concatenate([rows for _, rows in read]),
+            targets=np.concatenate([datums[i].inputs["target_tokens"] for i, _ in read]).astype(
+                np.int32
+            ),
         )
-        targets = torch.from_numpy(
-            np.concatenate([d.inputs["target_tokens"] for d in datums]).astype(np.int32)
-        ).to(device)
+        ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
         logprobs = target_logprobs(
-            decoder, TrainSteps(decoder.kernels, rows, self.adapter.low), ids, targets
+            decoder,
+            TrainSteps(decoder.kernels, forest, self.adapter.low),
+            ids.to(device),
+            reads,
         )
         flat = logprobs.detach().cpu().numpy()
-        bounds = rows.row_begin.tolist()
-        results: list[tuple[DatumOutput, LossValue]] = []
-        for i, datum in enumerate(datums):
-            own = flat[bounds[i] : bounds[i + 1]].copy()
-            value = LOSSES[loss].value(own, datum.inputs, config)
+        results: dict[int, tuple[DatumOutput, LossValue]] = {}
+        at = 0
+        for i, rows in read:
+            own = flat[at : at + len(rows)].copy()
+            at += len(rows)
+            value = LOSSES[loss].value(own, datums[i].inputs, config)
             if not (
                 math.isfinite(value.total)
                 and np.isfinite(value.grad).all()
@@ -170,26 +196,21 @@ class TrainingSession:
             ):
                 raise InputError(
                     "the loss of a datum is not finite; no gradient was added",
-                    field=f"data[{first + i}]",
+                    field=f"data[{i}]",
                     value=value.total,
                     fix="check the sampler's logprobs and advantages; if they are right, the weights have diverged",
                 )
-            results.append((DatumOutput(logprobs=own), value))
+            results[i] = (DatumOutput(logprobs=own), value)
         if backward:
-            grad = torch.from_numpy(np.concatenate([value.grad for _, value in results])).to(device)
-            logprobs.backward(grad)
+            grad = np.concatenate([value.grad for _, value in results.values()])
+            logprobs.backward(torch.from_numpy(grad).to(device))
         return results
 
-    @contextmanager
-    def _all_or_nothing(self) -> Generator[None]:
-        """Put every gradient buffer back if the body does not complete."""
-        buffers = [weight.grad for weight in self.adapter.buffers() if weight.grad is not None]
-        before = [grad.clone() for grad in buffers]
-        completed = False
-        try:
-            yield
-            completed = True
-        finally:
-            if not completed:
-                for grad, saved in zip(buffers, before, strict=True):
-                    grad.copy_(saved)
+
+def _require_finite(blocks: Sequence[Partial]) -> None:
+    if not all(bool(grad.isfinite().all()) for block in blocks for grad in block.grads):
+        raise InputError(
+            "the gradient of this batch is not finite in fp32; none of it was added",
+            field="data",
+            allowed="weights and advantages whose gradient fp32 can hold",
+        )

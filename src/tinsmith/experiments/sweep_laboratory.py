@@ -91,7 +91,7 @@ class _Bench:
 
     def traced(self, session: TrainingSession) -> TrainingSession:
         datums = self.cell.micro_batch or 1 << 30
-        session.micro_batches = MicroBatches(datums=datums)
+        session.micro_batches = MicroBatches(units=datums)
         session.trace = Trace(self.kernels)
         return session
 

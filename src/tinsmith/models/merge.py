@@ -18,7 +18,8 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.steps import LowRanks, TrainSteps
-from tinsmith.ops.kernels import Kernels, Rows
+from tinsmith.ops.forest import Forest
+from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.types.datum import IntArray
 from tinsmith.types.seeds import derive, random_bits
@@ -65,9 +66,9 @@ def probe_sequences(config: DecoderConfig, *, seed: int) -> list[IntArray]:
 
 def all_logprobs(decoder: Decoder, low: LowRanks, sequences: Sequence[IntArray]) -> Tensor:
     """Return log p(every token | prefix) in nats, fp64, [positions of all sequences, V]."""
-    rows = Rows.whole([len(sequence) for sequence in sequences])
+    forest = Forest.whole([len(sequence) for sequence in sequences])
     ids = torch.from_numpy(np.concatenate(sequences).astype(np.int64)).to(decoder.kernels.device)
-    steps = TrainSteps(decoder.kernels, rows, low)
+    steps = TrainSteps(decoder.kernels, forest, low)
     with torch.no_grad():
         logits = steps.linear(decoder.hidden(steps, ids), decoder.head, HEAD_PLACE)
         return torch.log_softmax(logits.double(), dim=-1)

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place
+from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight
-from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pages, Rope, Rows
-from tinsmith.ops.linear import HeadLogprobs, Linear, LinearStep, LowRank, Run, forward
+from tinsmith.ops.head import HeadLogprobs
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
+from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
+from tinsmith.ops.paging import Pages, Rows
 
 LowRanks = Mapping[Place, LowRank]
 """An adapter's low-rank parts by place; places without one compute with the base alone."""
@@ -23,43 +26,43 @@ LowRanks = Mapping[Place, LowRank]
 
 @dataclass(slots=True)
 class TrainSteps:
-    """Whole sequences, one adapter, recorded by autograd wherever it is enabled."""
+    """Whole trees, one adapter, recorded by autograd wherever it is enabled."""
 
     kernels: Kernels
-    rows: Rows
+    forest: Forest
     adapter: LowRanks = field(default_factory=dict[Place, LowRank])
 
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
         anchor = torch.empty(0, requires_grad=True)
-        return Embed.apply(anchor, self.kernels, table, ids, self.rows)  # pyright: ignore[reportReturnType]
+        return Embed.apply(anchor, self.kernels, table, ids, self.forest)  # pyright: ignore[reportReturnType]
 
     def add_norm(
         self, x: Tensor, delta: Tensor | None, gain: Weight, eps: float
     ) -> tuple[Tensor, Tensor]:
-        return AddRmsNorm.apply(x, delta, self.kernels, gain, eps, self.rows)  # pyright: ignore[reportReturnType]
+        return AddRmsNorm.apply(x, delta, self.kernels, gain, eps, self.forest)  # pyright: ignore[reportReturnType]
 
     def linear(self, x: Tensor, linear: Linear, place: Place) -> Tensor:
         low = self.adapter.get(place)
-        return LinearStep.apply(x, self.kernels, linear, low, self.rows.row_begin)  # pyright: ignore[reportReturnType]
+        return LinearStep.apply(x, self.kernels, linear, low, self.forest.units)  # pyright: ignore[reportReturnType]
 
     def rotate(
         self, qkv: Tensor, shape: HeadShape, rope: Rope, gains: tuple[Weight, Weight, float] | None
     ) -> Tensor:
-        return Rotate.apply(qkv, self.kernels, shape, self.rows, rope, gains)  # pyright: ignore[reportReturnType]
+        return Rotate.apply(qkv, self.kernels, shape, self.forest, rope, gains)  # pyright: ignore[reportReturnType]
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
         del layer
-        return Attention.apply(qkv, self.kernels, shape, self.rows)  # pyright: ignore[reportReturnType]
+        return Attention.apply(qkv, self.kernels, shape, self.forest)  # pyright: ignore[reportReturnType]
 
     def gate(self, gate_up: Tensor) -> Tensor:
         return SiluGate.apply(gate_up, self.kernels)  # pyright: ignore[reportReturnType]
 
 
-def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, targets: Tensor) -> Tensor:
-    """Log p(targets[t] | ids up to t) of every row, [rows]; int64 ids, int32 targets."""
+def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, reads: Reads) -> Tensor:
+    """Log p(target | ids up to its row) of every read, [reads]; int64 ids of every row."""
     h = decoder.hidden(steps, ids)
     low = steps.adapter.get(HEAD_PLACE)
-    return HeadLogprobs.apply(h, steps.kernels, decoder.head, low, targets, steps.rows.row_begin)  # pyright: ignore[reportReturnType]
+    return HeadLogprobs.apply(h, steps.kernels, decoder.head, low, reads, steps.forest.units)  # pyright: ignore[reportReturnType]
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """The differentiable steps of a decoder, as autograd functions over a `Kernels` object.
 
 Weights are not autograd leaves: each `Weight` owns a gradient buffer, and a backward step adds the weight's gradient
-there itself, one chain per datum and datums in order. Returned to autograd, gradients of micro-batches would be
-separate sums, and the micro-batch would show in the bits.
+there itself, one chain per unit of gradient and the units' chains by a fixed tree. Returned to autograd, gradients
+would be sums over whatever rows were computed together, and the micro-batch would show in the bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Pages, Rope, Rows
+from tinsmith.ops.forest import Forest
+from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
+from tinsmith.ops.paging import Pages
 
 
 @dataclass(slots=True, eq=False)
@@ -42,18 +44,18 @@ class Embed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, rows: Rows
+        ctx: _Ctx, anchor: Tensor, kernels: Kernels, table: Weight, ids: Tensor, forest: Forest
     ) -> Tensor:
         del anchor  # requires grad, so that autograd records what follows
-        ctx.kernels, ctx.saved = kernels, (table, ids, rows)
+        ctx.kernels, ctx.saved = kernels, (table, ids, forest)
         return kernels.embed(table.value, ids)
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[None, ...]:
         (dy,) = grads
-        table, ids, rows = ctx.saved
+        table, ids, forest = ctx.saved
         if table.grad is not None:
-            ctx.kernels.embed_backward(ids, dy.contiguous(), rows.row_begin, table.grad)
+            ctx.kernels.embed_backward(ids, dy.contiguous(), forest.units, table.grad)
         return (None,) * 5
 
 
@@ -68,17 +70,17 @@ class AddRmsNorm(torch.autograd.Function):
         kernels: Kernels,
         gain: Weight,
         eps: float,
-        rows: Rows,
+        forest: Forest,
     ) -> tuple[Tensor, Tensor]:
         total, y, inv_rms = kernels.add_rms_norm(x, delta, gain.value, eps)
         # Detached: a node that keeps its own output is a cycle, freed only by the garbage collector.
-        ctx.kernels, ctx.saved = kernels, (total.detach(), gain, inv_rms, rows, delta is not None)
+        ctx.kernels, ctx.saved = kernels, (total.detach(), gain, inv_rms, forest, delta is not None)
         return (total.view_as(total) if delta is None else total), y
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         d_total, dy = grads
-        total, gain, inv_rms, rows, has_delta = ctx.saved
+        total, gain, inv_rms, forest, has_delta = ctx.saved
         dx, xhat = ctx.kernels.rms_norm_backward(
             total,
             gain.value,
@@ -88,7 +90,7 @@ class AddRmsNorm(torch.autograd.Function):
             want_xhat=gain.grad is not None,
         )
         if gain.grad is not None:
-            ctx.kernels.column_chain(dy.contiguous(), xhat, rows.row_begin, gain.grad)
+            ctx.kernels.column_chain(dy.contiguous(), xhat, forest.units, gain.grad)
         return dx, (dx if has_delta else None), None, None, None, None
 
 
@@ -97,46 +99,54 @@ class Rotate(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, rows: Rows, rope: Rope,
+        ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest, rope: Rope,
         gains: tuple[Weight, Weight, float] | None,
     ) -> Tensor:  # fmt: skip
         heads = (
             None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
         )
-        ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, rope, gains, heads)
-        return kernels.rotate(qkv, shape, rows.positions, rope, heads)
+        ctx.kernels, ctx.saved = kernels, (qkv, shape, forest, rope, gains, heads)
+        return kernels.rotate(qkv, shape, forest.rows.positions, rope, heads)
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
-        qkv, shape, rows, rope, gains, heads = ctx.saved
+        qkv, shape, forest, rope, gains, heads = ctx.saved
         buffers = None if gains is None or gains[0].grad is None else (gains[0].grad, gains[1].grad)
         dx, sums = ctx.kernels.rotate_backward(
-            qkv, dy.contiguous(), shape, rows.positions, rope, heads, want_gains=buffers is not None
+            qkv,
+            dy.contiguous(),
+            shape,
+            forest.rows.positions,
+            rope,
+            heads,
+            want_gains=buffers is not None,
         )
         if buffers is not None and sums is not None:
-            ctx.kernels.column_chain(sums[0], None, rows.row_begin * shape.heads, buffers[0])
-            ctx.kernels.column_chain(sums[1], None, rows.row_begin * shape.kv_heads, buffers[1])
+            ctx.kernels.column_chain(sums[0], None, forest.units * shape.heads, buffers[0])
+            ctx.kernels.column_chain(sums[1], None, forest.units * shape.kv_heads, buffers[1])
         return dx, None, None, None, None, None
 
 
 class Attention(torch.autograd.Function):
-    """Causal attention of whole sequences among themselves."""
+    """Causal attention of every row over its node's path."""
 
     @staticmethod
-    def forward(ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, rows: Rows) -> Tensor:
-        pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
-        kernels.store_keys(qkv, shape, rows, pages)
-        out, stats = kernels.attention(qkv, shape, rows, pages, want_stats=True)
-        ctx.kernels, ctx.saved = kernels, (qkv, shape, rows, out.detach(), stats)
+    def forward(
+        ctx: _Ctx, qkv: Tensor, kernels: Kernels, shape: HeadShape, forest: Forest
+    ) -> Tensor:
+        pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+        kernels.store_slots(qkv, shape, forest, pages)
+        out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
+        ctx.kernels, ctx.saved = kernels, (qkv, shape, forest, out.detach(), stats)
         return out
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
-        qkv, shape, rows, out, stats = ctx.saved
+        qkv, shape, forest, out, stats = ctx.saved
         return (
-            ctx.kernels.attention_backward(qkv, shape, rows, out, dy.contiguous(), stats),
+            ctx.kernels.attention_backward(qkv, shape, forest, out, dy.contiguous(), stats),
             None,
             None,
             None,

@@ -1,8 +1,10 @@
 """The one seam of the arithmetic: what a device must compute for a decoder to run and to be trained.
 
 Everything above calls these methods and nothing else, so that `canonical`, `invariant` and `fast` differ in one
-object. Rows are tokens of several sequences without padding; `segments` are row boundaries between datums (int64,
-n + 1). Gradients of weights are *added* into buffers: one chain per segment, segments in order.
+object. Rows are tokens of several sequences without padding; `segments` are row boundaries between units of gradient
+(int64, n + 1). Gradients of weights are *added* into buffers: one chain per segment, and the segments' chains by a
+fixed binary tree over their index (2i and 2i + 1 first, then the pairs), so that a sum over units has one value
+however they are dealt out.
 """
 
 from __future__ import annotations
@@ -15,72 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tinsmith.ops.forest import Forest
+from tinsmith.ops.paging import Pages, Rows
 from tinsmith.types.arithmetic import Arithmetic
-
-PAGE = 16
-"""Keys per page of the KV cache: one logical vector of the kernels."""
-
-
-@dataclass(slots=True)
-class Pages:
-    """One layer's keys [pages, kv_heads, d, 16] and values [pages, kv_heads, 16, d padded to 16].
-
-    Values must be finite everywhere (a masked key weighs exactly zero, and 0 * inf is not zero).
-    """
-
-    keys: Tensor
-    values: Tensor
-
-    @staticmethod
-    def allocate(num_pages: int, kv_heads: int, head_dim: int, device: torch.device) -> Pages:
-        """Zeroed pages."""
-        padded = (head_dim + PAGE - 1) // PAGE * PAGE
-        return Pages(
-            keys=_lazy_zeros((num_pages, kv_heads, head_dim, PAGE), device),
-            values=_lazy_zeros((num_pages, kv_heads, PAGE, padded), device),
-        )
-
-
-def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Zeros whose memory the operating system gives page by page as it is touched (torch would write all of it)."""
-    return torch.from_numpy(np.zeros(shape, np.float32)).to(device)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Which rows belong to which sequence, and where they stand in it."""
-
-    row_begin: Tensor
-    """(n + 1,) int64: sequence s has rows row_begin[s] .. row_begin[s + 1]."""
-    first_pos: Tensor
-    """(n,) int64: position of each sequence's first row; earlier positions are in its pages already."""
-    positions: Tensor
-    """(rows,) int64."""
-    table: Tensor
-    """(n, pages) int32: page numbers, by position // 16."""
-
-    @staticmethod
-    def whole(lengths: list[int]) -> Rows:
-        """Whole sequences from position 0, with pages numbered in order."""
-        begin = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        pages = [(n + PAGE - 1) // PAGE for n in lengths]
-        table = np.zeros((len(lengths), max(pages)), np.int32)
-        page = 0
-        for s, count in enumerate(pages):
-            table[s, :count] = np.arange(page, page + count)
-            page += count
-        positions = np.concatenate([np.arange(n) for n in lengths]).astype(np.int64)
-        return Rows(
-            row_begin=torch.from_numpy(begin),
-            first_pos=torch.zeros(len(lengths), dtype=torch.int64),
-            positions=torch.from_numpy(positions),
-            table=torch.from_numpy(table),
-        )
-
-    @property
-    def num_pages(self) -> int:
-        """One more than the largest page number in the table."""
-        return int(self.table.max()) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +118,10 @@ class Kernels(Protocol):
         """Write rotated k and v of every row into its page slot."""
         ...
 
+    def store_slots(self, qkv: Tensor, shape: HeadShape, forest: Forest, pages: Pages) -> None:
+        """Write rotated k and v into pages such that every node's page table holds the keys of its path."""
+        ...
+
     def attention(
         self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
@@ -192,12 +135,12 @@ class Kernels(Protocol):
         self,
         qkv: Tensor,
         shape: HeadShape,
-        rows: Rows,
+        forest: Forest,
         out: Tensor,
         d_out: Tensor,
         stats: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Gradient of rotated qkv for whole sequences."""
+        """Gradient of rotated qkv for whole trees: a key's is one chain over (query head, row that sees it)."""
         ...
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
@@ -213,20 +156,29 @@ class Kernels(Protocol):
         ...
 
     def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        stats: tuple[Tensor, Tensor],
+        *,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        """Log softmax at temperature 1, at each row's target (int32)."""
+        """Log softmax at temperature 1 of targets (int32), each in its row (None: one target a row, in order)."""
         ...
 
     def logprob_backward(
         self,
         logits: Tensor,
-        rows: Tensor,
+        reads: Tensor,
         targets: Tensor,
         grads: Tensor,
         stats: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Gradient of the selected rows of logits, [len(rows), V]."""
+        """Turn logits [rows, V] into their gradient, in place, and return it.
+
+        Row r was read for the targets reads[r] .. reads[r + 1] (one or more), whose log-probabilities have these
+        gradients; they are added in their order.
+        """
         ...
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:

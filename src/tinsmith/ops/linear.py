@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -148,22 +147,24 @@ def _over(x: Tensor, norm: Tensor) -> Tensor:
 
 def forward(kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...]) -> Tensor:
     """Y = x W^T + bias with each run's adapter, rows unaffected by one another."""
-    return _forward(kernels, x, linear, runs, keep=False)[0]
+    return forward_kept(kernels, x, linear, runs, keep=False)[0]
 
 
 @dataclass(slots=True)
-class _Kept:
+class Kept:
     """What backward needs of the single training run."""
 
     xa: Tensor | None = None
-    unscaled: Tensor | None = None
+    direction: Tensor | None = None
+    """DoRA: (W + scaling B A) x over the norm, of which the magnitudes are the factors."""
 
 
-def _forward(
+def forward_kept(
     kernels: Kernels, x: Tensor, linear: Linear, runs: tuple[Run, ...], *, keep: bool
-) -> tuple[Tensor, _Kept]:
+) -> tuple[Tensor, Kept]:
+    """As `forward`, and with `keep` what `backward` of the one run needs."""
     y = kernels.gemm(x, linear.weight(kernels))
-    kept = _Kept()
+    kept = Kept()
     bias = None if linear.bias is None else linear.bias.value
     for run in runs:
         low = run.adapter
@@ -175,11 +176,9 @@ def _forward(
                 kernels.gemm(xa[:, r0:r1], b.value, into=part[:, c0:c1])
             if keep:
                 kept.xa = xa
-                kept.unscaled = (
-                    part.clone()
-                    if low.magnitude is not None and low.magnitude.grad is not None
-                    else None
-                )
+                if low.magnitude is not None and low.magnitude.grad is not None:
+                    assert low.norm is not None
+                    kept.direction = _over(part, low.norm)
         gain = None if low is None else low.gain
         if gain is not None or bias is not None:
             kernels.scale_bias(part, gain, bias)
@@ -192,16 +191,15 @@ def backward(
     dy: Tensor,
     linear: Linear,
     low: LowRank | None,
-    kept: _Kept,
+    kept: Kept,
     segments: Tensor,
 ) -> Tensor:
     """Add the gradients of every trained weight, and return that of x."""
     if linear.bias is not None and linear.bias.grad is not None:
         kernels.column_chain(dy, None, segments, linear.bias.grad)
     if low is not None and low.gain is not None and low.magnitude is not None:
-        if low.magnitude.grad is not None and kept.unscaled is not None and low.norm is not None:
-            sums = torch.zeros_like(low.magnitude.value)
-            _magnitude_grad(kernels, dy, kept.unscaled, low, segments, sums)
+        if low.magnitude.grad is not None and kept.direction is not None:
+            kernels.column_chain(dy, kept.direction, segments, low.magnitude.grad)
         dy = dy.clone()
         kernels.scale_bias(dy, low.gain, None)
     first = linear.base[0]
@@ -221,24 +219,6 @@ def backward(
     return dx
 
 
-def _magnitude_grad(
-    kernels: Kernels, dy: Tensor, unscaled: Tensor, low: LowRank, segments: Tensor, sums: Tensor
-) -> None:
-    """Per datum: sum over tokens of dy * (W + sBA)x, over the norm, added in datum order."""
-    assert low.magnitude is not None
-    assert low.magnitude.grad is not None
-    assert low.norm is not None
-    bounds = segments.tolist()
-    for begin, end in pairwise(bounds):
-        if begin == end:  # at the head: a datum of which nothing counts
-            continue
-        sums.zero_()
-        kernels.column_chain(
-            dy[begin:end], unscaled[begin:end], torch.tensor([0, end - begin]), sums
-        )
-        low.magnitude.grad += _over(sums, low.norm)
-
-
 class LinearStep(torch.autograd.Function):
     """`forward` with a backward, for one run that covers all rows."""
 
@@ -251,7 +231,7 @@ class LinearStep(torch.autograd.Function):
         low: LowRank | None,
         segments: Tensor,
     ) -> Tensor:
-        y, kept = _forward(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
+        y, kept = forward_kept(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
         ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, segments)
         return y
 
@@ -266,43 +246,3 @@ class LinearStep(torch.autograd.Function):
             None,
             None,
         )
-
-
-class HeadLogprobs(torch.autograd.Function):
-    """log p(target) per row: the head's product, log-softmax, gather, as one step.
-
-    Backward touches only rows whose gradient is not zero: a zero row adds fma(0, x, acc) = acc to every chain.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: _Ctx,
-        x: Tensor,
-        kernels: Kernels,
-        linear: Linear,
-        low: LowRank | None,
-        targets: Tensor,
-        segments: Tensor,
-    ) -> Tensor:
-        logits, kept = _forward(kernels, x, linear, (Run(0, x.shape[0], low),), keep=True)
-        stats = kernels.row_stats(logits, 1.0)
-        ctx.kernels, ctx.saved = kernels, (x, linear, low, kept, logits, stats, targets, segments)
-        return kernels.gather_logprobs(logits, targets, stats)
-
-    @staticmethod
-    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (dy,) = grads
-        x, linear, low, kept, logits, stats, targets, segments = ctx.saved
-        rows = torch.nonzero(dy).flatten()
-        dx = torch.zeros_like(x)
-        if rows.numel():
-            d_logits = ctx.kernels.logprob_backward(
-                logits, rows, targets[rows], dy[rows].contiguous(), stats
-            )
-            some = _Kept(
-                xa=None if kept.xa is None else kept.xa[rows],
-                unscaled=None if kept.unscaled is None else kept.unscaled[rows],
-            )
-            bounds = torch.searchsorted(rows.cpu(), segments)
-            dx[rows] = backward(ctx.kernels, x[rows], d_logits, linear, low, some, bounds)
-        return dx, None, None, None, None, None

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.ops.extension import native, require
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rope, Rows
+from tinsmith.ops.forest import Forest
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.paging import Pages, Rows
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -142,6 +144,11 @@ class NativeKernels:
             _view(pages.keys), _view(pages.values),
         )  # fmt: skip
 
+    def store_slots(self, qkv: Tensor, shape: HeadShape, forest: Forest, pages: Pages) -> None:
+        native.store_slots(
+            _view(qkv), shape.heads, shape.kv_heads, _view(forest.slots), _view(pages.keys), _view(pages.values),
+        )  # fmt: skip
+
     def attention(
         self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
@@ -159,7 +166,7 @@ class NativeKernels:
         self,
         qkv: Tensor,
         shape: HeadShape,
-        rows: Rows,
+        forest: Forest,
         out: Tensor,
         d_out: Tensor,
         stats: tuple[Tensor, Tensor],
@@ -167,7 +174,8 @@ class NativeKernels:
         d_qkv = torch.empty_like(qkv)
         native.attention_backward(
             _view(qkv), shape.heads, shape.kv_heads, _view(out), _view(d_out), _view(stats[0]), _view(stats[1]),
-            _view(rows.row_begin), shape.scale, d_qkv.numpy(),
+            _view(forest.rows.row_begin), _view(forest.rows.first_pos), _view(forest.unit_nodes), shape.scale,
+            d_qkv.numpy(),
         )  # fmt: skip
         return d_qkv
 
@@ -187,33 +195,32 @@ class NativeKernels:
         return largest, log_sum
 
     def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        stats: tuple[Tensor, Tensor],
+        *,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        out = torch.empty(logits.shape[0])
+        read = torch.arange(logits.shape[0]) if rows is None else rows
+        out = torch.empty(len(read))
         native.gather_logprobs(
-            _view(logits), _view(targets), 1.0, _view(stats[0]), _view(stats[1]), out.numpy()
-        )
+            _view(logits), _view(read), _view(targets), 1.0, _view(stats[0]), _view(stats[1]), out.numpy(),
+        )  # fmt: skip
         return out
 
     def logprob_backward(
         self,
         logits: Tensor,
-        rows: Tensor,
+        reads: Tensor,
         targets: Tensor,
         grads: Tensor,
         stats: tuple[Tensor, Tensor],
     ) -> Tensor:
-        out = torch.empty(rows.shape[0], logits.shape[1])
         native.logprob_backward(
-            _view(logits),
-            _view(rows),
-            _view(targets),
-            _view(grads),
-            _view(stats[0]),
-            _view(stats[1]),
-            out.numpy(),
-        )
-        return out
+            _view(logits), _view(reads), _view(targets), _view(grads), _view(stats[0]), _view(stats[1]), _view(logits),
+        )  # fmt: skip
+        return logits
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
         native.scale_bias(_view(y), _maybe(scale), _maybe(bias))

@@ -15,9 +15,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
-from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Pages, Rope, Rows
+from tinsmith.ops.forest import Forest
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
+from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -115,7 +117,19 @@ class StockKernels:
 
     def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:
         """Index."""
-        stock_attention.store(qkv, shape, self._layout_of(rows), pages)
+        layout = self._layout_of(rows)
+        stock_attention.store(qkv, shape, layout.page, layout.slot, pages)
+
+    def store_slots(self, qkv: Tensor, shape: HeadShape, forest: Forest, pages: Pages) -> None:
+        """Index."""
+        held = torch.nonzero(forest.slots >= 0).flatten()
+        stock_attention.store(
+            qkv[forest.slots[held].to(self.device)],
+            shape,
+            (held // PAGE).to(self.device),
+            (held % PAGE).to(self.device),
+            pages,
+        )
 
     def attention(
         self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages, *, want_stats: bool
@@ -128,19 +142,22 @@ class StockKernels:
         self,
         qkv: Tensor,
         shape: HeadShape,
-        rows: Rows,
+        forest: Forest,
         out: Tensor,
         d_out: Tensor,
         stats: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Autograd through the forward pass, computed again sequence by sequence."""
+        """Autograd through the forward pass, computed again tree by tree."""
         del out, stats
         d_qkv = torch.empty_like(qkv)
-        for begin, end in pairwise(rows.row_begin.tolist()):
-            if end > begin:
-                d_qkv[begin:end] = stock_attention.whole_gradient(
-                    qkv[begin:end], shape, d_out[begin:end]
-                )
+        nodes = forest.unit_nodes.tolist()
+        for unit, (begin, end) in enumerate(pairwise(forest.units.tolist())):
+            own = range(nodes[unit], nodes[unit + 1])
+            paths = [torch.from_numpy(forest.paths[n] - begin).to(self.device) for n in own]
+            firsts = [int(forest.rows.first_pos[n]) for n in own]
+            d_qkv[begin:end] = stock_attention.tree_gradient(
+                qkv[begin:end], shape, paths, firsts, d_out[begin:end]
+            )
         return d_qkv
 
     def silu_gate(self, gate_up: Tensor) -> Tensor:
@@ -162,26 +179,33 @@ class StockKernels:
         return largest, torch.logsumexp(scaled - largest[:, None], 1)
 
     def gather_logprobs(
-        self, logits: Tensor, targets: Tensor, stats: tuple[Tensor, Tensor]
+        self,
+        logits: Tensor,
+        targets: Tensor,
+        stats: tuple[Tensor, Tensor],
+        *,
+        rows: Tensor | None = None,
     ) -> Tensor:
-        """`gather`."""
-        index = targets.to(self.device).long()[:, None]
-        return logits.gather(1, index)[:, 0] - stats[0] - stats[1]
+        """Index."""
+        read = torch.arange(logits.shape[0]) if rows is None else rows
+        read, index = read.to(self.device), targets.to(self.device).long()
+        return logits[read, index] - stats[0][read] - stats[1][read]
 
     def logprob_backward(
         self,
         logits: Tensor,
-        rows: Tensor,
+        reads: Tensor,
         targets: Tensor,
         grads: Tensor,
         stats: tuple[Tensor, Tensor],
     ) -> Tensor:
         """The formula, in elementwise operations."""
-        rows = rows.to(self.device)
-        largest, log_sum = stats[0][rows, None], stats[1][rows, None]
-        d_logits = torch.exp(logits[rows] - largest - log_sum) * -grads[:, None]
-        index = targets.to(self.device).long()[:, None]
-        return d_logits.scatter_add_(1, index, grads[:, None])
+        count = reads.diff().to(self.device)
+        row = torch.repeat_interleave(torch.arange(len(count), device=self.device), count)
+        total = logits.new_zeros(len(count)).index_add_(0, row, grads)
+        largest, log_sum = stats[0][:, None], stats[1][:, None]
+        logits.sub_(largest).sub_(log_sum).exp_().mul_(-total[:, None])
+        return logits.index_put_((row, targets.to(self.device).long()), grads, accumulate=True)
 
     def scale_bias(self, y: Tensor, scale: Tensor | None, bias: Tensor | None) -> None:
         """`mul_` and `add_`."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from tinsmith.ops.kernels import PAGE, HeadShape, Pages, Rows
+from tinsmith.ops.kernels import HeadShape
+from tinsmith.ops.paging import PAGE, Pages, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +74,11 @@ def layout_of(rows: Rows, device: torch.device) -> Layout:
     )
 
 
-def store(qkv: Tensor, shape: HeadShape, layout: Layout, pages: Pages) -> None:
-    """Write k and v of every row into its page slot."""
+def store(qkv: Tensor, shape: HeadShape, page: Tensor, slot: Tensor, pages: Pages) -> None:
+    """Write k and v of every row into its slot of its page."""
     _, k, v = split(qkv, shape)
-    pages.keys[layout.page, :, :, layout.slot] = k
-    pages.values[layout.page, :, layout.slot, : shape.head_dim] = v
+    pages.keys[page, :, :, slot] = k
+    pages.values[page, :, slot, : shape.head_dim] = v
 
 
 def attend(qkv: Tensor, shape: HeadShape, layout: Layout, pages: Pages) -> Tensor:
@@ -100,13 +101,27 @@ def attend(qkv: Tensor, shape: HeadShape, layout: Layout, pages: Pages) -> Tenso
     return out.flatten(1)
 
 
-def whole_gradient(qkv: Tensor, shape: HeadShape, d_out: Tensor) -> Tensor:
-    """Return the gradient of one whole sequence's rows, its attention computed anew."""
+def tree_gradient(
+    qkv: Tensor, shape: HeadShape, paths: list[Tensor], firsts: list[int], d_out: Tensor
+) -> Tensor:
+    """Return the gradient of one tree's rows, its attention computed anew node by node.
+
+    `paths` has the row of every position up to a node's end, `firsts` the position of its first row.
+    """
     with torch.enable_grad():
         leaf = qkv.detach().requires_grad_()
         q, k, v = split(leaf, shape)
-        out = _causal(q, k.transpose(0, 1)[None], v.transpose(0, 1)[None], 0, shape)
-        return torch.autograd.grad(out.flatten(1), leaf, d_out)[0]
+        outs = [
+            _causal(
+                q[path[first:]],
+                k[path].transpose(0, 1)[None],
+                v[path].transpose(0, 1)[None],
+                first,
+                shape,
+            )
+            for path, first in zip(paths, firsts, strict=True)
+        ]
+        return torch.autograd.grad(torch.cat(outs).flatten(1), leaf, d_out)[0]
 
 
 def split(qkv: Tensor, shape: HeadShape) -> tuple[Tensor, Tensor, Tensor]:

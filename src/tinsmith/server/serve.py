@@ -73,7 +73,7 @@ def serve(settings: ServeSettings) -> None:
         arithmetic=settings.arithmetic,
         device=settings.device,
         seed=settings.seed,
-        micro_batches=MicroBatches(datums=settings.micro_batch) if settings.micro_batch else None,
+        micro_batches=MicroBatches(units=settings.micro_batch) if settings.micro_batch else None,
         deviation=settings.deviation,
     )
     uvloop.run(_serve(settings, engine, listener, key))

@@ -1,0 +1,95 @@
+"""The gradient of a session since its last step: a sum over units whose value does not depend on who computed which.
+
+Units are numbered as they come, over all requests since the step, and added by a fixed binary tree over that number:
+2i and 2i + 1 first, then the pairs. Any aligned block of 2^k units is a node of the tree, so it may be computed at
+once, or unit by unit, here or elsewhere. (The kernels add the units of a block in the same order: native/tree_sum.hpp.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tinsmith.ops.functions import Weight
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """The gradient of one block of units, one tensor per buffer."""
+
+    first: int
+    """The number of the block's first unit."""
+    grads: list[Tensor]
+
+
+@dataclass(slots=True, eq=False)
+class UnitSums:
+    """Partial sums of the tree, at most one a level."""
+
+    weights: Sequence[Weight]
+    """Those with a gradient buffer, which holds the gradient of the block under way."""
+    count: int = 0
+    """Units so far."""
+    partials: list[Partial] = field(default_factory=list[Partial])
+    _total: list[Tensor] | None = None
+
+    def take(self, first: int) -> Partial:
+        """Take the gradient of the block that was computed last out of the buffers, and clear them."""
+        grads: list[Tensor] = []
+        for weight in self.weights:
+            assert weight.grad is not None
+            grads.append(weight.grad)
+            weight.train()
+        return Partial(first, grads)
+
+    def add(self, blocks: Sequence[Partial], count: int) -> None:
+        """Add the blocks of one request's `count` units, ascending."""
+        for block in blocks:
+            self.partials = joined(self.partials, block)
+        self.count += count
+        self._total = None
+
+    def total(self) -> list[Tensor]:
+        """The whole sum, one tensor per buffer; zeros where there is no unit."""
+        if self._total is None:
+            self._total = folded(self.partials) or [
+                torch.zeros_like(weight.value) for weight in self.weights
+            ]
+        return self._total
+
+    def clear(self) -> None:
+        """Forget all units."""
+        self.count, self.partials, self._total = 0, [], None
+        for weight in self.weights:
+            weight.train()
+
+
+def joined(partials: Sequence[Partial], block: Partial) -> list[Partial]:
+    """Return the partial sums with one more block, after what is complete before it has been added up."""
+    left = list(partials)
+    while len(left) > 1 and _complete(left[-2].first, left[-1].first, block.first):
+        later = left.pop()
+        left[-1] = _sum(left[-1], later)
+    return [*left, block]
+
+
+def folded(partials: Sequence[Partial]) -> list[Tensor]:
+    """Return the sum of partial sums, the last ones first; nothing of none."""
+    left = list(partials)
+    while len(left) > 1:
+        later = left.pop()
+        left[-1] = _sum(left[-1], later)
+    return left[0].grads if left else []
+
+
+def _sum(one: Partial, later: Partial) -> Partial:
+    return Partial(one.first, [a + b for a, b in zip(one.grads, later.grads, strict=True)])
+
+
+def _complete(a: int, b: int, unit: int) -> bool:
+    """Whether the smallest aligned block that holds units a and b lies wholly before a unit."""
+    level = (a ^ b).bit_length()
+    return unit >> level != b >> level

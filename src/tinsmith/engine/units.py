@@ -1,0 +1,150 @@
+"""How a request is cut into units of gradient: which datums form a prefix tree, and how its rows lie.
+
+Only the request's tokens decide, never a machine's memory or what is computed together. Trees are tries: the datums of
+a node go on with different tokens, in the order in which they first come in the request. A tree of more rows than
+`TREE_ROWS` is cut between branches, from the root down, and each part computes what lies above it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.ops.forest import Span
+from tinsmith.types.datum import IntArray
+from tinsmith.types.gradient import GradientUnit
+
+TREE_ROWS: Final = 2048
+"""Most rows of a tree of several datums: the activations of a unit are held at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Unit:
+    """Datums that share rows, and these rows."""
+
+    datums: tuple[int, ...]
+    """Their places in the request, ascending."""
+    spans: tuple[Span, ...]
+    """The nodes, depth first."""
+    tokens: IntArray
+    """The token of every row."""
+    rows_of: tuple[NDArray[np.int64], ...]
+    """Per datum, the row of each of its positions."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows to compute."""
+        return len(self.tokens)
+
+
+def units_of(
+    sequences: Sequence[IntArray], how: GradientUnit, *, tree_rows: int = TREE_ROWS
+) -> list[Unit]:
+    """Cut a request's token sequences into units, in the order of each unit's first datum."""
+    if how is GradientUnit.DATUM:
+        return [_unit(sequences, [i]) for i in range(len(sequences))]
+    parts: list[list[int]] = []
+    by_token: dict[int, list[int]] = {}
+    for i, tokens in enumerate(sequences):
+        by_token.setdefault(int(tokens[0]), []).append(i)
+    for together in by_token.values():
+        parts += _cut(_trie(sequences, together), tree_rows)
+    return [_unit(sequences, part) for part in sorted(sorted(part) for part in parts)]
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """Positions first .. end, shared by `datums`, of which those in `ends` are no longer."""
+
+    first: int
+    end: int
+    datums: list[int]
+    ends: list[int] = field(default_factory=list[int])
+    children: list[_Node] = field(default_factory=list["_Node"])
+    rows: int = 0
+    """Of the node and all below it."""
+
+
+def _trie(sequences: Sequence[IntArray], datums: list[int]) -> _Node:
+    """The trie of datums that share at least their first token."""
+    root = _Node(0, 0, datums)
+    made = [root]
+    for node in made:  # grows while it is read: a node comes before its children
+        node.end = _common_end(sequences, node)
+        groups: dict[int, list[int]] = {}
+        for i in node.datums:
+            if len(sequences[i]) == node.end:
+                node.ends.append(i)
+            else:
+                groups.setdefault(int(sequences[i][node.end]), []).append(i)
+        node.children = [_Node(node.end, node.end, group) for group in groups.values()]
+        made += node.children
+    for node in reversed(made):
+        node.rows = node.end - node.first + sum(child.rows for child in node.children)
+    return root
+
+
+def _common_end(sequences: Sequence[IntArray], node: _Node) -> int:
+    """Up to where all datums of a node agree."""
+    tokens = sequences[node.datums[0]]
+    end = min(len(sequences[i]) for i in node.datums)
+    for i in node.datums[1:]:
+        differ = tokens[node.first : end] != sequences[i][node.first : end]
+        if differ.any():
+            end = node.first + int(differ.argmax())
+    return end
+
+
+def _cut(root: _Node, limit: int) -> list[list[int]]:
+    """Divide a tree's datums among units: neighbours stay together as far as the limit allows."""
+    parts: list[list[int]] = []
+    todo: list[tuple[_Node, int]] = [(root, 0)]
+    while todo:
+        node, above = todo.pop()
+        path = above + node.end - node.first
+        if above + node.rows <= limit or not node.children:
+            parts.append(node.datums)
+            continue
+        part, rows = list(node.ends), path
+        for child in node.children:
+            if path + child.rows > limit:
+                todo.append((child, path))
+                continue
+            if rows + child.rows > limit:
+                parts.append(part)
+                part, rows = [], path
+            part = part + child.datums
+            rows += child.rows
+        if part:
+            parts.append(part)
+    return parts
+
+
+def _unit(sequences: Sequence[IntArray], datums: list[int]) -> Unit:
+    """Lay out the tree of these datums depth first."""
+    spans: list[Span] = []
+    tokens: list[IntArray] = []
+    rows_of: dict[int, NDArray[np.int64]] = {}
+    todo: list[tuple[_Node, NDArray[np.int64]]] = [
+        (_trie(sequences, datums), np.zeros(0, np.int64))
+    ]
+    row = 0
+    while todo:
+        node, above = todo.pop()
+        count = node.end - node.first
+        path = np.concatenate([above, np.arange(row, row + count)])
+        row += count
+        spans.append(Span(node.first, count))
+        tokens.append(sequences[node.datums[0]][node.first : node.end])
+        rows_of.update((i, path) for i in node.ends)
+        todo += [(child, path) for child in reversed(node.children)]
+    return Unit(
+        datums=tuple(datums),
+        spans=tuple(spans),
+        tokens=np.concatenate(tokens),
+        rows_of=tuple(rows_of[i] for i in datums),
+    )

@@ -1,0 +1,51 @@
+"""Where keys and values lie: pages of sixteen positions, and which of them each sequence reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PAGE = 16
+"""Keys per page of the KV cache: one logical vector of the kernels."""
+
+
+@dataclass(slots=True)
+class Pages:
+    """One layer's keys [pages, kv_heads, d, 16] and values [pages, kv_heads, 16, d padded to 16].
+
+    Values must be finite everywhere (a masked key weighs exactly zero, and 0 * inf is not zero).
+    """
+
+    keys: Tensor
+    values: Tensor
+
+    @staticmethod
+    def allocate(num_pages: int, kv_heads: int, head_dim: int, device: torch.device) -> Pages:
+        """Zeroed pages."""
+        padded = (head_dim + PAGE - 1) // PAGE * PAGE
+        return Pages(
+            keys=_lazy_zeros((num_pages, kv_heads, head_dim, PAGE), device),
+            values=_lazy_zeros((num_pages, kv_heads, PAGE, padded), device),
+        )
+
+
+def _lazy_zeros(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Zeros whose memory the operating system gives page by page as it is touched (torch would write all of it)."""
+    return torch.from_numpy(np.zeros(shape, np.float32)).to(device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Which rows belong to which sequence, and where they stand in it."""
+
+    row_begin: Tensor
+    """(n + 1,) int64: sequence s has rows row_begin[s] .. row_begin[s + 1]."""
+    first_pos: Tensor
+    """(n,) int64: position of each sequence's first row; earlier positions are in its pages already."""
+    positions: Tensor
+    """(rows,) int64."""
+    table: Tensor
+    """(n, pages) int32: page numbers, by position // 16."""
