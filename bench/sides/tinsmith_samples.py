@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from side import Measured, measure, serve
+
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.base import open_base
