@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 import torch
 
+from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family
@@ -23,11 +24,11 @@ from tinsmith.models.names import expected_tensors
 from tinsmith.models.slots import load, values
 from tinsmith.models.steps import LowRanks, TrainSteps
 from tinsmith.ops import nf4
+from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Run, forward
 from tinsmith.ops.losses import LOSSES
 from tinsmith.ops.native import NativeKernels
-from tinsmith.ops.paging import Rows
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256
@@ -109,10 +110,10 @@ def full_logprobs(
     decoder: Decoder, low: LowRanks, tokens: Sequence[np.ndarray]
 ) -> list[torch.Tensor]:
     """log p(v | tokens up to t) of one ragged batch, (T, V) per sequence."""
-    kernels, rows = decoder.kernels, Rows.whole([len(t) for t in tokens])
+    kernels, forest = decoder.kernels, Forest.whole([len(t) for t in tokens])
     ids = torch.from_numpy(np.concatenate(tokens).astype(np.int64))
     with torch.no_grad():
-        hidden = decoder.hidden(TrainSteps(kernels, rows, low), ids)
+        hidden = decoder.hidden(TrainSteps(kernels, forest, low), ids)
         runs = (Run(0, len(ids), low.get(HEAD_PLACE)),)
         logits = forward(kernels, hidden, decoder.head, runs)
     stats = kernels.row_stats(logits, 1.0)
@@ -123,13 +124,9 @@ def full_logprobs(
     return list(torch.stack(columns, dim=1).split([len(t) for t in tokens]))
 
 
-def gradients(adapter: Adapter) -> Tensors:
+def gradients(session: TrainingSession) -> Tensors:
     """The accumulated gradient under published names, all uses of a weight added."""
-    totals: dict[int, torch.Tensor] = {}
-    for weight, sources in adapter.gradient_sources():
-        parts = [source.grad.t() if turned else source.grad for source, turned in sources]
-        totals[id(weight)] = sum(parts[1:], start=parts[0])
-    return {slot.name: slot.view(totals[id(slot.weight)]).clone() for slot in adapter.slots}
+    return {name: tensor.clone() for name, tensor in session.optimizer.gradient().items()}
 
 
 # The other side
@@ -253,10 +250,10 @@ def weights_sha256(adapter: Adapter) -> str:
     return tensors_sha256({name: t.numpy() for name, t in values(adapter.slots).items()})
 
 
-def buffers_sha256(adapter: Adapter) -> str:
-    """The hash of every gradient buffer; a tied head's counts by itself."""
-    grads = [weight.grad for weight in adapter.buffers() if weight.grad is not None]
-    return tensors_sha256({f"{i:03d}": grad.numpy() for i, grad in enumerate(grads)})
+def buffers_sha256(session: TrainingSession) -> str:
+    """The hash of every buffer's accumulated gradient; a tied head's counts by itself."""
+    total = session.optimizer.sums.total()
+    return tensors_sha256({f"{i:03d}": grad.numpy() for i, grad in enumerate(total)})
 
 
 def base_sha256(decoder: Decoder) -> str:

@@ -287,10 +287,38 @@ def test_logprob_gradient_of_the_rows_that_count(kernels: Kernels, vocab: int) -
     stats = kernels.row_stats(logits, 1.0)
     rows = counts.to(kernels.device)
     got = kernels.logprob_backward(
-        logits, rows, targets[rows], grads.to(kernels.device)[rows], stats
+        logits[rows],
+        torch.arange(5),
+        targets[rows],
+        grads.to(kernels.device)[rows],
+        (stats[0][rows], stats[1][rows]),
     )
     assert_close(got, expected[counts])
     assert expected[1].abs().max() == 0
+
+
+@every_kernels
+@pytest.mark.parametrize("vocab", [7, 64, 1003])
+def test_a_row_that_is_read_for_several_targets(kernels: Kernels, vocab: int) -> None:
+    logits, _, recorded = log_softmax_case(kernels, vocab)
+    rows = torch.tensor([0, 3, 3, 3, 11])
+    targets = torch.tensor([4, 6, 1, 6, 0], dtype=torch.int32)
+    grads = normal(3, 5)
+    read = torch.log_softmax(recorded, 1)[rows, targets.long()]
+    (expected,) = torch.autograd.grad(read, recorded, grads.double())
+    stats = kernels.row_stats(logits, 1.0)
+    assert_close(
+        kernels.gather_logprobs(logits, targets.to(kernels.device), stats, rows=rows), read
+    )
+    some = torch.tensor([0, 3, 11], device=kernels.device)
+    got = kernels.logprob_backward(
+        logits[some],
+        torch.tensor([0, 1, 4, 5]),
+        targets.to(kernels.device),
+        grads.to(kernels.device),
+        (stats[0][some], stats[1][some]),
+    )
+    assert_close(got, expected[some.cpu()])
 
 
 @every_kernels

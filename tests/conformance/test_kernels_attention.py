@@ -8,8 +8,9 @@ import torch
 from kernel_reference import assert_close, attention, every_kernels, leaf, normal
 
 from paged import Step, Story, pages_needed, rows_of, tell
+from tinsmith.ops.forest import Forest, Span
 from tinsmith.ops.kernels import HeadShape, Kernels
-from tinsmith.ops.paging import PAGE, Pages, Rows
+from tinsmith.ops.paging import PAGE, Pages
 
 SHAPES = [
     HeadShape(heads=kv * group, kv_heads=kv, head_dim=head_dim)
@@ -87,7 +88,7 @@ def test_pages_shared_by_two_sequences(kernels: Kernels, shape: HeadShape) -> No
 @shaped
 def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None:
     lengths = [1, 17, 64, 70, 5]
-    rows = Rows.whole(lengths)
+    forest = Forest.whole(lengths)
     qkv, d_out = normal(1, sum(lengths), width(shape)), normal(2, sum(lengths), 1)
     d_out = d_out * normal(3, 1, shape.heads * shape.head_dim)
     recorded = leaf(qkv)
@@ -95,12 +96,46 @@ def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None
     (grad,) = torch.autograd.grad(expected, recorded, d_out.double())
 
     qkv, d_out = qkv.to(kernels.device), d_out.to(kernels.device)
-    pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
-    kernels.store_keys(qkv, shape, rows, pages)
-    out, stats = kernels.attention(qkv, shape, rows, pages, want_stats=True)
+    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+    kernels.store_slots(qkv, shape, forest, pages)
+    out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
     assert stats is not None
     assert_close(out, expected)
-    assert_close(kernels.attention_backward(qkv, shape, rows, out, d_out, stats), grad, 5e-6)
+    assert_close(kernels.attention_backward(qkv, shape, forest, out, d_out, stats), grad, 5e-6)
+
+
+TREES = (
+    (Span(0, 21), Span(21, 5), Span(21, 30), Span(51, 3), Span(51, 18), Span(21, 1)),
+    (Span(0, 9),),
+    (Span(0, 2), Span(2, 3), Span(5, 2), Span(7, 40), Span(2, 70)),
+)
+"""Stems within stems, nodes within one page, and a tree of one node."""
+
+
+@every_kernels
+@shaped
+def test_a_node_sees_its_path_and_nothing_else(kernels: Kernels, shape: HeadShape) -> None:
+    forest = Forest.of(TREES)
+    count = int(forest.units[-1])
+    qkv = normal(4, count, width(shape))
+    d_out = normal(5, count, shape.heads * shape.head_dim)
+    recorded = leaf(qkv)
+    firsts = forest.rows.first_pos.tolist()
+    expected = torch.cat(
+        [
+            attention(recorded[torch.from_numpy(path)], shape)[first:]
+            for path, first in zip(forest.paths, firsts, strict=True)
+        ]
+    )
+    (grad,) = torch.autograd.grad(expected, recorded, d_out.double())
+
+    qkv, d_out = qkv.to(kernels.device), d_out.to(kernels.device)
+    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+    kernels.store_slots(qkv, shape, forest, pages)
+    out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
+    assert stats is not None
+    assert_close(out, expected)
+    assert_close(kernels.attention_backward(qkv, shape, forest, out, d_out, stats), grad, 5e-6)
 
 
 @every_kernels

@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from oracles import (
     Tensors,
@@ -24,13 +23,15 @@ from oracles import (
     weights_sha256,
 )
 from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.unit_sums import Partial, UnitSums
+from tinsmith.engine.units import units_of
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256
 
 Make = Callable[[MicroBatches], TrainingSession]
 """A fresh session; equal bits on every call."""
 
-LENGTHS = (12, 1, 33, 5, 20, 3, 9)
+LENGTHS = (12, 1, 33, 5, 20, 3, 9, 6)
 LOSS = LossName.CROSS_ENTROPY
 MICRO_BATCHES = (
     MicroBatches(units=1),
@@ -48,17 +49,13 @@ SOME = MicroBatches(units=2)
 
 
 def uneven_datums(make: Make) -> list[Datum]:
-    """Seven datums of 1 to 33 tokens, of which between one and all count."""
+    """Eight datums of 1 to 33 tokens, of which between one and all count."""
     return make_datums(make(SOME).adapter.decoder.config, LENGTHS, 4)
 
 
 def buffers(session: TrainingSession) -> Tensors:
-    """A copy of every gradient buffer; a tied head's is by itself."""
-    copies: Tensors = {}
-    for i, weight in enumerate(session.adapter.buffers()):
-        assert weight.grad is not None
-        copies[f"{i:03d}"] = weight.grad.clone()
-    return copies
+    """A copy of every buffer's gradient; a tied head's is by itself."""
+    return {f"{i:03d}": grad.clone() for i, grad in enumerate(session.optimizer.sums.total())}
 
 
 def sha256(tensors: Tensors) -> str:
@@ -67,7 +64,7 @@ def sha256(tensors: Tensors) -> str:
 
 def gradient_sha256(session: TrainingSession) -> str:
     """The hash of the gradients by published name and of the buffers they are sums of."""
-    return sha256({**gradients(session.adapter), **buffers(session)})
+    return sha256({**gradients(session), **buffers(session)})
 
 
 def gradient_of(make: Make, datums: Sequence[Datum], how: MicroBatches = SOME) -> Tensors:
@@ -76,13 +73,19 @@ def gradient_of(make: Make, datums: Sequence[Datum], how: MicroBatches = SOME) -
     return buffers(session)
 
 
-def ordered_sum(parts: Sequence[Tensors]) -> Tensors:
-    """((0 + g_0) + g_1) + ... in float32."""
-    total = {name: torch.zeros_like(tensor) for name, tensor in parts[0].items()}
-    for part in parts:
-        for name, tensor in part.items():
-            total[name] = total[name] + tensor
-    return total
+def tree_sum(parts: Sequence[Tensors | None]) -> Tensors:
+    """Units 2i and 2i + 1 first, then the pairs, and so on; None: a unit without a gradient."""
+    level = list(parts)
+    while len(level) > 1:
+        level = [_sum(*level[i : i + 2]) for i in range(0, len(level), 2)]
+    assert level[0] is not None
+    return level[0]
+
+
+def _sum(one: Tensors | None, other: Tensors | None = None) -> Tensors | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return {name: tensor + other[name] for name, tensor in one.items()}
 
 
 def check_micro_batches(make: Make) -> None:
@@ -103,7 +106,7 @@ def check_calls(make: Make) -> None:
     datums = uneven_datums(make)
     seen: set[str] = set()
     for how in (SOME, MicroBatches()):
-        for cuts in ((), (1, 2, 3, 4, 5, 6), (2, 5), (6,)):
+        for cuts in ((), (1, 2, 3, 4, 5, 6, 7), (2, 5), (6,)):
             session = make(how)
             bounds = (0, *cuts, len(datums))
             for begin, end in pairwise(bounds):
@@ -113,10 +116,10 @@ def check_calls(make: Make) -> None:
 
 
 def check_workers(make: Make) -> None:
-    """T3: gradients that several workers computed, added in datum order, are one worker's bits."""
+    """T3: units that several workers computed, added by the tree over their numbers, are one worker's bits."""
     datums = uneven_datums(make)
     alone = sha256(gradient_of(make, datums))
-    for worker_of in ([0, 1] * 4, [0, 0, 0, 1, 1, 1, 1], [2, 0, 1, 1, 0, 2, 0]):
+    for worker_of in ([0, 1] * 4, [0, 0, 0, 1, 1, 1, 1, 1], [2, 0, 1, 1, 0, 2, 0, 2]):
         by_index: dict[int, Tensors] = {}
         for worker in sorted(set(worker_of)):
             session = make(MicroBatches())
@@ -125,7 +128,7 @@ def check_workers(make: Make) -> None:
                     session.forward_backward([datum], LOSS)
                     by_index[i] = buffers(session)
                     session.optimizer.clear()
-        assert sha256(ordered_sum([by_index[i] for i in range(len(datums))])) == alone
+        assert sha256(tree_sum([by_index[i] for i in range(len(datums))])) == alone
 
 
 def check_reference(make: Make) -> None:
@@ -138,7 +141,7 @@ def check_reference(make: Make) -> None:
         session.forward_backward(datums[5:], LOSS)
         model = reference_model(session.adapter)
         reference = reference_gradients(model, datums, cross_entropy)
-        assert relative_error(gradients(session.adapter), reference) <= 1e-4
+        assert relative_error(gradients(session), reference) <= 1e-4
         before = weights_sha256(session.adapter)
         session.optim_step(AdamParams(learning_rate=1e-2))
         assert weights_sha256(session.adapter) != before
@@ -151,23 +154,24 @@ def check_each_datum(make: Make) -> None:
     parts = [gradient_of(make, [datum]) for datum in datums]
     assert len({sha256(part) for part in parts}) == len(datums)
     assert all(any(tensor.any() for tensor in part.values()) for part in parts)
-    assert sha256(ordered_sum(parts)) == every
+    assert sha256(tree_sum(parts)) == every
     for j in range(len(datums)):
         rest = [datum for i, datum in enumerate(datums) if i != j]
         without = sha256(gradient_of(make, rest))
-        assert without == sha256(ordered_sum([part for i, part in enumerate(parts) if i != j]))
+        assert without == sha256(tree_sum([part for i, part in enumerate(parts) if i != j]))
         assert without != every
 
 
 def check_empty_masks(make: Make) -> None:
     """T6: a datum of which nothing counts adds exactly nothing, wherever it stands; no NaN."""
     datums = uneven_datums(make)
+    parts = [gradient_of(make, [datum]) for datum in datums]
     nothing = _without_weights(datums[2])
     for how in (MicroBatches(units=1), SOME, MicroBatches()):
         assert not any(tensor.any() for tensor in gradient_of(make, [nothing], how).values())
-        every = sha256(gradient_of(make, datums, how))
         for at in (0, 3, len(datums)):
-            assert sha256(gradient_of(make, [*datums[:at], nothing, *datums[at:]], how)) == every
+            found = gradient_of(make, [*datums[:at], nothing, *datums[at:]], how)
+            assert sha256(found) == sha256(tree_sum([*parts[:at], None, *parts[at:]]))
 
 
 def check_padding(make: Make) -> None:
@@ -214,50 +218,49 @@ class _Mutant(TrainingSession):
     """A session that does something wrong around every micro-batch with a backward pass."""
 
     def _run(self, datums, loss, settings, *, backward):  # noqa: ANN001, ANN202
-        lengths = [len(datum) for datum in datums]
-        vocab_size = self.adapter.decoder.config.vocab_size
-        self.starts = [run.start for run in self.micro_batches.split(lengths, vocab_size)]
-        self.all_datums = list(datums)
+        units = units_of([datum.tokens for datum in datums], self.gradient_unit)
+        sizes = [unit.num_rows for unit in units]
+        blocks = self.micro_batches.split(sizes, self.optimizer.sums.count)
+        self.firsts = [units[block.start].datums[0] for block in blocks]
         return super()._run(datums, loss, settings, backward=backward)
 
-    def restore(self, saved: Tensors) -> None:
-        for weight, tensor in zip(self.adapter.buffers(), saved.values(), strict=True):
-            assert weight.grad is not None
-            weight.grad.copy_(tensor)
+    def forget(self) -> None:
+        """Lose the gradient of the micro-batch that was just computed."""
+        for weight in self.adapter.buffers():
+            weight.train()
 
 
 class FirstAndLastOnly(_Mutant):
     """Bug A: of the gradients of a batch, the first and the last micro-batch's are kept."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
-        saved = buffers(self)
-        results = super()._micro_batch(datums, loss, config, first, backward=backward)
-        if backward and first not in (self.starts[0], self.starts[-1]):
-            self.restore(saved)
+    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+        results = super()._micro_batch(units, datums, loss, config, backward=backward)
+        if backward and units[0].datums[0] not in (self.firsts[0], self.firsts[-1]):
+            self.forget()
         return results
 
 
 class LastDropped(_Mutant):
     """The last micro-batch of several is left out (`drop_last`)."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
-        saved = buffers(self)
-        results = super()._micro_batch(datums, loss, config, first, backward=backward)
-        if backward and first == self.starts[-1] > 0:
-            self.restore(saved)
+    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+        results = super()._micro_batch(units, datums, loss, config, backward=backward)
+        if backward and len(self.firsts) > 1 and units[0].datums[0] == self.firsts[-1]:
+            self.forget()
         return results
 
 
 class MeanOfMeans(_Mutant):
     """Bug B: each micro-batch is normalised by its own tokens, and the means are averaged."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
-        count = _num_counted(self.all_datums) / (len(self.starts) * max(1, _num_counted(datums)))
+    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+        own = [datums[i] for unit in units for i in unit.datums]
+        count = _num_counted(datums) / (len(self.firsts) * max(1, _num_counted(own)))
         scaled = [
             replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] * np.float32(count)})
             for d in datums
         ]
-        return super()._micro_batch(scaled, loss, config, first, backward=backward)
+        return super()._micro_batch(units, scaled, loss, config, backward=backward)
 
 
 def _num_counted(datums: Sequence[Datum]) -> int:
@@ -267,16 +270,21 @@ def _num_counted(datums: Sequence[Datum]) -> int:
 class Overwritten(_Mutant):
     """A micro-batch's gradient replaces what was accumulated."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
-        self.optimizer.clear()
-        return super()._micro_batch(datums, loss, config, first, backward=backward)
+    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+        results = super()._micro_batch(units, datums, loss, config, backward=backward)
+        if backward:
+            self.optimizer.sums.partials = []
+            if units[0].datums[0] != self.firsts[-1]:
+                self.forget()
+        return results
 
 
-class Reversed(_Mutant):
-    """Datums of a micro-batch are added last to first: right but for rounding."""
+class Shifted(_Mutant):
+    """The first unit of a micro-batch is added last: right but for rounding."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
-        return super()._micro_batch(datums[::-1], loss, config, first, backward=backward)[::-1]
+    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+        shifted = [*units[1:], units[0]]
+        return super()._micro_batch(shifted, datums, loss, config, backward=backward)
 
 
 class SortedByLength(_Mutant):
@@ -292,33 +300,39 @@ class SortedByLength(_Mutant):
 class SummedApart(_Mutant):
     """A micro-batch's gradient is a sum of its own, then added: what plain autograd does."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
-        saved = buffers(self)
-        self.optimizer.clear()
-        results = super()._micro_batch(datums, loss, config, first, backward=backward)
-        self.restore(ordered_sum([saved, buffers(self)]))
-        return results
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.optimizer.sums = _OneAfterAnother(self.adapter.buffers())
+
+
+class _OneAfterAnother(UnitSums):
+    def joined(self, partials, block):  # noqa: ANN001, ANN202
+        if not partials:
+            return [block]
+        (total,) = partials
+        return [Partial(0, [a + b for a, b in zip(total.grads, block.grads, strict=True)])]
 
 
 class NeverCleared(_Mutant):
     """The gradient of one step stays in the next."""
 
     def optim_step(self, params: AdamParams) -> dict[str, float]:
-        saved = buffers(self)
+        sums = self.optimizer.sums
+        partials, count = sums.partials, sums.count
         metrics = super().optim_step(params)
-        self.restore(saved)
+        sums.partials, sums.count = partials, count
         return metrics
 
 
 class MaskIgnored(_Mutant):
     """Tokens that do not count, count a little."""
 
-    def _micro_batch(self, datums, loss, config, first, *, backward):  # noqa: ANN001, ANN202
+    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
         leaky = [
             replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] + np.float32(1e-6)})
             for d in datums
         ]
-        return super()._micro_batch(leaky, loss, config, first, backward=backward)
+        return super()._micro_batch(units, leaky, loss, config, backward=backward)
 
 
 MUTANTS: dict[type[TrainingSession], set[str]] = {
@@ -326,7 +340,7 @@ MUTANTS: dict[type[TrainingSession], set[str]] = {
     LastDropped: {"micro_batches", "calls", "workers", "reference", "each_datum"},
     MeanOfMeans: {"micro_batches", "calls", "workers", "reference", "each_datum"},
     Overwritten: {"micro_batches", "calls", "workers", "reference", "each_datum"},
-    Reversed: {"micro_batches", "calls", "workers", "each_datum"},
+    Shifted: {"micro_batches", "calls"},
     SortedByLength: {"calls", "workers", "each_datum"},
     SummedApart: {"micro_batches", "calls", "workers", "each_datum"},
     NeverCleared: {"reference"},

@@ -11,6 +11,7 @@ from oracles import LLAMA, QWEN2, QWEN3, make_adapter
 from tinsmith.engine.training import MicroBatches, TrainingSession
 from tinsmith.models.config import DecoderConfig
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.gradient import GradientUnit
 
 CASES = {
     "lora": (AdapterKind.LORA, LLAMA),
@@ -25,7 +26,9 @@ NOTICED = [(mutant, name) for mutant, names in MUTANTS.items() for name in sorte
 
 def _make(kind: AdapterKind, config: DecoderConfig, session: type[TrainingSession]) -> Make:
     spec = AdapterSpec(kind=kind, rank=4, seed=5)
-    return lambda how: session(make_adapter(config, spec), micro_batches=how)
+    return lambda how: session(
+        make_adapter(config, spec), micro_batches=how, gradient_unit=GradientUnit.DATUM
+    )
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=list(CHECKS))
@@ -49,18 +52,22 @@ def test_every_check_notices_some_bug() -> None:
     assert set().union(*MUTANTS.values()) == set(CHECKS)
 
 
-def test_a_micro_batch_holds_consecutive_datums_within_its_limits() -> None:
-    lengths = [5, 1, 1, 30, 2, 2, 2, 9]
+@pytest.mark.parametrize("first", [0, 1, 4, 6])
+def test_a_micro_batch_is_an_aligned_block_of_units_within_its_limits(first: int) -> None:
+    sizes = [5, 1, 1, 30, 2, 2, 2, 9]
     for how in (MicroBatches(rows=6), MicroBatches(units=3), MicroBatches(rows=8, units=2)):
-        runs = how.split(lengths, 97)
-        assert [i for run in runs for i in run] == list(range(len(lengths)))
-        for run in runs:
-            assert 1 <= len(run) <= how.datums
-            assert len(run) == 1 or sum(lengths[i] for i in run) <= how.tokens
+        blocks = how.split(sizes, first)
+        assert [i for block in blocks for i in block] == list(range(len(sizes)))
+        for block in blocks:
+            assert 1 <= len(block) <= how.units
+            assert len(block) == 1 or sum(sizes[i] for i in block) <= how.rows
+            assert len(block).bit_count() == 1
+            assert (first + block.start) % len(block) == 0
 
 
-def test_a_large_vocabulary_makes_micro_batches_smaller() -> None:
-    lengths = [100] * 10
-    assert len(MicroBatches().split(lengths, 1 << 16)) == 1
-    assert len(MicroBatches().split(lengths, 1 << 18)) == 5
-    assert len(MicroBatches().split(lengths, 1 << 20)) == 10
+def test_small_units_are_computed_together() -> None:
+    assert MicroBatches(rows=100).split([10] * 20) == [
+        range(8),
+        range(8, 16),
+        range(16, 20),
+    ]

@@ -123,7 +123,7 @@ def test_the_gradient_is_that_of_the_formula(loss: LossName) -> None:
     reference = reference_gradients(
         reference_model(session.adapter), datums, lambda p, _: (p * next(slopes)).sum()
     )
-    assert relative_error(gradients(session.adapter), reference) <= 1e-4
+    assert relative_error(gradients(session), reference) <= 1e-4
 
 
 def _slopes(loss: LossName, logprobs: np.ndarray, datum: Datum) -> torch.Tensor:
@@ -148,9 +148,9 @@ def _slopes(loss: LossName, logprobs: np.ndarray, datum: Datum) -> torch.Tensor:
 def test_forward_says_what_forward_backward_says(loss: LossName) -> None:
     session = _session(AdapterKind.DORA)
     datums = make_datums(LLAMA, LENGTHS, 4, loss)
-    before = buffers_sha256(session.adapter)
+    before = buffers_sha256(session)
     one = session.forward(datums, loss, SETTINGS[loss])
-    assert buffers_sha256(session.adapter) == before
+    assert buffers_sha256(session) == before
     two = session.forward_backward(datums, loss, SETTINGS[loss])
     assert one.metrics == two.metrics
     for first, second in zip(one.outputs, two.outputs, strict=True):
@@ -189,7 +189,7 @@ def test_on_policy_every_ratio_loss_has_the_gradient_of_weighted_cross_entropy(
         with_weights = [_with(d, weights=d.inputs["advantages"]) for d in datums]
         weighted = [for_loss(d, loss) for d in with_weights]
         session.forward_backward(weighted, loss, SETTINGS[loss])
-        shas.add(buffers_sha256(session.adapter))
+        shas.add(buffers_sha256(session))
     assert len(shas) == 1
 
 
@@ -200,7 +200,7 @@ def test_a_weight_of_two_is_the_datum_twice() -> None:
         [_with(datum, weights=datum.inputs["weights"] * 2)], LossName.CROSS_ENTROPY
     )
     twice.forward_backward([datum, datum], LossName.CROSS_ENTROPY)
-    assert buffers_sha256(once.adapter) == buffers_sha256(twice.adapter)
+    assert buffers_sha256(once) == buffers_sha256(twice)
 
 
 # Threads
@@ -318,12 +318,12 @@ def test_a_call_that_cannot_complete_changes_nothing(
     session, unharmed = _session(kind), _session(kind)
     for each in (session, unharmed):
         each.forward_backward(_good(3), SAMPLED)
-    before = buffers_sha256(session.adapter)
+    before = buffers_sha256(session)
     for call in (session.forward_backward, session.forward):
         with pytest.raises(InputError, match=message) as caught:
             call(datums, SAMPLED)
         assert len(str(caught.value).splitlines()) <= 5
-        assert buffers_sha256(session.adapter) == before
+        assert buffers_sha256(session) == before
     _assert_go_on_alike(session, unharmed)
 
 
@@ -352,11 +352,11 @@ def test_a_setting_that_the_loss_does_not_take_is_named(
 ) -> None:
     session = _session()
     session.forward_backward(_good(2), SAMPLED)
-    before = buffers_sha256(session.adapter)
+    before = buffers_sha256(session)
     with pytest.raises(ConfigError, match=message) as caught:
         session.forward_backward(_good(5, loss), loss, settings)
     assert len(str(caught.value).splitlines()) <= 5
-    assert buffers_sha256(session.adapter) == before
+    assert buffers_sha256(session) == before
 
 
 @pytest.mark.parametrize("name", ["stable_reinforce", "crossentropy", "", "PPO"])
@@ -404,7 +404,7 @@ def test_a_failure_in_the_middle_of_a_later_micro_batch_changes_nothing(
     session, unharmed = sessions
     for each in sessions:
         each.forward_backward(_good(3), SAMPLED)
-    before = buffers_sha256(session.adapter)
+    before = buffers_sha256(session)
     products = (1 << 30) - kernels.left
     # Two micro-batches a call and two calls were just done: this is half a call, and then a bit.
     kernels.left = products // 4 + 3
@@ -412,7 +412,7 @@ def test_a_failure_in_the_middle_of_a_later_micro_batch_changes_nothing(
         session.forward_backward(_good(), SAMPLED)
     assert kernels.left == -1
     kernels.left = 1 << 30
-    assert buffers_sha256(session.adapter) == before
+    assert buffers_sha256(session) == before
     _assert_go_on_alike(session, unharmed)
 
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.ops import nf4
+from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape
 from tinsmith.ops.native import NativeKernels
-from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.paging import Pages
 
 Float32s = NDArray[np.float32]
 
@@ -91,7 +92,7 @@ class Inputs:
     """Operands of one run of every kernel."""
 
     shape: HeadShape
-    rows: Rows
+    forest: Forest
     x: Tensor
     y: Tensor
     gain: Tensor
@@ -129,7 +130,7 @@ def make_inputs(
     moments = normal(20, n, hidden, scale=scale), normal(21, n, hidden, scale=scale * scale).abs()
     return Inputs(
         shape=shape,
-        rows=Rows.whole(lengths),
+        forest=Forest.whole(lengths),
         x=normal(1, n, hidden, scale=scale),
         y=normal(2, n, hidden, scale=scale),
         gain=normal(3, hidden),
@@ -160,7 +161,7 @@ def compute(i: Inputs) -> Outputs:
 
 
 def _products(i: Inputs, out: Outputs) -> None:
-    k, segments = NativeKernels(), i.rows.row_begin
+    k, segments = NativeKernels(), i.forest.units
     out["gemm"] = k.gemm(i.x, i.weight)
     out["gemm, b transposed"] = k.gemm(i.gate_up, i.weight.t())
     out["gemm, into"] = k.gemm(i.x, i.weight, into=i.gate_up.clone())
@@ -189,7 +190,7 @@ def _rows(i: Inputs, out: Outputs) -> None:
 
 
 def _heads(i: Inputs, out: Outputs) -> None:
-    k, rows = NativeKernels(), i.rows
+    k, rows = NativeKernels(), i.forest.rows
     rope = k.rope(i.frequencies, int(rows.positions.max()) + 1)
     out["cos"], out["sin"] = rope.cos, rope.sin
     for name, gains in (("", None), (" with gains", i.head_gains)):
@@ -200,13 +201,15 @@ def _heads(i: Inputs, out: Outputs) -> None:
         out["rotate backward" + name] = dx
         if sums is not None:
             out["q gain rows"], out["k gain rows"] = sums
-    pages = Pages.allocate(rows.num_pages, i.shape.kv_heads, i.shape.head_dim, k.device)
+    pages = Pages.allocate(i.forest.num_pages, i.shape.kv_heads, i.shape.head_dim, k.device)
     k.store_keys(i.qkv, i.shape, rows, pages)
     out["keys"], out["values"] = pages.keys, pages.values
     attended, stats = k.attention(i.qkv, i.shape, rows, pages, want_stats=True)
     assert stats is not None
     out["attention"], out["largest score"], out["score sum"] = attended, *stats
-    out["attention backward"] = k.attention_backward(i.qkv, i.shape, rows, attended, i.d_out, stats)
+    out["attention backward"] = k.attention_backward(
+        i.qkv, i.shape, i.forest, attended, i.d_out, stats
+    )
 
 
 def _logprobs(i: Inputs, out: Outputs) -> None:
@@ -216,8 +219,13 @@ def _logprobs(i: Inputs, out: Outputs) -> None:
     out["largest at 0.7"], out["log sum at 0.7"] = k.row_stats(i.logits, 0.7)
     out["logprobs"] = k.gather_logprobs(i.logits, i.targets, stats)
     some = torch.arange(0, len(i.logits), 2)
-    grads = i.x[some, 0].contiguous()
-    out["logprob backward"] = k.logprob_backward(i.logits, some, i.targets[some], grads, stats)
+    out["logprob backward"] = k.logprob_backward(
+        i.logits[some],
+        torch.arange(len(some) + 1),
+        i.targets[some],
+        i.x[some, 0].contiguous(),
+        (stats[0][some], stats[1][some]),
+    )
     out["tokens"], out["token logprobs"] = k.choose(i.logits, i.draws)
     out["top tokens"], out["top logprobs"] = k.top_logprobs(
         i.logits, i.draws.rows, i.draws.temperatures, 5

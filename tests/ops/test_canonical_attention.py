@@ -11,9 +11,10 @@ from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal,
 
 from paged import Story, pages_needed, tell
 from tinsmith.ops.extension import module
+from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import HeadShape
 from tinsmith.ops.native import NativeKernels
-from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.paging import Pages
 
 native = module()
 k = NativeKernels()
@@ -119,12 +120,18 @@ def test_gradients_alone_and_among_neighbours(shape: HeadShape) -> None:
 def gradient(
     shape: HeadShape, lengths: list[int], qkv: torch.Tensor, d_out: torch.Tensor
 ) -> torch.Tensor:
-    rows = Rows.whole(lengths)
-    pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, k.device)
-    k.store_keys(qkv, shape, rows, pages)
-    out, stats = k.attention(qkv, shape, rows, pages, want_stats=True)
+    return forest_gradient(shape, Forest.whole(lengths), qkv, d_out)[0]
+
+
+def forest_gradient(
+    shape: HeadShape, forest: Forest, qkv: torch.Tensor, d_out: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """Gradient of qkv, output and statistics."""
+    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, k.device)
+    k.store_slots(qkv, shape, forest, pages)
+    out, stats = k.attention(qkv, shape, forest.rows, pages, want_stats=True)
     assert stats is not None
-    return k.attention_backward(qkv, shape, rows, out, d_out, stats)
+    return k.attention_backward(qkv, shape, forest, out, d_out, stats), out, stats
 
 
 @shaped
@@ -156,12 +163,7 @@ def test_gradients_are_the_documented_sequence_of_operations(shape: HeadShape, l
     """dQ: chains over keys, ascending. dK, dV: one chain over (query head of the group, row)."""
     qkv = story(shape, length).qkv
     d_out = normal(9, length, shape.heads * shape.head_dim)
-    rows = Rows.whole([length])
-    pages = Pages.allocate(rows.num_pages, shape.kv_heads, shape.head_dim, k.device)
-    k.store_keys(qkv, shape, rows, pages)
-    out, stats = k.attention(qkv, shape, rows, pages, want_stats=True)
-    assert stats is not None
-    got = k.attention_backward(qkv, shape, rows, out, d_out, stats)
+    got, out, stats = forest_gradient(shape, Forest.whole([length]), qkv, d_out)
 
     group, scale = shape.heads // shape.kv_heads, np.float32(shape.scale)
     heads, out_h, d_out_h, got_h = (

@@ -1,4 +1,4 @@
-"""Sums are the documented chains, and a gradient is its datums' chains added in datum order."""
+"""Sums are the documented chains, and a gradient is its units' chains added by the tree over their index."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tinsmith.ops.native import NativeKernels
 
 k = NativeKernels()
 
-DATUMS = [3, 1, 0, 17, 40, 2, 0, 30]
-"""Rows per datum."""
-SPLITS = [[8], [1] * 8, [2, 6], [3, 3, 2], [7, 1]]
-"""Datums per micro-batch."""
+UNITS = [3, 1, 0, 17, 40, 2, 0, 30, 5, 0, 9]
+"""Rows per unit."""
+BLOCKS = [[8, 2, 1], [1] * 11, [2, 2, 4, 1, 1, 1], [4, 4, 2, 1], [1, 1, 2, 4, 2, 1]]
+"""Units per micro-batch: whole nodes of the tree."""
 
 
 def rounded_once(exact: Fraction) -> np.float32:
@@ -99,63 +99,85 @@ def buffers() -> list[Tensor]:
 
 
 def operands() -> tuple[Tensor, Tensor, Tensor]:
-    total = sum(DATUMS)
+    total = sum(UNITS)
     ids = torch.from_numpy(np.random.default_rng(3).integers(0, 11, total))
     return normal(1, total, 37), normal(2, total, 50), ids
 
 
-def chains(a: Float32s, b: Float32s, ids: np.ndarray, into: list[Float32s]) -> None:
-    """One datum's chains, added to the buffers."""
+def chains(a: Float32s, b: Float32s, ids: np.ndarray) -> list[Float32s]:
+    """One unit's chains."""
     ones = np.ones((1, len(a)), np.float32)
-    into[0] += product_chain(a.T, b)
-    into[1] += product_chain(ones, a)[0]
     squares = np.zeros(b.shape[1], np.float32)
     for row in b:
         squares = fma32(row, row, squares)
-    into[2] += squares
-    for token in np.unique(ids):
-        total = np.zeros(a.shape[1], np.float32)
-        for row in a[ids == token]:
-            total = total + row
-        into[3][token] += total
+    embedded = np.zeros((11, a.shape[1]), np.float32)
+    for token, row in zip(ids, a, strict=True):
+        embedded[token] = embedded[token] + row
+    return [product_chain(a.T, b), product_chain(ones, a)[0], squares, embedded]
 
 
-def test_gradients_are_the_datums_chains_added_in_datum_order() -> None:
+def tree_sum(parts: list[list[Float32s]]) -> list[Float32s]:
+    """Units 2i and 2i + 1 first, then the pairs, and so on."""
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [
+            [x + y for x, y in zip(*pair, strict=True)] if len(pair) == 2 else pair[0]
+            for pair in pairs
+        ]
+    return parts[0]
+
+
+def unit_parts() -> list[tuple[Tensor, Tensor, Tensor]]:
+    a, b, ids = operands()
+    return list(zip(a.split(UNITS), b.split(UNITS), ids.split(UNITS), strict=True))
+
+
+def test_gradients_are_the_units_chains_added_by_the_tree_over_their_index() -> None:
     a, b, ids = operands()
     got = buffers()
-    gradients(a, b, ids, DATUMS, got)
-    expected = [buffer.numpy() for buffer in buffers()]
-    for x, y, z in zip(a.split(DATUMS), b.split(DATUMS), ids.split(DATUMS), strict=True):
-        chains(x.numpy(), y.numpy(), z.numpy(), expected)
-    for one, other in zip(got, expected, strict=True):
-        assert_same_bits(one, other)
+    gradients(a, b, ids, UNITS, got)
+    expected = tree_sum([chains(x.numpy(), y.numpy(), z.numpy()) for x, y, z in unit_parts()])
+    for one, other, before in zip(got, expected, buffers(), strict=True):
+        assert_same_bits(one, before.numpy() + other)
 
 
-@pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_gradients_do_not_depend_on_the_micro_batches(split: list[int]) -> None:
+@pytest.mark.parametrize("blocks", BLOCKS, ids=str)
+def test_gradients_do_not_depend_on_the_micro_batches(blocks: list[int]) -> None:
     a, b, ids = operands()
-    expected = buffers()
-    for x, y, z in zip(a.split(DATUMS), b.split(DATUMS), ids.split(DATUMS), strict=True):
-        gradients(x, y, z, [len(x)], expected)
-    got = buffers()
-    datum = row = 0
-    for count in split:
-        lengths = DATUMS[datum : datum + count]
+    expected = [torch.zeros_like(buffer) for buffer in buffers()]
+    gradients(a, b, ids, UNITS, expected)
+    partials: list[tuple[int, list[Tensor]]] = []
+    unit = row = 0
+    for count in blocks:
+        lengths = UNITS[unit : unit + count]
         part = slice(row, row + sum(lengths))
-        gradients(a[part], b[part], ids[part], lengths, got)
-        datum, row = datum + count, part.stop
+        into = [torch.zeros_like(buffer) for buffer in buffers()]
+        gradients(a[part], b[part], ids[part], lengths, into)
+        partials.append((unit, into))
+        unit, row = unit + count, part.stop
     assert row == len(a)
-    for one, other in zip(got, expected, strict=True):
+    size = 1
+    while len(partials) > 1:  # neighbours within an aligned block of twice the size are added
+        size *= 2
+        joined: dict[int, list[Tensor]] = {}
+        for first, grads in partials:
+            block = first // size
+            if block in joined:
+                joined[block] = [x + y for x, y in zip(joined[block], grads, strict=True)]
+            else:
+                joined[block] = grads
+        partials = [(block * size, grads) for block, grads in joined.items()]
+    for one, other in zip(partials[0][1], expected, strict=True):
         assert_same_bits(one, other)
 
 
-def test_the_order_of_datums_is_an_order_of_sums() -> None:
+def test_the_order_of_units_is_an_order_of_sums() -> None:
     """The promise is about the caller's order: another order may give other bits."""
     a, b, ids = operands()
     forth, back = buffers(), buffers()
-    gradients(a, b, ids, DATUMS, forth)
-    order = torch.cat([part for part in reversed(torch.arange(len(a)).split(DATUMS))])
-    gradients(a[order], b[order], ids[order], DATUMS[::-1], back)
+    gradients(a, b, ids, UNITS, forth)
+    order = torch.cat([part for part in reversed(torch.arange(len(a)).split(UNITS))])
+    gradients(a[order], b[order], ids[order], UNITS[::-1], back)
     assert not torch.equal(forth[0], back[0])
     torch.testing.assert_close(forth, back)
 
@@ -165,7 +187,7 @@ def test_a_zero_row_adds_nothing_to_a_chain() -> None:
     kept = torch.from_numpy(np.random.default_rng(4).random(len(a)) < 0.4)
     masked = torch.where(kept[:, None], b, 0.0)
     every, some = buffers()[0], buffers()[0]
-    segments = torch.tensor(np.cumsum([0, *DATUMS]))
+    segments = torch.tensor(np.cumsum([0, *UNITS]))
     k.grad_gemm(a, masked, segments, every)
     fewer = torch.cat([torch.zeros(1, dtype=torch.int64), kept.cumsum(0)])[segments]
     k.grad_gemm(a[kept], b[kept], fewer, some)

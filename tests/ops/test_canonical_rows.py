@@ -113,8 +113,9 @@ def logprobs(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def logprob_backward(x: Tensor) -> tuple[Tensor, ...]:
-    rows, stats = torch.arange(len(x)), k.row_stats(x, 1.0)
-    return (k.logprob_backward(x, rows, targets_of(x), x[:, 1].contiguous(), stats),)
+    reads, stats = torch.arange(len(x) + 1), k.row_stats(x, 1.0)
+    grads = x[:, 1].clone()
+    return (k.logprob_backward(x.clone(), reads, targets_of(x), grads, stats),)
 
 
 def scale_bias(x: Tensor) -> tuple[Tensor, ...]:
@@ -143,7 +144,28 @@ def test_row_kernels(kernel: Kernel) -> None:
 def test_a_selected_rows_gradient_does_not_know_which_others_are_selected() -> None:
     logits, targets = normal(1, 90, WIDTH), torch.arange(90, dtype=torch.int32)
     grads, stats = normal(2, 90), k.row_stats(logits, 1.0)
-    every = k.logprob_backward(logits, torch.arange(90), targets, grads, stats)
+    every = k.logprob_backward(logits.clone(), torch.arange(91), targets, grads, stats)
     some = torch.tensor([3, 17, 18, 89])
-    few = k.logprob_backward(logits, some, targets[some], grads[some], stats)
+    few = k.logprob_backward(
+        logits[some], torch.arange(5), targets[some], grads[some], (stats[0][some], stats[1][some])
+    )
     assert_same_bits(few, every[some])
+
+
+def test_gradients_of_one_row_are_added_in_their_order() -> None:
+    logits = normal(1, 1, WIDTH)
+    targets = torch.tensor([5, 2, 5], dtype=torch.int32)
+    grads = torch.tensor([1e8, 0.3, -1e8])
+    stats = k.row_stats(logits, 1.0)
+    got = k.logprob_backward(logits.clone(), torch.tensor([0, 3]), targets, grads, stats)
+    total = (grads[0] + grads[1]) + grads[2]
+    alone = k.logprob_backward(
+        logits.clone(), torch.arange(2), targets[:1], total[None].contiguous(), stats
+    )
+    alone[0, 5] = alone[0, 5] - total  # what the softmax alone takes
+    expected = alone.clone()
+    for target, grad in zip(targets.tolist(), grads, strict=True):
+        expected[0, target] = expected[0, target] + grad
+    others = torch.tensor([i not in (2, 5) for i in range(WIDTH)])
+    assert_same_bits(got[0, others], expected[0, others])
+    assert got[0, 2] == expected[0, 2]

@@ -18,7 +18,7 @@ import torch
 from tinsmith.engine.optimizer import Optimizer
 from tinsmith.engine.parts import DatumOrder
 from tinsmith.engine.trace import StepTrace, Trace
-from tinsmith.engine.unit_sums import Partial, joined
+from tinsmith.engine.unit_sums import Partial
 from tinsmith.engine.units import TREE_ROWS, Unit, units_of
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
@@ -39,19 +39,19 @@ class MicroBatches:
     units: int = 1 << 30
 
     def split(self, sizes: Sequence[int], first: int = 0) -> list[range]:
-        """Consecutive blocks of units, aligned as the tree of sums needs: 2^k of them, the first a multiple of 2^k.
+        """Consecutive blocks of units, each a whole node of the tree of sums: 2^k of them from a multiple of 2^k on.
 
-        `sizes` are the units' rows, `first` the number of the first one. The last block may lack units at its end.
+        `sizes` are the units' rows, `first` the number of the first one.
         """
         blocks: list[range] = []
         start = 0
         while start < len(sizes):
             size = 1
-            while (first + start) % (2 * size) == 0 and start + size < len(sizes):
+            while (first + start) % (2 * size) == 0 and start + 2 * size <= len(sizes):
                 if 2 * size > self.units or sum(sizes[start : start + 2 * size]) > self.rows:
                     break
                 size *= 2
-            blocks.append(range(start, min(start + size, len(sizes))))
+            blocks.append(range(start, start + size))
             start += size
         return blocks
 
@@ -137,7 +137,7 @@ class TrainingSession:
             finally:
                 gradient = sums.take(sums.count + block.start) if backward else None
             if gradient is not None:
-                blocks = joined(blocks, gradient)
+                blocks = sums.joined(blocks, gradient)
         _require_finite(blocks)
         if backward:
             sums.add(blocks, len(units))

@@ -48,9 +48,17 @@ class UnitSums:
     def add(self, blocks: Sequence[Partial], count: int) -> None:
         """Add the blocks of one request's `count` units, ascending."""
         for block in blocks:
-            self.partials = joined(self.partials, block)
+            self.partials = self.joined(self.partials, block)
         self.count += count
         self._total = None
+
+    def joined(self, partials: Sequence[Partial], block: Partial) -> list[Partial]:
+        """Return partial sums with one more block, after what is complete before it has been added up."""
+        left = list(partials)
+        while len(left) > 1 and _complete(left[-2].first, left[-1].first, block.first):
+            later = left.pop()
+            left[-1] = _sum(left[-1], later)
+        return [*left, block]
 
     def total(self) -> list[Tensor]:
         """The whole sum, one tensor per buffer; zeros where there is no unit."""
@@ -65,15 +73,6 @@ class UnitSums:
         self.count, self.partials, self._total = 0, [], None
         for weight in self.weights:
             weight.train()
-
-
-def joined(partials: Sequence[Partial], block: Partial) -> list[Partial]:
-    """Return the partial sums with one more block, after what is complete before it has been added up."""
-    left = list(partials)
-    while len(left) > 1 and _complete(left[-2].first, left[-1].first, block.first):
-        later = left.pop()
-        left[-1] = _sum(left[-1], later)
-    return [*left, block]
 
 
 def folded(partials: Sequence[Partial]) -> list[Tensor]:

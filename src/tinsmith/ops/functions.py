@@ -105,16 +105,19 @@ class Rotate(torch.autograd.Function):
         heads = (
             None if gains is None else HeadGains(q=gains[0].value, k=gains[1].value, eps=gains[2])
         )
-        ctx.kernels, ctx.saved = kernels, (qkv, shape, forest, rope, gains, heads)
+        before = (
+            None if gains is None else qkv
+        )  # what the norms' backward needs; the rotation's needs nothing
+        ctx.kernels, ctx.saved = kernels, (before, shape, forest, rope, gains, heads)
         return kernels.rotate(qkv, shape, forest.rows.positions, rope, heads)
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy,) = grads
-        qkv, shape, forest, rope, gains, heads = ctx.saved
+        before, shape, forest, rope, gains, heads = ctx.saved
         buffers = None if gains is None or gains[0].grad is None else (gains[0].grad, gains[1].grad)
         dx, sums = ctx.kernels.rotate_backward(
-            qkv,
+            before,
             dy.contiguous(),
             shape,
             forest.rows.positions,

@@ -102,7 +102,7 @@ class Kernels(Protocol):
 
     def rotate_backward(
         self,
-        qkv: Tensor,
+        qkv: Tensor | None,
         dy: Tensor,
         shape: HeadShape,
         positions: Tensor,
@@ -111,7 +111,10 @@ class Kernels(Protocol):
         *,
         want_gains: bool,
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
-        """(gradient of qkv, rows whose column sums are the gains' gradients: [rows * heads, d] for q and for k)."""
+        """(gradient of qkv, rows whose column sums are the gains' gradients: [rows * heads, d] for q and for k).
+
+        `qkv` is what was rotated; only gains need it.
+        """
         ...
 
     def store_keys(self, qkv: Tensor, shape: HeadShape, rows: Rows, pages: Pages) -> None:

@@ -114,7 +114,7 @@ class NativeKernels:
 
     def rotate_backward(
         self,
-        qkv: Tensor,
+        qkv: Tensor | None,
         dy: Tensor,
         shape: HeadShape,
         positions: Tensor,
@@ -126,14 +126,14 @@ class NativeKernels:
         dx = torch.empty_like(dy)
         rows: tuple[Tensor, Tensor] | None = None
         if want_gains:
-            n, d = qkv.shape[0], shape.head_dim
+            n, d = dy.shape[0], shape.head_dim
             rows = (torch.empty(n * shape.heads, d), torch.empty(n * shape.kv_heads, d))
         q, k, eps = (
             (None, None, 0.0) if gains is None else (_view(gains.q), _view(gains.k), gains.eps)
         )
         native.rotate_backward(
-            _view(qkv), _view(dy), dx.numpy(), _view(positions), _view(rope.cos), _view(rope.sin), shape.heads,
-            shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(),
+            _view(dy if qkv is None else qkv), _view(dy), dx.numpy(), _view(positions), _view(rope.cos),
+            _view(rope.sin), shape.heads, shape.kv_heads, q, k, eps, None if rows is None else rows[0].numpy(),
             None if rows is None else rows[1].numpy(),
         )  # fmt: skip
         return dx, rows

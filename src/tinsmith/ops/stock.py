@@ -92,7 +92,7 @@ class StockKernels:
 
     def rotate_backward(
         self,
-        qkv: Tensor,
+        qkv: Tensor | None,
         dy: Tensor,
         shape: HeadShape,
         positions: Tensor,
@@ -105,7 +105,7 @@ class StockKernels:
         cos, sin = self._angles(positions, rope)
         dq, dk, dv = stock_attention.split(dy, shape)
         dq, dk = _rotated(dq, cos, -sin), _rotated(dk, cos, -sin)
-        if gains is None:
+        if gains is None or qkv is None:
             return torch.cat([dq, dk, dv], dim=1).flatten(1), None
         q, k, _ = stock_attention.split(qkv, shape)
         q_inv, k_inv = _inverse_rms(q, gains.eps), _inverse_rms(k, gains.eps)
