@@ -103,6 +103,7 @@ def alternate(
             run = sides[way.script].run({**task, **way.setting})
             if number >= options.warm:
                 taken[way.title].append(run)
+                print(f"    {way.title}: {run.cpu:.2f} CPU-s, {run.wall:.2f} s wall", flush=True)
     for side in sides.values():
         side.close()
     counts = {way: runs[0].tokens for way, runs in taken.items()}

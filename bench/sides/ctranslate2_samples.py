@@ -19,7 +19,7 @@ def main() -> None:
     )
 
     def work(task: dict[str, Any]) -> Measured:
-        """Of its settings: `prompts_at_once`; `topk` 0 draws from the whole distribution, 1 draws nothing."""
+        """Of its settings: `prompts_at_once`; `topk` 0 draws from the whole distribution."""
         prompts = [[words[token] for token in prompt] for prompt in task["prompts"]]
 
         def run() -> int:
