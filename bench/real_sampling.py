@@ -24,6 +24,7 @@ WAYS = (
     Way("tinsmith", TINSMITH, {}, OURS),
     Way("transformers, 128 rows, prompts shared", TRANSFORMERS, {"rows": 128, "share": True}),
     Way("transformers, 32 rows, prompts shared", TRANSFORMERS, {"rows": 32, "share": True}),
+    Way("transformers, 128 rows, `generate` alone", TRANSFORMERS, {"rows": 128, "share": False}),
     Way("llama.cpp, flash, F16 cache", LLAMA, {"cache": "f16", "flash": True, "rows": 512}),
     Way("llama.cpp, F32 cache", LLAMA, {"cache": "f32", "flash": False, "rows": 512}),
     Way("CTranslate2, 2 prompts", CTRANSLATE2, {"prompts_at_once": 2, "topk": 0}),

@@ -21,6 +21,7 @@ LORA = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="C
 def trainer(folder: str, task: dict[str, Any], out: str) -> GRPOTrainer:
     """It takes one step of the task's size; `rows` of it at once."""
     count, samples, new = len(task["prompts"]), task["samples"], task["new"]
+    rows = min(task["rows"], count * samples)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = [tokenizer.decode(ids) for ids in task["prompts"]]
     tokenizer.add_special_tokens({"eos_token": "<|never|>"})  # an id that the model does not have
@@ -43,8 +44,8 @@ def trainer(folder: str, task: dict[str, Any], out: str) -> GRPOTrainer:
             save_strategy="no",
             disable_tqdm=True,
             max_steps=1,
-            per_device_train_batch_size=task["rows"],
-            gradient_accumulation_steps=count * samples // task["rows"],
+            per_device_train_batch_size=rows,
+            gradient_accumulation_steps=count * samples // rows,
             gradient_checkpointing=task["checkpointing"],
             num_generations=samples,
             max_completion_length=new,
