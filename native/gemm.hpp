@@ -13,6 +13,9 @@ using tinsmith::Gemm;
 
 #if defined(TINSMITH_AVX512)
 constexpr int kMaxRows = 6, kStripVectors = 4;
+// Vectors of a strip for 1, 2, 3 and 4 rows: with as many sums as fit the registers, a row of B is read in long runs.
+// A few rows are bound by reading B, and short runs a page apart are read at half the memory's rate.
+constexpr int kFewRows = 4, kFewVectors[kFewRows] = {24, 12, 8, 6};
 #elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
 constexpr int kMaxRows = 6, kStripVectors = 1;
 #else
@@ -31,28 +34,40 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
   V16 acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
-#pragma GCC unroll 4
+#pragma GCC unroll 24
     for (int v = 0; v < NV; v++)
       acc[m][v] = !chain ? zero16()
                   : (v == NV - 1 && tail < 16) ? load_first(C + m * c_rs + 16 * v, tail)
                                                : load(C + m * c_rs + 16 * v);
   const int64_t step = UnitA ? 1 : a_cs;
   for (int64_t k = 0; k < K; k++) {
-    V16 b[NV];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; v++) b[v] = load(B + 16 * v);
+    if constexpr (NV > 4) {
+      V16 a[MR];
 #pragma GCC unroll 8
-    for (int m = 0; m < MR; m++) {
-      const V16 a = set1(A[m * a_rs]);
+      for (int m = 0; m < MR; m++) a[m] = set1(A[m * a_rs]);
+#pragma GCC unroll 24
+      for (int v = 0; v < NV; v++) {
+        const V16 b = load(B + 16 * v);
+#pragma GCC unroll 8
+        for (int m = 0; m < MR; m++) acc[m][v] = fma(a[m], b, acc[m][v]);
+      }
+    } else {
+      V16 b[NV];
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+      for (int v = 0; v < NV; v++) b[v] = load(B + 16 * v);
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; m++) {
+        const V16 a = set1(A[m * a_rs]);
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; v++) acc[m][v] = fma(a, b[v], acc[m][v]);
+      }
     }
     A += step;
     B += b_rs;
   }
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
-#pragma GCC unroll 4
+#pragma GCC unroll 24
     for (int v = 0; v < NV; v++) {
       float* c = C + m * c_rs + 16 * v;
       const bool part = v == NV - 1 && tail < 16;
@@ -169,8 +184,30 @@ static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vec
   }
 }
 
+#if defined(TINSMITH_AVX512)
+// Whole wide strips of a few rows from column n0 on; returns the first column that is left.
+static int64_t few_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+  const float* A = g.A + m0 * g.a_rs;
+  const int rows = (int)(m1 - m0), width = 16 * kFewVectors[rows - 1];
+  for (; n1 - n0 >= width; n0 += width) {
+    float* C = g.C + m0 * g.c_rs + n0;
+    switch (rows) {
+      case 1: tile<1, kFewVectors[0], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
+      case 2: tile<2, kFewVectors[1], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
+      case 3: tile<3, kFewVectors[2], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
+      case 4: tile<4, kFewVectors[3], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
+    }
+  }
+  return n0;
+}
+#endif
+
 // Rows [m0, m1) and columns [n0, n1); scratch holds K * kStrip floats.
 static void gemm_block(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float* scratch) {
+#if defined(TINSMITH_AVX512)
+  if (m1 - m0 <= kFewRows && m1 > m0 && g.b_cs == 1 && g.a_cs == 1 && g.segments == nullptr)
+    n0 = few_rows(g, m0, m1, n0, n1);
+#endif
   const bool pack_all = g.b_cs != 1 || m1 - m0 >= kPackRows;
   for (int64_t n = n0; n < n1;) {
     const int64_t left = n1 - n;

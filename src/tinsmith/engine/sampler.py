@@ -34,7 +34,7 @@ class SamplerLimits:
     """How much is computed at once. None of it can change a result."""
 
     cache_pages: int | None = None
-    """KV pages per layer; None: 32 whole contexts, or 512 MiB if that is less."""
+    """KV pages per layer; None: 32 whole contexts, or 1 GiB if that is less (taken from the system as it fills)."""
     max_samples: int = 256
     """Samples decoded in one step."""
     prefill_tokens: int = 2048
@@ -367,4 +367,4 @@ def _rows(feeds: list[_Feed]) -> Rows:
 def _default_pages(config: DecoderConfig) -> int:
     page_bytes = 2 * 4 * PAGE * config.kv_size * config.num_layers
     contexts = 32 * (pages_for(config.max_positions) + 1)
-    return max(pages_for(config.max_positions) + 1, min(contexts, (512 << 20) // page_bytes))
+    return max(pages_for(config.max_positions) + 1, min(contexts, (1 << 30) // page_bytes))
