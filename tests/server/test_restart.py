@@ -19,6 +19,7 @@ with warnings.catch_warnings():
 
 from running import NANO, Running
 from tinsmith.engine.checkpoints import list_checkpoints, read
+from tinsmith.types.announcements import STARTING
 
 ROUNDS = 3
 
@@ -208,8 +209,9 @@ def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
             timeout=60,
         )
     assert second.returncode == 2
-    assert second.stderr.startswith("tinsmith: another server uses this state folder")
-    assert len(second.stderr.splitlines()) <= 5
+    said = [line for line in second.stderr.splitlines() if not line.startswith(STARTING)]
+    assert said[0].startswith("tinsmith: another server uses this state folder")
+    assert len(said) <= 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -218,4 +220,4 @@ def test_an_idle_server_leaves_at_once(tmp_path: Path, number: signal.Signals) -
     start = time.monotonic()
     assert server.stop(number) == 0
     assert time.monotonic() - start < 3
-    assert server.log.read_text() == ""
+    assert all(line.startswith(STARTING) for line in server.log.read_text().splitlines())
