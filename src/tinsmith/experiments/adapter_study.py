@@ -39,6 +39,7 @@ def run_adapter_study(overrides: Mapping[str, str], told: Told) -> Path:
         for line in _forecast(settings):
             told(line)
         return settings.out
+    told(_forecast(settings)[-1])
     with sole_process(settings.out):
         _conduct(settings, told)
     return settings.out

@@ -127,7 +127,7 @@ SMALL: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.RLVR: MappingProxyType(
             {
                 "model_name": SMALL_MODEL,
-                "steps": 40,
+                "steps": 60,
                 "learning_rate": 3e-4,
                 "lora_rank": 16,
                 "group_size": 8,
@@ -138,7 +138,7 @@ SMALL: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
                 "eval_samples": 2,
                 "eval_items": 100,
                 "eval_every": 20,
-                "save_every": 10,
+                "save_every": 20,
                 "select_by": "last",
             }
         ),

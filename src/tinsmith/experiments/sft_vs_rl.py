@@ -70,6 +70,7 @@ def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = r
         for line in _forecast(settings):
             told(line)
         return settings.out
+    told(_forecast(settings)[-1])
     with sole_process(settings.out):
         _conduct(settings, told, run)
     return settings.out

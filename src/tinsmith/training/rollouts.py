@@ -292,7 +292,10 @@ def _reply(
             sequences: Sequence[types.SampledSequence] = ()
             with _recorded(ones, "sample"):
                 sequences = future.result(WAIT_SECONDS).sequences
-            sampling.progress(place, len(asked))
+            if (
+                place >= ahead
+            ):  # those that go ahead are computed together, and tell nothing one by one
+                sampling.progress(place, len(asked))
             if ones[0].failure is not None:
                 continue
             for one, sequence in zip(ones, sequences, strict=True):
