@@ -119,7 +119,7 @@ def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
         (("ladder/exp4", "data=nowhere"), "nowhere is not a slice"),
         (("ladder/exp4", "at=seed"), "none is named"),
         (("ladder/exp4", "at=seed", "model_name=tinsmith/nano", "data=nowhere"), "nowhere is not"),
-        (("ladder/exp4", "model_name=nowhere"), "there is no model in such a folder"),
+        (("ladder/exp4", "model_name=nowhere"), "there is no such model"),
         (("ladder/exp4", "device=tpu"), "canonical on cpu"),
         (("ladder/exp4", "reward=gold"), "no such reward"),
         (("study/sft_vs_rl", "rl_rate=1e-3"), "perhaps rl_rates"),
