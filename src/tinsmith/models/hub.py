@@ -27,12 +27,13 @@ def cached_model(name: str, field: str = "model") -> Path:
         ConfigError: it is not there, or only in part.
     """
     folder = _cached(name)
+    elsewhere = "; or base_url=URL of a server that has it" if field == "model_name" else ""
     if folder is None:
         raise ConfigError(
             "this model is not here: it is no folder, and not in the local hub cache",
             field=field,
             value=name,
-            fix=f"tinsmith base fetch {name}",
+            fix=f"tinsmith base fetch {name}{elsewhere}",
         )
     if not _is_whole(folder):
         raise ConfigError(
@@ -40,7 +41,7 @@ def cached_model(name: str, field: str = "model") -> Path:
             field=field,
             value=name,
             allowed="config.json and safetensors",
-            fix=f"tinsmith base fetch {name}",
+            fix=f"tinsmith base fetch {name}{elsewhere}",
         )
     return folder
 
