@@ -1,4 +1,4 @@
-"""SmolLM2 out of its GGUF file: what reading it takes, and its log-probabilities beside transformers' reading of the file.
+"""SmolLM2 out of its GGUF file: what reading it takes, and its log-probabilities beside those of transformers.
 
 `tinsmith base fetch smollm2` first. Text is this repository's README, cut at 512 positions; every token's
 log-probability at every position is compared.

@@ -238,6 +238,7 @@ def _export_gguf(
     for name, tensor in weights.items():
         stored = stored_values(tensor.numpy(), stored_as).astype("float32")
         if not np.array_equal(stored, read_back[name].numpy()):
+            out.unlink()
             raise CheckpointError(
                 "the file does not hold what was written", field=name, value=str(out)
             )

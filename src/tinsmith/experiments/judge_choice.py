@@ -140,7 +140,7 @@ def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
     if asking.judge_base_url is not None:
         return
     if is_own(plan, frame, asking):
-        find_model(named)
+        find_model(named, field="judge_model")
         if where.base_url is not None:
             raise ConfigError(
                 "the server at base_url does not load a judge's folder",

@@ -32,7 +32,7 @@ def served_name(model_name: str | None, base_url: str | None) -> str:
         return SERVED_NAME
     if base_url is not None:
         return model_name
-    return find_model(model_name).served_name or SERVED_NAME
+    return find_model(model_name, field="model_name").served_name or SERVED_NAME
 
 
 def is_loaded_here(name: str, where: Circumstances) -> bool:

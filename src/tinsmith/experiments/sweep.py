@@ -66,7 +66,7 @@ def sweep(settings: SweepSettings, told: Told) -> Sweep:
         ConfigError: there is no such model, or `out` is no folder.
         BackendError: the reference cell is not available here, or a child died.
     """
-    find_model(settings.model)
+    find_model(settings.model, field="--model")
     settings.out.mkdir(parents=True, exist_ok=True)
     variations = settings.plan.variations
     results: dict[int, CellResult] = {}

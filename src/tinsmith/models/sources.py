@@ -38,8 +38,8 @@ class Source:
     """The folder or file; None for a built-in model."""
 
 
-def find_model(name: str) -> Source:
-    """Return where `name` leads. What is at that path goes before all names.
+def find_model(name: str, *, field: str = "model") -> Source:
+    """Return where `name` leads; `field` is what it was given for. What is at that path goes before all names.
 
     Raises:
         ConfigError: nowhere; it says what there is to name, and how to fetch what has a name.
@@ -51,15 +51,15 @@ def find_model(name: str) -> Source:
         return Source(kind=Kind.GGUF, served_name=None, path=path)
     packaged = packaged_model(name)
     if packaged is not None:
-        file = require_fetched(packaged)
+        file = require_fetched(packaged, field)
         return Source(kind=Kind.GGUF, served_name=packaged.served_name, path=file)
     if name.removeprefix(PREFIX) in PRESETS and name.startswith(PREFIX):
         return Source(kind=Kind.BUILT_IN, served_name=name, path=None)
     if is_hub_name(name) and not name.startswith(PREFIX):
-        return Source(kind=Kind.FOLDER, served_name=name, path=cached_model(name))
+        return Source(kind=Kind.FOLDER, served_name=name, path=cached_model(name, field))
     raise ConfigError(
         "there is no such model",
-        field="model",
+        field=field,
         value=name,
         allowed=f"a folder with config.json and safetensors, a .gguf file, {', '.join(own_names())}, "
         "or ORG/NAME from the hub",
