@@ -54,6 +54,10 @@ _BOTH = {
 RUNS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
     {
         "rl": ("remedy/exp6", {**_BOTH, "groups_per_batch": "4", "group_size": "4"}),
+        "rl_datum": (
+            "remedy/exp6",
+            {**_BOTH, "groups_per_batch": "4", "group_size": "4", "gradient_unit": "datum"},
+        ),
         "sft": ("sft/lora", {**_BOTH, "batch_size": "8"}),
     }
 )

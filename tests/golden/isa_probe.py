@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.fingerprints import tensors_sha256
+from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.seeds import derive, random_bits, uniform
 
 GOLDEN = Path(__file__).with_name("isa.json")
@@ -71,6 +73,23 @@ def datums(config: DecoderConfig) -> list[Datum]:
     ]
 
 
+def forked(config: DecoderConfig) -> list[Datum]:
+    """Datums of two stems, one of them forked again, in turn."""
+    stems = [tokens(config, f"stem {i}", n) for i, n in enumerate((19, 26))]
+    stems.append(np.concatenate([stems[0], tokens(config, "turn", 7)]))
+    made: list[Datum] = []
+    for i, stem in enumerate((0, 1, 2, 0, 1, 2)):
+        own = np.concatenate([stems[stem], tokens(config, f"branch {i}", 3 + 2 * i)])
+        n = len(own)
+        inputs = {
+            "target_tokens": tokens(config, f"fork targets {i}", n),
+            "logprobs": uniform(derive(0, "fork q", i), (n,), 0.5) - np.float32(5.5),
+            "advantages": uniform(derive(0, "fork advantages", i), (n,), 1.0),
+        }
+        made.append(Datum(tokens=own, inputs=inputs))
+    return made
+
+
 def weights_of(config: DecoderConfig) -> dict[str, torch.Tensor]:
     """As a preset's, but with norms that are not one and biases that are not zero."""
     weights = initial_weights(config, 0)
@@ -80,14 +99,19 @@ def weights_of(config: DecoderConfig) -> dict[str, torch.Tensor]:
     return weights
 
 
-def step_of(config: DecoderConfig, kind: AdapterKind) -> dict[str, str]:
+def step_of(
+    config: DecoderConfig,
+    kind: AdapterKind,
+    data: Callable[[DecoderConfig], list[Datum]] = datums,
+    unit: GradientUnit = GradientUnit.TREE,
+) -> dict[str, str]:
     """Hashes of the log-probabilities and gradient norm before a step, and of the weights after two."""
     base = build_decoder(config, weights_of(config), NativeKernels(), quantised=kind.quantised)
     adapter = create_adapter(base, AdapterSpec(kind=kind, rank=4, seed=1))
-    session = TrainingSession(adapter, micro_batches=MicroBatches(units=2))
+    session = TrainingSession(adapter, micro_batches=MicroBatches(units=2), gradient_unit=unit)
     hashes: dict[str, str] = {}
     for step in range(2):  # the first of a low-rank adapter moves its B only
-        result = session.forward_backward(datums(config), LossName.IMPORTANCE_SAMPLING)
+        result = session.forward_backward(data(config), LossName.IMPORTANCE_SAMPLING)
         logprobs = {f"logprobs {i}": output.logprobs for i, output in enumerate(result.outputs)}
         sums = np.array([*session.optim_step(PARAMS).values(), *result.metrics.values()])
         hashes[f"said at step {step}"] = tensors_sha256({**logprobs, "sums": sums})
@@ -122,6 +146,12 @@ def hashes() -> dict[str, str]:
     for kind in AdapterKind:
         said = step_of(PRESETS["nano"], kind)
         found.update({f"nano {kind.value}: {name}": sha for name, sha in said.items()})
+    for unit in GradientUnit:
+        for kind in (AdapterKind.LORA, AdapterKind.DORA):
+            said = step_of(PRESETS["nano"], kind, forked, unit)
+            found.update({f"nano {kind.value}, forks by {unit}: {n}": s for n, s in said.items()})
+        said = step_of(QWEN, AdapterKind.FULL, forked, unit)
+        found.update({f"qwen full, forks by {unit}: {name}": sha for name, sha in said.items()})
     for tied in (False, True):
         said = step_of(replace(QWEN, tied=tied), AdapterKind.FULL)
         head = "tied" if tied else "free"
