@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -293,9 +294,9 @@ def test_a_prompt_shows_the_paper_and_nothing_that_leaks(task: Task) -> None:
     assert not [label for label in task.labels if label in lowered]
     if len(prompt) == 2:
         system = prompt[0].content
-        assert all(f'"{label}"' in system for label in task.labels)
+        assert all(label in system for label in task.labels)
         assert all(f'"{key}"' in system for key in task.contract.keys)
-        assert "{" not in system
+        assert not re.search(r"\{\w+\}", system)  # no place is left open
         other = CONTRACTS[f"{task.subject}/{Form.FOUR_KEY}"].keys
         unused = set(other) - set(task.contract.keys)
         assert not [key for key in unused if key in system]

@@ -273,11 +273,14 @@ def test_a_cell_that_came_to_its_end_is_not_run_again(
 ) -> None:
     commands: list[Sequence[str]] = []
 
-    def noted(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[bytes]:
-        commands.append(command)
-        return subprocess.CompletedProcess(command, 0)
+    class Noted:
+        def __init__(self, command: Sequence[str], **_: object) -> None:
+            commands.append(command)
 
-    monkeypatch.setattr(subprocess, "run", noted)
+        def wait(self) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
     cell = ran["qdora"]
     run_cells([cell], _silent)
     assert commands == []

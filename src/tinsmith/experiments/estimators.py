@@ -76,6 +76,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     save_every: int | None = None
     select_by: str | None = None
     train_items: int | None = None
+    test_items: int | None = None
     weight_decay: float | None = None
     grad_clip_norm: float | None = None
     seed: int | None = None

@@ -17,4 +17,4 @@ class Deviation(StrEnum):
     SHARED_RNG = "shared_rng"
     """Samples draw from one generator in the order they are computed, not from (seed, sample, position, token)."""
     REORDERED_GRADIENT = "reordered_gradient"
-    """The datums' gradients are added last to first."""
+    """Datums are taken last to first, and so their gradients added."""
