@@ -64,7 +64,7 @@ def main() -> None:
     print("\nonce more, with one thread and micro-batches of one:")
     configured = engine.kernels.threads()
     engine.kernels.set_threads(1)
-    _, second = reinforce(engine, base, sentences, MicroBatches(datums=1), verbose=False)
+    _, second = reinforce(engine, base, sentences, MicroBatches(units=1), verbose=False)
     engine.kernels.set_threads(configured)
     print(
         f"  weights_sha256 {first[:16]} and {second[:16]}: {'equal' if first == second else 'DIFFERENT'}"

@@ -8,7 +8,7 @@ import torch
 from kernel_reference import assert_close, attention, every_kernels, leaf, normal
 
 from paged import Step, Story, pages_needed, rows_of, tell
-from tinsmith.ops.forest import Forest, Span
+from tinsmith.ops.forest import Forest, TreeNode
 from tinsmith.ops.kernels import HeadShape, Kernels
 from tinsmith.ops.paging import PAGE, Pages
 
@@ -105,9 +105,16 @@ def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None
 
 
 TREES = (
-    (Span(0, 21), Span(21, 5), Span(21, 30), Span(51, 3), Span(51, 18), Span(21, 1)),
-    (Span(0, 9),),
-    (Span(0, 2), Span(2, 3), Span(5, 2), Span(7, 40), Span(2, 70)),
+    (
+        TreeNode(0, 21),
+        TreeNode(21, 5),
+        TreeNode(21, 30),
+        TreeNode(51, 3),
+        TreeNode(51, 18),
+        TreeNode(21, 1),
+    ),
+    (TreeNode(0, 9),),
+    (TreeNode(0, 2), TreeNode(2, 3), TreeNode(5, 2), TreeNode(7, 40), TreeNode(2, 70)),
 )
 """Stems within stems, nodes within one page, and a tree of one node."""
 

@@ -106,7 +106,7 @@ def check_calls(make: Make) -> None:
     datums = uneven_datums(make)
     seen: set[str] = set()
     for how in (SOME, MicroBatches()):
-        for cuts in ((), (1, 2, 3, 4, 5, 6, 7), (2, 5), (6,)):
+        for cuts in ((), (1, 2, 3, 4, 5, 6, 7), (2, 5), (6,), (1,), (3,)):
             session = make(how)
             bounds = (0, *cuts, len(datums))
             for begin, end in pairwise(bounds):
@@ -272,11 +272,14 @@ class Overwritten(_Mutant):
 
     def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
         results = super()._micro_batch(units, datums, loss, config, backward=backward)
-        if backward:
-            self.optimizer.sums.partials = []
-            if units[0].datums[0] != self.firsts[-1]:
-                self.forget()
+        if backward and units[0].datums[0] != self.firsts[-1]:
+            self.forget()
         return results
+
+    def _run(self, datums, loss, settings, *, backward):  # noqa: ANN001, ANN202
+        if backward:
+            self.optimizer.clear()
+        return super()._run(datums, loss, settings, backward=backward)
 
 
 class Shifted(_Mutant):
@@ -306,11 +309,14 @@ class SummedApart(_Mutant):
 
 
 class _OneAfterAnother(UnitSums):
-    def joined(self, partials, block):  # noqa: ANN001, ANN202
-        if not partials:
-            return [block]
-        (total,) = partials
-        return [Partial(0, [a + b for a, b in zip(total.grads, block.grads, strict=True)])]
+    def taken(self, first: int) -> Partial:
+        return super().taken(4 * first)  # as if no two of them ever were neighbours
+
+    def commit(self, partials, count):  # noqa: ANN001, ANN202
+        total, *others = partials
+        for other in others:
+            total = Partial(0, [a + b for a, b in zip(total.grads, other.grads, strict=True)])
+        super().commit([total], count)
 
 
 class NeverCleared(_Mutant):

@@ -174,3 +174,63 @@ def test_a_group_of_one_is_a_datum() -> None:
         if session.forward_backward([datum], LOSS)
     }
     assert len(set(found.values())) == 1
+
+
+def test_datums_in_another_order_say_the_same_and_learn_the_same_but_for_rounding() -> None:
+    datums = conversations(LLAMA)
+    order = [6, 1, 8, 3, 0, 9, 4, 7, 2, 5]
+    one, other = session_of(), session_of()
+    said = one.forward_backward(datums, LOSS)
+    again = other.forward_backward([datums[i] for i in order], LOSS)
+    for i, output in zip(order, again.outputs, strict=True):
+        assert output.logprobs.tobytes() == said.outputs[i].logprobs.tobytes()
+    assert relative_error(gradients(other), gradients(one)) <= 5e-6
+
+
+def test_requests_that_cut_no_tree_add_up_to_the_bits_of_one() -> None:
+    datums = conversations(LLAMA)
+    first = [0, 2, 3, 6, 7, 9]
+    groups = [[datums[i] for i in first], [datums[4]], [datums[1], datums[5], datums[8]]]
+    seen: set[str] = set()
+    for calls in (1, 2, 3):
+        for how in HOW:
+            session = session_of(how=how)
+            for call in range(calls):
+                groups_of_call = groups[call:] if call == calls - 1 else groups[call : call + 1]
+                session.forward_backward([d for group in groups_of_call for d in group], LOSS)
+            assert session.optimizer.sums.count == 3
+            seen.add(buffers_sha256(session))
+    assert len(seen) == 1
+
+
+def test_a_datum_of_which_nothing_counts_leaves_its_tree_as_it_is() -> None:
+    datums = conversations(LLAMA)
+    idle = replace(
+        datums[2],
+        inputs={**datums[2].inputs, "weights": np.zeros(len(datums[2]), np.float32)},
+    )
+    found: list[str] = []
+    for data in (datums[:2] + datums[3:], [*datums[:2], idle, *datums[3:]]):
+        session = session_of()
+        session.forward_backward(data, LOSS)
+        found.append(buffers_sha256(session))
+    assert found[0] == found[1]
+
+
+def test_a_failed_request_leaves_what_was_accumulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    datums = conversations(LLAMA)
+    session, unharmed = session_of(how=HOW[0]), session_of(how=HOW[0])
+    for each in (session, unharmed):
+        each.forward_backward(datums[:2], LOSS)
+
+    def broken(*_: object) -> object:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tinsmith.engine.unit_sums._sum", broken)
+        with pytest.raises(MemoryError):
+            session.forward_backward(datums[2:], LOSS)
+    assert session.optimizer.sums.count == unharmed.optimizer.sums.count
+    for each in (session, unharmed):
+        each.forward_backward(datums[2:], LOSS)
+    assert buffers_sha256(session) == buffers_sha256(unharmed)

@@ -7,6 +7,7 @@ run the same code on the same shapes. Products over the whole vocabulary are `ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tinsmith.models.cut import cut
 from tinsmith.models.decoder import Decoder
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, IntArray, LossName
+from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive, uniform
 
@@ -29,7 +31,11 @@ _STRIP = 64
 _PROMPTS = (3, 13, 17)
 """Tokens of each prompt: one page of keys filled up in decoding, one in prefill."""
 _NEW = 5
-"""Tokens sampled from each; scored four datums at once they make the 48 rows from which weights are packed."""
+"""Tokens sampled from each; scored four datums at once, by themselves, they make the 48 rows from which weights are
+packed."""
+
+_STEMS = 5
+"""Trees whose gradients are added: three levels of sums."""
 
 
 def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
@@ -65,8 +71,8 @@ def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[byt
             pairs = [(p, s) for p, r in zip(prompts, results, strict=True) for s in r.sequences]
             yield b"".join(s.tokens.tobytes() + s.logprobs.tobytes() for _, s in pairs)
             sampled = [(p, s.tokens) for p, s in pairs]
-        for size in (1, 4):
-            session.micro_batches = MicroBatches(units=size)
+        for size, unit in product((1, 4), GradientUnit):
+            session.micro_batches, session.gradient_unit = MicroBatches(units=size), unit
             data = [_scored(np.concatenate(pair)) for pair in sampled]
             outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
             yield b"".join(
@@ -76,20 +82,18 @@ def _patterns(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[byt
 
 
 def _gradients(decoder: Decoder, kind: AdapterKind, parts: Parts) -> Iterator[bytes]:
-    """The gradient of forked sequences, unit by unit and all at once."""
+    """The gradient of forked sequences on a trained adapter, in micro-batches of several sizes."""
     adapter = create_adapter(decoder, AdapterSpec(kind=kind, rank=4, seed=1))
     room = decoder.config.max_positions
-    forks = [
-        np.concatenate([_tokens(decoder, _PROMPTS[-1]), _tokens(decoder, count)])[:room]
-        for count in (2, 3, 5)
-    ]
     data = [
-        _scored(tokens)
-        for tokens in (*forks, _tokens(decoder, _PROMPTS[1])[:room])
-        if len(tokens) > 1
+        _scored(np.concatenate([_tokens(decoder, 7 + stem), _tokens(decoder, 1 + fork)])[:room])
+        for stem, fork in product(range(min(_STEMS, room)), (1, 2, 4))
     ]
+    trained = TrainingSession(adapter, order=parts.order)
+    trained.forward_backward(data, LossName.CROSS_ENTROPY)
+    trained.optim_step(AdamParams(learning_rate=1e-2))
     for _ in each_thread_count(decoder.kernels):
-        for size in (1, 1 << 30):
+        for size in (1, 2, 1 << 30):
             session = TrainingSession(
                 adapter, micro_batches=MicroBatches(units=size), order=parts.order
             )

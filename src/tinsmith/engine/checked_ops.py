@@ -75,21 +75,20 @@ def products(decoder: Decoder, parts: Parts) -> Iterator[Check]:
 
 
 def weight_gradients(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """The gradient of three datums, all at once and one by one."""
+    """The gradient of four units, all at once and one by one."""
     del parts
-    kernels, width, bounds = decoder.kernels, 64, [0, 17, 18, 40]
+    kernels, width, bounds = decoder.kernels, 64, [0, 17, 18, 25, 40]
     for in_size in sorted({linear.in_size for linear in _distinct(decoder).values()}):
         x, dy = _draw(kernels, "x", 40, in_size), _draw(kernels, "dy", 40, width)
         patterns: list[bytes] = []
         for _ in each_thread_count(kernels):
             together = torch.zeros(in_size, width, device=kernels.device)
             kernels.grad_gemm(x, dy, torch.tensor(bounds), together)
-            apart = torch.zeros_like(together)
-            for begin, end in pairwise(bounds):
-                kernels.grad_gemm(
-                    x[begin:end], dy[begin:end], torch.tensor([0, end - begin]), apart
-                )
-            patterns += [bits_of(together), bits_of(apart)]
+            apart = [torch.zeros_like(together) for _ in bounds[1:]]
+            for (begin, end), into in zip(pairwise(bounds), apart, strict=True):
+                kernels.grad_gemm(x[begin:end], dy[begin:end], torch.tensor([0, end - begin]), into)
+            one, two, three, four = apart
+            patterns += [bits_of(together), bits_of((one + two) + (three + four))]
         yield counted("weight gradient", f"[tokens, {in_size}]^T x [tokens, {width}]", patterns)
 
 

@@ -32,7 +32,7 @@ def parts_of(deviation: Deviation) -> Parts:
         case Deviation.SHARED_RNG:
             return Parts(deviation=deviation, sampling=_always(SharedGenerator()))
         case Deviation.REORDERED_GRADIENT:
-            return Parts(deviation=deviation, order=last_to_first)
+            return Parts(deviation=deviation, order=first_taken_last)
 
 
 def merged(adapter: Adapter) -> Policy:
@@ -72,9 +72,9 @@ class SharedGenerator(NativeKernels):
         return super().choose(logits, shared)
 
 
-def last_to_first(count: int) -> range:
-    """The datums' indices, descending."""
-    return range(count - 1, -1, -1)
+def first_taken_last(count: int) -> list[int]:
+    """The datums' indices from the second on, then the first; descending would only swap the operands of a tree."""
+    return [*range(1, count), 0]
 
 
 def _always(kernels: Kernels) -> Callable[[Kernels], Kernels]:

@@ -7,6 +7,7 @@ computed with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.packaged import PREFIX
+from tinsmith.models.slots import views
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
@@ -131,9 +133,10 @@ class Engine:
         base = self._base(name)
         key = (name, quantised)
         if key not in self._decoders:
-            self._decoders[key] = build_decoder(
-                base.config, base.weights, self.kernels, quantised=quantised
-            )
+            decoder = build_decoder(base.config, base.weights, self.kernels, quantised=quantised)
+            self._decoders[key] = decoder
+            if not quantised:  # what was read lies in the decoder now, and is held once
+                self._opened[name] = replace(base, weights=views(decoder.slots))
         return self._decoders[key]
 
     def create_session(

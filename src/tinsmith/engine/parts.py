@@ -1,4 +1,4 @@
-"""The parts of an engine that can be exchanged: how a policy is made, what samples, in which order gradients add up.
+"""The parts of an engine that can be exchanged: how a policy is made, what samples, in which order datums are taken.
 
 The defaults are the engine. Others are put in their place only to show that the checks find what they break.
 """
@@ -17,7 +17,7 @@ PolicyOf = Callable[[Adapter], Policy]
 """How sampling uses an adapter's weights."""
 
 DatumOrder = Callable[[int], Sequence[int]]
-"""From a count of datums, their indices in the order in which their gradients are added."""
+"""From a count of datums, their indices in the order in which they are taken: that of the units, and so of the sums."""
 
 
 def unmerged(adapter: Adapter) -> Policy:

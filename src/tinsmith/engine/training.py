@@ -18,7 +18,7 @@ import torch
 from tinsmith.engine.optimizer import Optimizer
 from tinsmith.engine.parts import DatumOrder
 from tinsmith.engine.trace import StepTrace, Trace
-from tinsmith.engine.unit_sums import Partial
+from tinsmith.engine.unit_sums import Partial, joined
 from tinsmith.engine.units import TREE_ROWS, Unit, units_of
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
@@ -34,7 +34,7 @@ from tinsmith.types.gradient import GradientUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatches:
-    """How many units are computed at once: at most `units` of them and `rows` rows (at least one unit)."""
+    """How many units are computed at once: at most `units` of them and `rows` rows, but one unit however large."""
 
     rows: int = 1536
     units: int = 1 << 30
@@ -126,22 +126,20 @@ class TrainingSession:
             [datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows
         )
         sums = self.optimizer.sums
-        blocks: list[Partial] = []
+        partials = list(sums.partials)
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
         for block in self.micro_batches.split([unit.num_rows for unit in units], sums.count):
-            try:
-                found.update(
-                    self._micro_batch(
-                        [units[i] for i in block], ordered, loss, config, backward=backward
-                    )
+            sums.fresh()
+            found.update(
+                self._micro_batch(
+                    [units[i] for i in block], ordered, loss, config, backward=backward
                 )
-            finally:
-                gradient = sums.take(sums.count + block.start) if backward else None
-            if gradient is not None:
-                blocks = sums.joined(blocks, gradient)
-        _require_finite(blocks)
+            )
+            if backward:
+                partials = joined(partials, sums.taken(sums.count + block.start))
         if backward:
-            sums.add(blocks, len(units))
+            _require_finite(partials)
+            sums.commit(partials, len(units))
         by_index = {order[i]: results for i, results in found.items()}
         values = [by_index[i][1] for i in range(len(datums))]
         metrics = {"loss:sum": math.fsum(value.total for value in values)}
@@ -163,7 +161,7 @@ class TrainingSession:
         """Compute some units of a request; by datum, what the model said and its loss."""
         decoder = self.adapter.decoder
         device = decoder.kernels.device
-        forest = Forest.of([unit.spans for unit in units])
+        forest = Forest.of([unit.nodes for unit in units])
         begins = forest.units.tolist()
         read = [
             (i, begin + rows)
@@ -208,8 +206,9 @@ class TrainingSession:
         return results
 
 
-def _require_finite(blocks: Sequence[Partial]) -> None:
-    if not all(bool(grad.isfinite().all()) for block in blocks for grad in block.grads):
+def _require_finite(partials: Sequence[Partial]) -> None:
+    found = [grad for partial in partials if not partial.committed for grad in partial.grads]
+    if not all(bool(grad.isfinite().all()) for grad in found):
         raise InputError(
             "the gradient of this batch is not finite in fp32; none of it was added",
             field="data",

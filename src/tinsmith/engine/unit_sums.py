@@ -16,13 +16,15 @@ from torch import Tensor
 from tinsmith.ops.functions import Weight
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Partial:
-    """The gradient of one block of units, one tensor per buffer."""
+    """The gradient of a node of the tree, one tensor per buffer."""
 
     first: int
-    """The number of the block's first unit."""
+    """The number of its first unit."""
     grads: list[Tensor]
+    committed: bool = False
+    """Whether a finished request counts on it: it is never changed then, so that a failed one can be forgotten."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,35 +32,30 @@ class UnitSums:
     """Partial sums of the tree, at most one a level."""
 
     weights: Sequence[Weight]
-    """Those with a gradient buffer, which holds the gradient of the block under way."""
+    """Those with a gradient buffer, which holds the gradient of the micro-batch under way."""
     count: int = 0
     """Units so far."""
     partials: list[Partial] = field(default_factory=list[Partial])
     _total: list[Tensor] | None = None
 
-    def take(self, first: int) -> Partial:
-        """Take the gradient of the block that was computed last out of the buffers, and clear them."""
+    def fresh(self) -> None:
+        """Give every weight an empty buffer for the next micro-batch, whatever became of the last one."""
+        for weight in self.weights:
+            weight.train()
+
+    def taken(self, first: int) -> Partial:
+        """Return what the buffers hold: the gradient of the units from number `first` on."""
         grads: list[Tensor] = []
         for weight in self.weights:
             assert weight.grad is not None
             grads.append(weight.grad)
-            weight.train()
         return Partial(first, grads)
 
-    def add(self, blocks: Sequence[Partial], count: int) -> None:
-        """Add the blocks of one request's `count` units, ascending."""
-        for block in blocks:
-            self.partials = self.joined(self.partials, block)
-        self.count += count
-        self._total = None
-
-    def joined(self, partials: Sequence[Partial], block: Partial) -> list[Partial]:
-        """Return partial sums with one more block, after what is complete before it has been added up."""
-        left = list(partials)
-        while len(left) > 1 and _complete(left[-2].first, left[-1].first, block.first):
-            later = left.pop()
-            left[-1] = _sum(left[-1], later)
-        return [*left, block]
+    def commit(self, partials: list[Partial], count: int) -> None:
+        """Take over the sums that a request of `count` units has come to."""
+        for partial in partials:
+            partial.committed = True
+        self.partials, self.count, self._total = partials, self.count + count, None
 
     def total(self) -> list[Tensor]:
         """The whole sum, one tensor per buffer; zeros where there is no unit."""
@@ -71,8 +68,16 @@ class UnitSums:
     def clear(self) -> None:
         """Forget all units."""
         self.count, self.partials, self._total = 0, [], None
-        for weight in self.weights:
-            weight.train()
+        self.fresh()
+
+
+def joined(partials: Sequence[Partial], block: Partial) -> list[Partial]:
+    """Return partial sums with one more block, after what is complete before it has been added up."""
+    left = list(partials)
+    while len(left) > 1 and _complete(left[-2].first, left[-1].first, block.first):
+        later = left.pop()
+        left[-1] = _sum(left[-1], later)
+    return [*left, block]
 
 
 def folded(partials: Sequence[Partial]) -> list[Tensor]:
@@ -85,7 +90,13 @@ def folded(partials: Sequence[Partial]) -> list[Tensor]:
 
 
 def _sum(one: Partial, later: Partial) -> Partial:
-    return Partial(one.first, [a + b for a, b in zip(one.grads, later.grads, strict=True)])
+    """Add in place where nobody else counts on it: a partial of all weights is as large as the model."""
+    pairs = zip(one.grads, later.grads, strict=True)
+    if one.committed:
+        return Partial(one.first, [a + b for a, b in pairs])
+    for a, b in pairs:
+        a += b
+    return one
 
 
 def _complete(a: int, b: int, unit: int) -> bool:

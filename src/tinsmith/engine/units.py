@@ -1,8 +1,10 @@
 """How a request is cut into units of gradient: which datums form a prefix tree, and how its rows lie.
 
 Only the request's tokens decide, never a machine's memory or what is computed together. Trees are tries: the datums of
-a node go on with different tokens, in the order in which they first come in the request. A tree of more rows than
-`TREE_ROWS` is cut between branches, from the root down, and each part computes what lies above it anew.
+a node go on with different tokens, in the order in which they first come in the request. A trie is cut between
+branches, from the root down: where what they share saves less than an eighth of the rows (a chat template's first
+words), and where they have more rows than `TREE_ROWS` and more than twice those of the longest datum. Each part
+computes what lies above it anew.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.ops.forest import Span
+from tinsmith.ops.forest import TreeNode
 from tinsmith.types.datum import IntArray
 from tinsmith.types.gradient import GradientUnit
 
 TREE_ROWS: Final = 2048
-"""Most rows of a tree of several datums: the activations of a unit are held at once."""
+"""Rows that a tree of several datums may always have: the activations of a unit are held at once."""
+LEAST_SAVED: Final = 8
+"""A beginning is shared where that saves one row of so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,7 +32,7 @@ class Unit:
 
     datums: tuple[int, ...]
     """Their places in the request, ascending."""
-    spans: tuple[Span, ...]
+    nodes: tuple[TreeNode, ...]
     """The nodes, depth first."""
     tokens: IntArray
     """The token of every row."""
@@ -51,8 +55,9 @@ def units_of(
     by_token: dict[int, list[int]] = {}
     for i, tokens in enumerate(sequences):
         by_token.setdefault(int(tokens[0]), []).append(i)
+    limit = max(tree_rows, 2 * max(map(len, sequences), default=0))
     for together in by_token.values():
-        parts += _cut(_trie(sequences, together), tree_rows)
+        parts += _cut(_trie(sequences, together), limit)
     return [_unit(sequences, part) for part in sorted(sorted(part) for part in parts)]
 
 
@@ -100,33 +105,49 @@ def _common_end(sequences: Sequence[IntArray], node: _Node) -> int:
 
 
 def _cut(root: _Node, limit: int) -> list[list[int]]:
-    """Divide a tree's datums among units: neighbours stay together as far as the limit allows."""
+    """Divide a trie's datums among units: neighbours stay together where that saves enough, and as far as they fit."""
     parts: list[list[int]] = []
-    todo: list[tuple[_Node, int]] = [(root, 0)]
+    todo: list[tuple[_Node, int, list[int]]] = [(root, 0, [])]
     while todo:
-        node, above = todo.pop()
+        node, above, ended = (
+            todo.pop()
+        )  # datums that ended above cost nothing in the first part below
         path = above + node.end - node.first
-        if above + node.rows <= limit or not node.children:
-            parts.append(node.datums)
-            continue
-        part, rows = list(node.ends), path
-        for child in node.children:
-            if path + child.rows > limit:
-                todo.append((child, path))
-                continue
-            if rows + child.rows > limit:
-                parts.append(part)
-                part, rows = [], path
-            part = part + child.datums
-            rows += child.rows
-        if part:
-            parts.append(part)
+        below = above + node.rows - path
+        branches = len(node.children)
+        worth = LEAST_SAVED * (branches - 1) * path >= branches * path + below
+        if branches == 0 or (branches > 1 and worth and path + below <= limit):
+            parts.append(ended + node.datums)
+        elif branches == 1 or not worth:
+            first, *others = node.children
+            todo += [(first, path, ended + node.ends), *((child, path, []) for child in others)]
+        else:
+            parts += _neighbours(node, path, ended + node.ends, limit, todo)
     return parts
+
+
+def _neighbours(
+    node: _Node, path: int, ended: list[int], limit: int, todo: list[tuple[_Node, int, list[int]]]
+) -> list[list[int]]:
+    """Pack the branches of a node into parts, in order; those too large for one by themselves are yet to be cut."""
+    parts: list[list[int]] = []
+    part, rows = ended, path
+    for child in node.children:
+        if path + child.rows > limit:
+            todo.append((child, path, part if rows == path else []))
+            part = [] if rows == path else part
+            continue
+        if rows > path and rows + child.rows > limit:
+            parts.append(part)
+            part, rows = [], path
+        part = part + child.datums
+        rows += child.rows
+    return [*parts, part] if part else parts
 
 
 def _unit(sequences: Sequence[IntArray], datums: list[int]) -> Unit:
     """Lay out the tree of these datums depth first."""
-    spans: list[Span] = []
+    nodes: list[TreeNode] = []
     tokens: list[IntArray] = []
     rows_of: dict[int, NDArray[np.int64]] = {}
     todo: list[tuple[_Node, NDArray[np.int64]]] = [
@@ -138,13 +159,13 @@ def _unit(sequences: Sequence[IntArray], datums: list[int]) -> Unit:
         count = node.end - node.first
         path = np.concatenate([above, np.arange(row, row + count)])
         row += count
-        spans.append(Span(node.first, count))
+        nodes.append(TreeNode(node.first, count))
         tokens.append(sequences[node.datums[0]][node.first : node.end])
         rows_of.update((i, path) for i in node.ends)
         todo += [(child, path) for child in reversed(node.children)]
     return Unit(
         datums=tuple(datums),
-        spans=tuple(spans),
+        nodes=tuple(nodes),
         tokens=np.concatenate(tokens),
         rows_of=tuple(rows_of[i] for i in datums),
     )

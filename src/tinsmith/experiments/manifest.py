@@ -58,7 +58,10 @@ class Prepared:
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic.value,
             "deviation": plan.deviation.value,
-            "gradient_unit": plan.gradient_unit.value,
+            # A server elsewhere has its own, which stands beside the model that it serves.
+            "gradient_unit": None
+            if plan.circumstances.base_url is not None
+            else plan.gradient_unit.value,
             "seeds": {"run": plan.settings.seed, **seeds(plan)},
             **self.materials.matter.identity(),
         }

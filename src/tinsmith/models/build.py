@@ -97,7 +97,7 @@ class _Builder:
         return Linear(base, in_size=in_size, widths=tuple(sizes), bias=bias)
 
     def nf4(self, weight: Tensor, name: str) -> Nf4Base:
-        packed = nf4.to_parts(nf4.quantise(weight.cpu().numpy(), name=name))
+        packed = nf4.to_parts(nf4.quantise(weight.cpu().contiguous().numpy(), name=name))
         held = {
             key: torch.from_numpy(part.copy()).to(self.kernels.device)
             for key, part in packed.items()

@@ -44,6 +44,11 @@ def values(slots: Iterable[Slot]) -> dict[str, Tensor]:
     return {slot.name: slot.value for slot in slots}
 
 
+def views(slots: Iterable[Slot]) -> dict[str, Tensor]:
+    """Published tensors by name, on the memory of the weights themselves."""
+    return {slot.name: slot.view(slot.weight.value).detach() for slot in slots}
+
+
 def load(slots: Iterable[Slot], tensors: Mapping[str, Tensor], *, source: str) -> None:
     """Copy published tensors into their weights; nothing is written unless all of them fit.
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from tinsmith.ops.paging import PAGE, Rows
 
 
-class Span(NamedTuple):
+class TreeNode(NamedTuple):
     """A node of a tree: its rows stand at positions first .. first + length."""
 
     first: int
@@ -48,30 +48,30 @@ class Forest:
     @staticmethod
     def whole(lengths: Sequence[int]) -> Forest:
         """Whole sequences, each a tree of its own."""
-        return Forest.of([(Span(0, length),) for length in lengths])
+        return Forest.of([(TreeNode(0, length),) for length in lengths])
 
     @staticmethod
-    def of(trees: Sequence[Sequence[Span]]) -> Forest:
+    def of(trees: Sequence[Sequence[TreeNode]]) -> Forest:
         """Lay out trees whose nodes come depth first.
 
         Keys of a page that lies wholly above a node are its parent's; a page that is cut by the node's beginning is
         a copy, as when a sampler forks a prompt.
         """
-        nodes = [span for tree in trees for span in tree]
-        row_begin = np.cumsum([0, *(span.length for span in nodes)]).astype(np.int64)
+        nodes = [each for tree in trees for each in tree]
+        row_begin = np.cumsum([0, *(each.length for each in nodes)]).astype(np.int64)
         slots: list[NDArray[np.int64]] = []
         paths: list[NDArray[np.int64]] = []
         tables: list[list[int]] = []
         node = 0
         for tree in trees:
             above: list[int] = []
-            for span in tree:
-                while above and nodes[above[-1]].first >= span.first:
+            for each in tree:
+                while above and nodes[above[-1]].first >= each.first:
                     above.pop()
                 own = np.arange(row_begin[node], row_begin[node + 1])
                 parent = above[-1] if above else None
                 path = own if parent is None else np.concatenate([paths[parent], own])
-                shared = span.first // PAGE
+                shared = each.first // PAGE
                 table = [] if parent is None else tables[parent][:shared]
                 for begin in range(shared * PAGE, len(path), PAGE):
                     page = np.full(PAGE, -1, np.int64)
@@ -83,7 +83,7 @@ class Forest:
                 tables.append(table)
                 above.append(node)
                 node += 1
-        first = np.array([span.first for span in nodes], np.int64)
+        first = np.array([each.first for each in nodes], np.int64)
         unit_nodes = np.cumsum([0, *(len(tree) for tree in trees)]).astype(np.int64)
         widest = max((len(table) for table in tables), default=0)
         padded = np.zeros((len(nodes), widest), np.int32)

@@ -1,8 +1,8 @@
-"""The head of a decoder in training: log-probabilities of targets, without holding more logits than need be.
+"""The head of a decoder in training: log-probabilities of targets, and which logits are held meanwhile.
 
-A row of logits is read for as many targets as there are datums that share its tokens. Logits are computed for some
-rows at a time; small ones are kept for backward, large ones computed again for the rows that have a gradient: the same
-bits, as a row's logits do not depend on what is computed beside it.
+A row of logits is read for as many targets as there are datums that share its tokens. Few logits are kept from forward
+to backward; many are computed for some rows at a time, and again in backward for all rows that have a gradient: the
+same bits, as a row's logits do not depend on what is computed beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HeadLogprobs(torch.autograd.Function):
     """log p(target) of every read: the head's product, log-softmax, gather, as one step.
 
     Backward touches only rows with a read whose gradient is not zero: a zero row adds fma(0, x, acc) = acc to every
-    chain.
+    chain of finite x.
     """
 
     @staticmethod
@@ -102,7 +102,7 @@ def _logits(
     low: LowRank | None,
     kept: _Logits | None,
 ) -> _Logits:
-    """The logits of some rows: copied from those that were kept, or computed anew."""
+    """The logits of some rows, to be overwritten: those that were kept, or computed anew."""
     if kept is None:
         logits, needed = forward_kept(
             kernels, some, linear, (Run(0, some.shape[0], low),), keep=True
@@ -110,6 +110,8 @@ def _logits(
         return logits, needed, kernels.row_stats(logits, 1.0)
     at = rows.to(some.device)
     logits, needed, (largest, log_sum) = kept
+    if len(rows) == len(logits):
+        return kept
     part = Kept(
         xa=None if needed.xa is None else needed.xa[at],
         direction=None if needed.direction is None else needed.direction[at],

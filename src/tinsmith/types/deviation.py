@@ -17,4 +17,4 @@ class Deviation(StrEnum):
     SHARED_RNG = "shared_rng"
     """Samples draw from one generator in the order they are computed, not from (seed, sample, position, token)."""
     REORDERED_GRADIENT = "reordered_gradient"
-    """Datums are taken last to first, and so their gradients added."""
+    """The first datum of a request is taken last, and so its gradient added."""
