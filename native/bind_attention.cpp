@@ -18,6 +18,21 @@ void require_sequences(const InLong& row_begin, int64_t rows) {
     require(row_begin.data()[s] <= row_begin.data()[s + 1], "sequences are in order");
 }
 
+// K and V of one rotated row [q | k | v] into one slot of a page.
+void store_row(const float* row, int64_t heads, int64_t kv_heads, int64_t d, int64_t d_pad, int64_t page, int64_t slot,
+               float* k_pages, float* v_pages) {
+  for (int64_t h = 0; h < kv_heads; h++) {
+    const float* k = row + (heads + h) * d;
+    const float* v = k + kv_heads * d;
+    float* k_to = k_pages + (page * kv_heads + h) * d * 16 + slot;
+    float* v_to = v_pages + ((page * kv_heads + h) * 16 + slot) * d_pad;
+    for (int64_t i = 0; i < d; i++) {
+      k_to[i * 16] = k[i];
+      v_to[i] = v[i];
+    }
+  }
+}
+
 // K and V of rotated rows [q | k | v] into pages: row r of sequence s lands at position first_pos[s] + r - begin[s].
 void store_keys(const In& qkv, int64_t heads, int64_t kv_heads, const InInt& table, const InLong& row_begin,
                 const InLong& first_pos, const Out& k_pages, const Out& v_pages) {
@@ -41,16 +56,8 @@ void store_keys(const In& qkv, int64_t heads, int64_t kv_heads, const InInt& tab
       for (int64_t r = row_begin.data()[s]; r < row_begin.data()[s + 1]; r++) {
         const int64_t pos = first_pos.data()[s] + r - row_begin.data()[s], slot = pos % 16;
         const int64_t page = table.data()[s * table.stride(0) + pos / 16];
-        for (int64_t h = 0; h < kv_heads; h++) {
-          const float* k = qkv.data() + r * qkv.stride(0) + (heads + h) * d;
-          const float* v = k + kv_heads * d;
-          float* k_to = k_pages.data() + (page * kv_heads + h) * d * 16 + slot;
-          float* v_to = v_pages.data() + ((page * kv_heads + h) * 16 + slot) * d_pad;
-          for (int64_t i = 0; i < d; i++) {
-            k_to[i * 16] = k[i];
-            v_to[i] = v[i];
-          }
-        }
+        store_row(qkv.data() + r * qkv.stride(0), heads, kv_heads, d, d_pad, page, slot, k_pages.data(),
+                  v_pages.data());
       }
   };
   const int64_t work = count ? ((int64_t)qkv.shape(0) / count + 1) * kv_heads * d * 2 : 1;
@@ -70,18 +77,10 @@ void store_slots(const In& qkv, int64_t heads, int64_t kv_heads, const InLong& s
     require(slots.data()[i] >= -1 && slots.data()[i] < (int64_t)qkv.shape(0), "store_slots: row in range");
   parallel_rows(pages, 16 * kv_heads * d * 2, [&](int64_t b, int64_t e) {
     for (int64_t i = 16 * b; i < 16 * e; i++) {
-      const int64_t row = slots.data()[i], page = i / 16, slot = i % 16;
-      if (row < 0) continue;
-      for (int64_t h = 0; h < kv_heads; h++) {
-        const float* k = qkv.data() + row * qkv.stride(0) + (heads + h) * d;
-        const float* v = k + kv_heads * d;
-        float* k_to = k_pages.data() + (page * kv_heads + h) * d * 16 + slot;
-        float* v_to = v_pages.data() + ((page * kv_heads + h) * 16 + slot) * d_pad;
-        for (int64_t j = 0; j < d; j++) {
-          k_to[j * 16] = k[j];
-          v_to[j] = v[j];
-        }
-      }
+      const int64_t row = slots.data()[i];
+      if (row >= 0)
+        store_row(qkv.data() + row * qkv.stride(0), heads, kv_heads, d, d_pad, i / 16, i % 16, k_pages.data(),
+                  v_pages.data());
     }
   });
 }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_reference import assert_close, attention, every_kernels, leaf, normal
+from torch import Tensor
 
 from paged import Step, Story, pages_needed, rows_of, tell
 from tinsmith.ops.forest import Forest, TreeNode
@@ -84,6 +85,24 @@ def test_pages_shared_by_two_sequences(kernels: Kernels, shape: HeadShape) -> No
     assert_told(kernels, shape, [first, second], steps)
 
 
+def assert_attends(
+    kernels: Kernels,
+    shape: HeadShape,
+    forest: Forest,
+    given: tuple[Tensor, Tensor],
+    expected: tuple[Tensor, Tensor],
+) -> None:
+    """Of qkv and the output's gradient, the output and the gradient of qkv."""
+    qkv, d_out = (x.to(kernels.device) for x in given)
+    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
+    kernels.store_slots(qkv, shape, forest, pages)
+    out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
+    assert stats is not None
+    assert_close(out, expected[0])
+    found = kernels.attention_backward(qkv, shape, forest, out, d_out, stats)
+    assert_close(found, expected[1], 5e-6)
+
+
 @every_kernels
 @shaped
 def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None:
@@ -95,13 +114,7 @@ def test_gradient_of_whole_sequences(kernels: Kernels, shape: HeadShape) -> None
     expected = torch.cat([attention(part, shape) for part in recorded.split(lengths)])
     (grad,) = torch.autograd.grad(expected, recorded, d_out.double())
 
-    qkv, d_out = qkv.to(kernels.device), d_out.to(kernels.device)
-    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
-    kernels.store_slots(qkv, shape, forest, pages)
-    out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
-    assert stats is not None
-    assert_close(out, expected)
-    assert_close(kernels.attention_backward(qkv, shape, forest, out, d_out, stats), grad, 5e-6)
+    assert_attends(kernels, shape, forest, (qkv, d_out), (expected, grad))
 
 
 TREES = (
@@ -136,13 +149,7 @@ def test_a_node_sees_its_path_and_nothing_else(kernels: Kernels, shape: HeadShap
     )
     (grad,) = torch.autograd.grad(expected, recorded, d_out.double())
 
-    qkv, d_out = qkv.to(kernels.device), d_out.to(kernels.device)
-    pages = Pages.allocate(forest.num_pages, shape.kv_heads, shape.head_dim, kernels.device)
-    kernels.store_slots(qkv, shape, forest, pages)
-    out, stats = kernels.attention(qkv, shape, forest.rows, pages, want_stats=True)
-    assert stats is not None
-    assert_close(out, expected)
-    assert_close(kernels.attention_backward(qkv, shape, forest, out, d_out, stats), grad, 5e-6)
+    assert_attends(kernels, shape, forest, (qkv, d_out), (expected, grad))
 
 
 @every_kernels
