@@ -49,6 +49,8 @@ TIMES_ROUNDING: Final = 4.0
 and a weight that was merged wrongly differs by thousands of times."""
 
 RUN_CHECKPOINTS = "checkpoints.jsonl"
+RUN_STATE = "checkpoints"
+"""In a run's folder: the state of the server that was started for it."""
 
 _TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -156,7 +158,8 @@ def find_checkpoint(text: str, state: Path) -> Path:
     if is_checkpoint(folder):
         return folder
     if (folder / RUN_CHECKPOINTS).is_file():
-        return _last_of_run(folder / RUN_CHECKPOINTS, state)
+        own = folder / RUN_STATE
+        return _last_of_run(folder / RUN_CHECKPOINTS, own if own.is_dir() else state)
     raise CheckpointError(
         "there is no such checkpoint",
         field="CHECKPOINT",
