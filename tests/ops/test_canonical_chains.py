@@ -69,6 +69,16 @@ def test_a_chain_may_be_cut_anywhere() -> None:
         assert_same_bits(k.gemm(a[:, cut:], b[cut:], into=head), whole)
 
 
+@pytest.mark.parametrize("terms", [1, 512, 513, 1700])
+def test_a_long_product_is_a_tree_of_chains(terms: int) -> None:
+    a, b = normal(1, 9, terms), normal(2, terms, 40)
+    cuts = range(0, terms, 512)
+    parts = [[product_chain(a[:, i : i + 512].numpy(), b[i : i + 512].numpy())] for i in cuts]
+    assert_same_bits(k.gemm_in_blocks(a, b), np.float32(0) + tree_sum(parts)[0])
+    transposed = b.t().contiguous().t()
+    assert_same_bits(k.gemm_in_blocks(a, transposed), k.gemm_in_blocks(a, b))
+
+
 @pytest.mark.parametrize("width", [5, 16, 100])
 def test_the_norm_sums_squares_in_sixteen_lanes(width: int) -> None:
     x = normal(4, 7, width).numpy()
