@@ -129,7 +129,8 @@ class TrainingSession:
         partials = list(sums.partials)
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
         for block in self.micro_batches.split([unit.num_rows for unit in units], sums.count):
-            sums.fresh()
+            if backward:
+                sums.fresh()
             found.update(
                 self._micro_batch(
                     [units[i] for i in block], ordered, loss, config, backward=backward
