@@ -177,22 +177,7 @@ SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
     {
         Kind.RL: _SEED_RL,
         Kind.JOINT: _SEED_RL,
-        Kind.DEBATE: MappingProxyType(
-            {
-                "steps": 313,
-                "learning_rate": 8e-6,
-                "lora_rank": 32,
-                "group_size": 4,
-                "groups_per_batch": 16,
-                "temperature": 0.3,
-                "max_tokens": 256,
-                "eval_every": 250,
-                "save_every": 250,
-                "eval_items": 500,
-                "train_items": 5000,
-                "select_by": "last",
-            }
-        ),
+        Kind.DEBATE: MappingProxyType({**_SEED_RL, "group_size": 4, "select_by": "last"}),
         Kind.RLVR: MappingProxyType(
             {
                 "steps": 31,
