@@ -251,8 +251,8 @@ static void add_key_gradients(const AttentionBackward& a, const std::vector<int6
     const int64_t all = a.row_begin[node + 1] - begin, count = first + all < seen ? all : seen - first;
     float* dk = a.d_k + begin * a.d_rs + kv_head * a.d;
     float* dv = a.d_v + begin * a.d_rs + kv_head * a.d;
-    gemm_block({count, a.d, rows, ds + first, 1, keys, q, a.d, 1, dk, a.d_rs, true, nullptr, 0}, 0, count, 0, a.d, work);
-    gemm_block({count, a.d, rows, p + first, 1, keys, d_out, a.out_rs, 1, dv, a.d_rs, true, nullptr, 0}, 0, count, 0,
+    gemm_block({count, a.d, rows, ds + first, 1, keys, q, a.d, 1, dk, a.d_rs, Onto::Chain, nullptr, 0}, 0, count, 0, a.d, work);
+    gemm_block({count, a.d, rows, p + first, 1, keys, d_out, a.out_rs, 1, dv, a.d_rs, Onto::Chain, nullptr, 0}, 0, count, 0,
                a.d, work);
   }
 }
@@ -272,6 +272,7 @@ static void attention_backward(const AttentionBackward& a, int64_t node0, int64_
       store_n(a.d_k + t * a.d_rs + kv_head * d + i, zero16(), d - i);
       store_n(a.d_v + t * a.d_rs + kv_head * d + i, zero16(), d - i);
     }
+  const int64_t whole[2] = {0, d};
   std::vector<int64_t> path;
   for (int64_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
     path.clear();
@@ -290,8 +291,9 @@ static void attention_backward(const AttentionBackward& a, int64_t node0, int64_
         for (int64_t r = 0; r < rows; r++)
           for (int64_t i = 0; i < d; i += 16)
             store_n(q + r * d + i, load_n(a.q + (begin + r0 + r) * a.rs + h * d + i, d - i) * scale, d - i);
-        gemm_block({rows, width, d, q, d, 1, of_path.kt, keys, 1, p, keys, false, nullptr, 0}, 0, rows, 0, width, work);
-        gemm_block({rows, width, d, d_out, a.out_rs, 1, of_path.vt, keys, 1, ds, keys, false, nullptr, 0}, 0, rows, 0,
+        // One chain, as in the forward pass: the weights are those of the forward pass.
+        gemm_block({rows, width, d, q, d, 1, of_path.kt, keys, 1, p, keys, Onto::Store, whole, 1}, 0, rows, 0, width, work);
+        gemm_block({rows, width, d, d_out, a.out_rs, 1, of_path.vt, keys, 1, ds, keys, Onto::Store, nullptr, 0}, 0, rows, 0,
                    width, work);
         for (int64_t r = 0; r < rows; r++) {
           const int64_t at = (begin + r0 + r) * a.num_heads + h, visible = first + r0 + r + 1;
@@ -308,7 +310,7 @@ static void attention_backward(const AttentionBackward& a, int64_t node0, int64_
           }
           for (int64_t j = visible; j < width; j++) pr[j] = dr[j] = 0.0f;
         }
-        gemm_block({rows, d, seen, ds, keys, 1, of_path.k, d, 1, d_q, a.d_rs, false, nullptr, 0}, 0, rows, 0, d, work);
+        gemm_block({rows, d, seen, ds, keys, 1, of_path.k, d, 1, d_q, a.d_rs, Onto::Store, nullptr, 0}, 0, rows, 0, d, work);
         for (int64_t r = 0; r < rows; r++)
           for (int64_t i = 0; i < d; i += 16)
             store_n(d_q + r * a.d_rs + i, load_n(d_q + r * a.d_rs + i, d - i) * scale, d - i);

@@ -22,7 +22,7 @@ void run(const Gemm& g) {
   else parallel(strips, columns);
 }
 
-void gemm(const In& a, const In& b, const Out& c, bool chain, const std::optional<InLong>& segments) {
+void gemm(const In& a, const In& b, const Out& c, bool add, const std::optional<InLong>& segments) {
   require(a.ndim() == 2 && b.ndim() == 2, "gemm: a and b have two dimensions");
   require_rows(c, "gemm: rows of c are contiguous");
   const int64_t M = (int64_t)a.shape(0), K = (int64_t)a.shape(1), N = (int64_t)b.shape(1);
@@ -30,19 +30,13 @@ void gemm(const In& a, const In& b, const Out& c, bool chain, const std::optiona
           "gemm: shapes are [M, K] . [K, N] -> [M, N]");
   if (M == 0 || N == 0) return;
   Gemm g{M, N, K, a.data(), a.stride(0), a.stride(1), b.data(), b.stride(0), b.stride(1), c.data(), c.stride(0),
-         chain, nullptr, 0};
+         add ? Onto::Add : Onto::Store, nullptr, 0};
   if (segments) {
     require_dense(*segments, "gemm: segments are contiguous");
     g.segments = segments->data();
     g.num_segments = (int64_t)segments->size() - 1;
     require(g.num_segments >= 0 && g.segments[0] >= 0 && g.segments[g.num_segments] <= K,
             "gemm: segments lie within k");
-    if (!chain) {
-      parallel_rows(M, N / 8 + 1, [&](int64_t m0, int64_t m1) {
-        for (int64_t m = m0; m < m1; m++)
-          for (int64_t n = 0; n < N; n++) g.C[m * g.c_rs + n] = 0.0f;
-      });
-    }
   }
   run(g);
 }
@@ -107,7 +101,7 @@ void embed_backward(const InLong& ids, const In& dy, const InLong& segments, con
 }  // namespace
 
 void bind_products(nb::module_& m) {
-  m.def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("chain") = false,
+  m.def("gemm", &gemm, nb::arg("a"), nb::arg("b"), nb::arg("c"), nb::arg("add") = false,
         nb::arg("segments").none() = nb::none(), NoGil());
   m.def("column_chain", &column_chain, nb::arg("x"), nb::arg("y").none(), nb::arg("segments"), nb::arg("acc"), NoGil());
   m.def("embed_backward", &embed_backward, nb::arg("ids"), nb::arg("dy"), nb::arg("segments"), nb::arg("into"),

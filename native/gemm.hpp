@@ -1,6 +1,7 @@
-// The k-sequential matrix product: one accumulator per output element, one fma per k, k ascending.
+// The k-sequential matrix product: an output element is a chain of fmas for every kLongestChain of k, ascending, and the
+// chains' tree sum.
 //
-// Vectors lie along n, so that a lane is an output column and its chain does not know its tile. Which tile an
+// Vectors lie along n, so that a lane is an output column and its chains do not know their tile. Which tile an
 // element falls into, and whether its strip of B was packed, are free choices of speed.
 #pragma once
 #include "table.hpp"
@@ -10,12 +11,14 @@
 namespace {
 
 using tinsmith::Gemm;
+using tinsmith::kLongestChain;
+using tinsmith::Onto;
 
 #if defined(TINSMITH_AVX512)
 constexpr int kMaxRows = 6, kStripVectors = 4;
 // Vectors of a strip for 1, 2, 3 and 4 rows: with as many sums as fit the registers, a row of B is read in long runs.
 // A few rows are bound by reading B, and short runs a page apart are read at half the memory's rate.
-constexpr int kFewRows = 4, kFewVectors[kFewRows] = {24, 12, 8, 6};
+constexpr int kFewRows = 4, kFewVectors[kFewRows] = {24, 12, 8, 6}, kFewSums = 16 * 24;
 #elif defined(TINSMITH_AVX2) || defined(TINSMITH_NEON)
 constexpr int kMaxRows = 6, kStripVectors = 1;
 #else
@@ -25,18 +28,16 @@ constexpr int kStrip = 16 * kStripVectors;
 // From this many rows on, copying a strip of B into one contiguous run pays for itself.
 constexpr int64_t kPackRows = 48;
 
-enum class End { Store, Add };
-
 // MR rows by NV vectors over k in [0, K). `tail` lanes of the last vector exist in C (16: all).
 template <int MR, int NV, bool UnitA>
 TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
-                    int64_t c_rs, bool chain, End end, int tail) {
+                    int64_t c_rs, Onto onto, int tail) {
   V16 acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
 #pragma GCC unroll 24
     for (int v = 0; v < NV; v++)
-      acc[m][v] = !chain ? zero16()
+      acc[m][v] = onto != Onto::Chain ? zero16()
                   : (v == NV - 1 && tail < 16) ? load_first(C + m * c_rs + 16 * v, tail)
                                                : load(C + m * c_rs + 16 * v);
   const int64_t step = UnitA ? 1 : a_cs;
@@ -72,7 +73,7 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
       float* c = C + m * c_rs + 16 * v;
       const bool part = v == NV - 1 && tail < 16;
       V16 sum = acc[m][v];
-      if (end == End::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
+      if (onto == Onto::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
       if (part) store_first(c, sum, tail);
       else store(c, sum);
     }
@@ -80,25 +81,25 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
 
 template <int NV, bool UnitA>
 static __attribute__((noinline)) void tile_rows(int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs,
-                                                const float* B, int64_t b_rs, float* C, int64_t c_rs, bool chain,
-                                                End end, int tail) {
+                                                const float* B, int64_t b_rs, float* C, int64_t c_rs, Onto onto,
+                                                int tail) {
   switch (rows) {
-    case 1: tile<1, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
-    case 2: tile<2, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+    case 1: tile<1, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
+    case 2: tile<2, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
 #if !defined(TINSMITH_SCALAR)
-    case 3: tile<3, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
-    case 4: tile<4, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
-    case 5: tile<5, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
-    case 6: tile<6, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail); break;
+    case 3: tile<3, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
+    case 4: tile<4, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
+    case 5: tile<5, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
+    case 6: tile<6, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
 #endif
   }
 }
 
 TS_INLINE void tile_any(int vectors, int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B,
-                        int64_t b_rs, float* C, int64_t c_rs, bool chain, End end, int tail) {
+                        int64_t b_rs, float* C, int64_t c_rs, Onto onto, int tail) {
 #define TS_TILE(NV)                                                                                   \
-  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail)         \
-             : tile_rows<NV, false>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, chain, end, tail))
+  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail)         \
+             : tile_rows<NV, false>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail))
   switch (vectors) {
     case 1: TS_TILE(1); break;
 #if defined(TINSMITH_AVX512)
@@ -139,32 +140,48 @@ static void pack_strip(const Gemm& g, int64_t n, int width, int vectors, float* 
   }
 }
 
-// C += the tree sum over segments of each segment's product, for the rows of one tile.
-static void tree_sum_rows(const Gemm& g, int rows, int vectors, int tail, const float* A, const float* B, int64_t b_rs,
-                          float* C) {
-  const int64_t last = tinsmith::last_filled(g.segments, g.num_segments);
-  if (last < 0) return;
-  alignas(64) float slots[tinsmith::kTreeDepth][kMaxRows * kStrip];
+// The chains of a product: its segments, or kLongestChain of k each.
+struct Chains {
+  const int64_t* bounds;  // or nullptr
+  int64_t count, K;
+  explicit Chains(const Gemm& g) : bounds(g.segments), count(g.num_segments), K(g.K) {
+    if (bounds) count = tinsmith::last_filled(bounds, count) + 1;
+    else count = g.onto == Onto::Chain || K == 0 ? 1 : (K + kLongestChain - 1) / kLongestChain;
+  }
+  int64_t begin(int64_t i) const { return bounds ? bounds[i] : i * kLongestChain; }
+  int64_t end(int64_t i) const { return bounds ? bounds[i + 1] : i + 1 == count ? K : (i + 1) * kLongestChain; }
+};
+
+// The tree sum of the chains into C, for the rows of one tile, at most Floats sums in rows of `width`;
+// product(k0, k1, to, to_rs, onto, tail) computes one chain.
+template <int Floats, typename Product>
+TS_INLINE void sum_chains(const Gemm& g, int rows, int vectors, int width, int tail, float* C, const Product& product) {
+  const Chains chains(g);
+  if (chains.count == 0) {
+    if (g.onto == Onto::Store) product(0, 0, C, g.c_rs, Onto::Store, tail);
+    return;
+  }
+  if (chains.count == 1) return product(chains.begin(0), chains.end(0), C, g.c_rs, g.onto, tail);
+  alignas(64) float slots[tinsmith::kTreeDepth][Floats];
   const auto add = [&](int to, int from) {
-    for (int i = 0; i < rows * kStrip; i += 16) store(slots[to] + i, load(slots[to] + i) + load(slots[from] + i));
+    for (int i = 0; i < rows * width; i += 16) store(slots[to] + i, load(slots[to] + i) + load(slots[from] + i));
   };
   tinsmith::TreeSum tree;
-  for (int64_t s = 0; s <= last; s++) {
-    const int64_t k0 = g.segments[s], k1 = g.segments[s + 1];
-    if (k1 == k0) continue;
-    const bool alone = s == last && tree.empty();
-    float* to = alone ? C : slots[tree.push(s, add)];
-    tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to,
-             alone ? g.c_rs : kStrip, false, alone ? End::Add : End::Store, alone ? tail : 16);
-    if (alone) return;
+  for (int64_t i = 0; i < chains.count; i++) {
+    const int64_t k0 = chains.begin(i), k1 = chains.end(i);
+    if (k0 == k1) continue;
+    if (tree.empty() && i + 1 == chains.count) return product(k0, k1, C, g.c_rs, g.onto, tail);
+    product(k0, k1, slots[tree.push(i, add)], width, Onto::Store, 16);
   }
   tree.fold(add);
   for (int m = 0; m < rows; m++)
     for (int v = 0; v < vectors; v++) {
       float* c = C + m * g.c_rs + 16 * v;
-      const V16 sum = load(slots[0] + m * kStrip + 16 * v);
-      if (v == vectors - 1 && tail < 16) store_first(c, load_first(c, tail) + sum, tail);
-      else store(c, load(c) + sum);
+      const bool part = v == vectors - 1 && tail < 16;
+      V16 sum = load(slots[0] + m * width + 16 * v);
+      if (g.onto == Onto::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
+      if (part) store_first(c, sum, tail);
+      else store(c, sum);
     }
 }
 
@@ -175,11 +192,10 @@ static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vec
     int rows = m1 - m < kMaxRows ? (int)(m1 - m) : kMaxRows;
     float* C = g.C + m * g.c_rs + n;
     const float* A = g.A + m * g.a_rs;
-    if (g.segments == nullptr) {
-      tile_any(vectors, rows, g.K, A, g.a_rs, g.a_cs, B, b_rs, C, g.c_rs, g.chain, End::Store, tail);
-    } else {
-      tree_sum_rows(g, rows, vectors, tail, A, B, b_rs, C);
-    }
+    const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, Onto onto, int last) {
+      tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to, to_rs, onto, last);
+    };
+    sum_chains<kMaxRows * kStrip>(g, rows, vectors, kStrip, tail, C, product);
     m += rows;
   }
 }
@@ -191,12 +207,17 @@ static int64_t few_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64
   const int rows = (int)(m1 - m0), width = 16 * kFewVectors[rows - 1];
   for (; n1 - n0 >= width; n0 += width) {
     float* C = g.C + m0 * g.c_rs + n0;
-    switch (rows) {
-      case 1: tile<1, kFewVectors[0], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
-      case 2: tile<2, kFewVectors[1], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
-      case 3: tile<3, kFewVectors[2], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
-      case 4: tile<4, kFewVectors[3], true>(g.K, A, g.a_rs, 1, g.B + n0, g.b_rs, C, g.c_rs, g.chain, End::Store, 16); break;
-    }
+    const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, Onto onto, int) {
+      const float* from = A + k0;
+      const float* B = g.B + k0 * g.b_rs + n0;
+      switch (rows) {
+        case 1: tile<1, kFewVectors[0], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
+        case 2: tile<2, kFewVectors[1], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
+        case 3: tile<3, kFewVectors[2], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
+        case 4: tile<4, kFewVectors[3], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
+      }
+    };
+    sum_chains<kFewSums>(g, rows, width / 16, width, 16, C, product);
   }
   return n0;
 }

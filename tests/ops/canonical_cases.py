@@ -77,6 +77,21 @@ def product_chain(a: Float32s, b: Float32s, start: Float32s | None = None) -> Fl
     return total
 
 
+LONGEST_CHAIN = 128
+"""Terms of k in one chain of a product (native/table.hpp)."""
+
+
+def product(a: Float32s, b: Float32s) -> Float32s:
+    """a [M, K] . b [K, N]: a chain for every LONGEST_CHAIN of k, added in pairs, then the pairs in pairs."""
+    cuts = range(0, max(a.shape[1], 1), LONGEST_CHAIN)
+    sums = [product_chain(a[:, i : i + LONGEST_CHAIN], b[i : i + LONGEST_CHAIN]) for i in cuts]
+    while len(sums) > 1:
+        sums = [
+            sums[i] + sums[i + 1] if i + 1 < len(sums) else sums[i] for i in range(0, len(sums), 2)
+        ]
+    return sums[0]
+
+
 def lane_sum(lanes: Float32s) -> Float32s:
     """The last axis (16) by halving: 8, 4, 2, 1."""
     for half in (8, 4, 2, 1):

@@ -7,7 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from canonical_cases import Float32s, assert_same_bits, fma32, lane_sum, normal, product_chain
+from canonical_cases import (
+    Float32s,
+    assert_same_bits,
+    fma32,
+    lane_sum,
+    normal,
+    product,
+    product_chain,
+)
 from torch import Tensor
 
 from tinsmith.ops.native import NativeKernels
@@ -50,33 +58,25 @@ def test_the_emulated_fma_is_rounded_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "depth", "n"), [(1, 1, 1), (1, 70, 16), (3, 33, 7), (6, 50, 64), (50, 40, 85)]
+    ("m", "depth", "n"),
+    [(1, 1, 1), (1, 70, 400), (3, 33, 7), (6, 128, 64), (50, 129, 85), (4, 513, 200), (7, 1700, 9)],
 )
-def test_gemm_is_one_chain_of_fused_steps_per_element(m: int, depth: int, n: int) -> None:
+def test_gemm_is_a_tree_of_chains_of_fused_steps(m: int, depth: int, n: int) -> None:
     a, b, start = normal(1, m, depth), normal(2, depth, n), normal(3, m, n)
-    assert_same_bits(k.gemm(a, b), product_chain(a.numpy(), b.numpy()))
-    expected = product_chain(a.numpy(), b.numpy(), start.numpy())
-    assert_same_bits(k.gemm(a, b, into=start.clone()), expected)
+    expected = product(a.numpy(), b.numpy())
     transposed = b.t().contiguous().t()
-    assert_same_bits(k.gemm(a, transposed, into=start.clone()), expected)
+    assert_same_bits(k.gemm(a, b), expected)
+    assert_same_bits(k.gemm(a, transposed), expected)
+    assert_same_bits(k.gemm(a, b, into=start.clone()), start.numpy() + expected)
+    assert_same_bits(k.gemm(a, transposed, into=start.clone()), start.numpy() + expected)
 
 
-def test_a_chain_may_be_cut_anywhere() -> None:
-    a, b = normal(1, 9, 100), normal(2, 100, 40)
+def test_rows_and_columns_may_be_cut_anywhere() -> None:
+    a, b = normal(1, 61, 300), normal(2, 300, 700)
     whole = k.gemm(a, b)
-    for cut in (1, 37, 64, 99):
-        head = k.gemm(a[:, :cut], b[:cut])
-        assert_same_bits(k.gemm(a[:, cut:], b[cut:], into=head), whole)
-
-
-@pytest.mark.parametrize("terms", [1, 512, 513, 1700])
-def test_a_long_product_is_a_tree_of_chains(terms: int) -> None:
-    a, b = normal(1, 9, terms), normal(2, terms, 40)
-    cuts = range(0, terms, 512)
-    parts = [[product_chain(a[:, i : i + 512].numpy(), b[i : i + 512].numpy())] for i in cuts]
-    assert_same_bits(k.gemm_in_blocks(a, b), np.float32(0) + tree_sum(parts)[0])
-    transposed = b.t().contiguous().t()
-    assert_same_bits(k.gemm_in_blocks(a, transposed), k.gemm_in_blocks(a, b))
+    for rows, columns in ((1, 384), (2, 1), (4, 97), (48, 699)):
+        assert_same_bits(k.gemm(a[:rows], b), whole[:rows])
+        assert_same_bits(k.gemm(a[rows:], b[:, columns:]), whole[rows:, columns:])
 
 
 @pytest.mark.parametrize("width", [5, 16, 100])

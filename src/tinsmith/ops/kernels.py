@@ -21,12 +21,6 @@ from tinsmith.ops.forest import Forest
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.types.arithmetic import Arithmetic
 
-LONGEST_CHAIN = 512
-"""Terms of one chain where a row's gradient is summed over outputs.
-
-One chain over a vocabulary of 49,152 adds small terms to the target's large one, each rounded: ten times the error of a
-whole model's gradient."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadShape:
@@ -62,11 +56,7 @@ class Kernels(Protocol):
     device: torch.device
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """A [M, K] . b [K, N]; with `into`, each element's chain continues from its value there."""
-        ...
-
-    def gemm_in_blocks(self, a: Tensor, b: Tensor) -> Tensor:
-        """A [M, K] . b [K, N] for a long K: a chain per LONGEST_CHAIN of k, added by the tree over their index."""
+        """A [M, K] . b [K, N], a chain per 64 of k, added by the tree over their index; with `into`, added to it."""
         ...
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
@@ -190,7 +180,7 @@ class Kernels(Protocol):
         """Turn logits [rows, V] into their gradient, in place, and return it.
 
         Row r was read for the targets reads[r] .. reads[r + 1] (one or more), whose log-probabilities have these
-        gradients; they are added in their order.
+        gradients; they are added in their order, those of one target first.
         """
         ...
 

@@ -205,13 +205,13 @@ def backward(
     first = linear.base[0]
     if isinstance(first, Weight) and first.grad is not None:
         kernels.grad_gemm(x, dy, segments, first.grad)
-    dx = kernels.gemm_in_blocks(dy, linear.weight(kernels).t())
+    dx = kernels.gemm(dy, linear.weight(kernels).t())
     if low is not None and kept.xa is not None:
         dxa = torch.empty_like(kept.xa)
         for b, (r0, r1), (c0, c1) in zip(low.b, low.rank_slices(), low.columns, strict=True):
             if b.grad is not None:
                 kernels.grad_gemm(kept.xa[:, r0:r1], dy[:, c0:c1], segments, b.grad)
-            dxa[:, r0:r1] = kernels.gemm_in_blocks(dy[:, c0:c1], b.value.t())
+            dxa[:, r0:r1] = kernels.gemm(dy[:, c0:c1], b.value.t())
         dxa *= low.scaling
         if low.a.grad is not None:
             kernels.grad_gemm(x, dxa, segments, low.a.grad)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
-from tinsmith.ops.kernels import LONGEST_CHAIN, AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.types.arithmetic import Arithmetic
 
@@ -37,12 +37,6 @@ class NativeKernels:
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
         native.gemm(_view(a), _view(b), c.numpy(), into is not None)
-        return c
-
-    def gemm_in_blocks(self, a: Tensor, b: Tensor) -> Tensor:
-        c = torch.empty(a.shape[0], b.shape[1])
-        bounds = np.append(np.arange(0, a.shape[1], LONGEST_CHAIN), a.shape[1])
-        native.gemm(_view(a), _view(b), c.numpy(), False, bounds)
         return c
 
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:

@@ -37,10 +37,6 @@ class StockKernels:
         """`mm`, or `addmm_`."""
         return torch.mm(a, b) if into is None else into.addmm_(a, b)
 
-    def gemm_in_blocks(self, a: Tensor, b: Tensor) -> Tensor:
-        """`mm`."""
-        return torch.mm(a, b)
-
     def grad_gemm(self, a: Tensor, b: Tensor, segments: Tensor, into: Tensor) -> None:
         """One `addmm_` over all segments."""
         rows = _covered(segments)
