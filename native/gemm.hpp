@@ -28,16 +28,25 @@ constexpr int kStrip = 16 * kStripVectors;
 // From this many rows on, copying a strip of B into one contiguous run pays for itself.
 constexpr int64_t kPackRows = 48;
 
+// What becomes of a chain's sum: `merged` earlier sums are added to it, the first from `earlier`, the next from a slot
+// before; then it goes to C.
+struct Ending {
+  Onto onto;
+  int merged = 0;
+  const float* earlier = nullptr;
+  int64_t earlier_rs = 0, slot = 0;
+};
+
 // MR rows by NV vectors over k in [0, K). `tail` lanes of the last vector exist in C (16: all).
 template <int MR, int NV, bool UnitA>
 TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
-                    int64_t c_rs, Onto onto, int tail) {
+                    int64_t c_rs, const Ending& end, int tail) {
   V16 acc[MR][NV];
 #pragma GCC unroll 8
   for (int m = 0; m < MR; m++)
 #pragma GCC unroll 24
     for (int v = 0; v < NV; v++)
-      acc[m][v] = onto != Onto::Chain ? zero16()
+      acc[m][v] = end.onto != Onto::Chain ? zero16()
                   : (v == NV - 1 && tail < 16) ? load_first(C + m * c_rs + 16 * v, tail)
                                                : load(C + m * c_rs + 16 * v);
   const int64_t step = UnitA ? 1 : a_cs;
@@ -73,7 +82,9 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
       float* c = C + m * c_rs + 16 * v;
       const bool part = v == NV - 1 && tail < 16;
       V16 sum = acc[m][v];
-      if (onto == Onto::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
+      const float* earlier = end.earlier + m * end.earlier_rs + 16 * v;
+      for (int i = 0; i < end.merged; i++, earlier -= end.slot) sum = load(earlier) + sum;
+      if (end.onto == Onto::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
       if (part) store_first(c, sum, tail);
       else store(c, sum);
     }
@@ -81,25 +92,25 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
 
 template <int NV, bool UnitA>
 static __attribute__((noinline)) void tile_rows(int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs,
-                                                const float* B, int64_t b_rs, float* C, int64_t c_rs, Onto onto,
-                                                int tail) {
+                                                const float* B, int64_t b_rs, float* C, int64_t c_rs,
+                                                const Ending& end, int tail) {
   switch (rows) {
-    case 1: tile<1, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
-    case 2: tile<2, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
+    case 1: tile<1, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
+    case 2: tile<2, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
 #if !defined(TINSMITH_SCALAR)
-    case 3: tile<3, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
-    case 4: tile<4, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
-    case 5: tile<5, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
-    case 6: tile<6, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail); break;
+    case 3: tile<3, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
+    case 4: tile<4, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
+    case 5: tile<5, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
+    case 6: tile<6, NV, UnitA>(K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail); break;
 #endif
   }
 }
 
 TS_INLINE void tile_any(int vectors, int rows, int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B,
-                        int64_t b_rs, float* C, int64_t c_rs, Onto onto, int tail) {
+                        int64_t b_rs, float* C, int64_t c_rs, const Ending& end, int tail) {
 #define TS_TILE(NV)                                                                                   \
-  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail)         \
-             : tile_rows<NV, false>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, onto, tail))
+  (a_cs == 1 ? tile_rows<NV, true>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail)         \
+             : tile_rows<NV, false>(rows, K, A, a_rs, a_cs, B, b_rs, C, c_rs, end, tail))
   switch (vectors) {
     case 1: TS_TILE(1); break;
 #if defined(TINSMITH_AVX512)
@@ -148,41 +159,34 @@ struct Chains {
     if (bounds) count = tinsmith::last_filled(bounds, count) + 1;
     else count = g.onto == Onto::Chain || K == 0 ? 1 : (K + kLongestChain - 1) / kLongestChain;
   }
+  // The first chain from i on that has a term; one without segments and terms is a chain all the same.
+  int64_t next(int64_t i) const {
+    while (bounds && i < count && bounds[i] == bounds[i + 1]) i++;
+    return i;
+  }
   int64_t begin(int64_t i) const { return bounds ? bounds[i] : i * kLongestChain; }
   int64_t end(int64_t i) const { return bounds ? bounds[i + 1] : i + 1 == count ? K : (i + 1) * kLongestChain; }
 };
 
 // The tree sum of the chains into C, for the rows of one tile, at most Floats sums in rows of `width`;
-// product(k0, k1, to, to_rs, onto, tail) computes one chain.
+// product(k0, k1, to, to_rs, ending, tail) computes one chain.
 template <int Floats, typename Product>
-TS_INLINE void sum_chains(const Gemm& g, int rows, int vectors, int width, int tail, float* C, const Product& product) {
+TS_INLINE void sum_chains(const Gemm& g, int width, int tail, float* C, const Product& product) {
   const Chains chains(g);
   if (chains.count == 0) {
-    if (g.onto == Onto::Store) product(0, 0, C, g.c_rs, Onto::Store, tail);
+    if (g.onto == Onto::Store) product(0, 0, C, g.c_rs, Ending{Onto::Store}, tail);
     return;
   }
-  if (chains.count == 1) return product(chains.begin(0), chains.end(0), C, g.c_rs, g.onto, tail);
   alignas(64) float slots[tinsmith::kTreeDepth][Floats];
-  const auto add = [&](int to, int from) {
-    for (int i = 0; i < rows * width; i += 16) store(slots[to] + i, load(slots[to] + i) + load(slots[from] + i));
-  };
   tinsmith::TreeSum tree;
-  for (int64_t i = 0; i < chains.count; i++) {
-    const int64_t k0 = chains.begin(i), k1 = chains.end(i);
-    if (k0 == k1) continue;
-    if (tree.empty() && i + 1 == chains.count) return product(k0, k1, C, g.c_rs, g.onto, tail);
-    product(k0, k1, slots[tree.push(i, add)], width, Onto::Store, 16);
+  for (int64_t i = chains.next(0); i < chains.count;) {
+    const int64_t next = chains.next(i + 1);
+    const bool last = next == chains.count;
+    const int merged = tree.merge(i, last ? tinsmith::kNoUnit : next), slot = tree.last();
+    const Ending end{last ? g.onto : Onto::Store, merged, slots[slot + merged - 1], width, Floats};
+    product(chains.begin(i), chains.end(i), last ? C : slots[slot], last ? g.c_rs : width, end, last ? tail : 16);
+    i = next;
   }
-  tree.fold(add);
-  for (int m = 0; m < rows; m++)
-    for (int v = 0; v < vectors; v++) {
-      float* c = C + m * g.c_rs + 16 * v;
-      const bool part = v == vectors - 1 && tail < 16;
-      V16 sum = load(slots[0] + m * width + 16 * v);
-      if (g.onto == Onto::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
-      if (part) store_first(c, sum, tail);
-      else store(c, sum);
-    }
 }
 
 // One strip of C: rows [m0, m1), from column n on.
@@ -192,10 +196,10 @@ static void strip_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n, int vec
     int rows = m1 - m < kMaxRows ? (int)(m1 - m) : kMaxRows;
     float* C = g.C + m * g.c_rs + n;
     const float* A = g.A + m * g.a_rs;
-    const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, Onto onto, int last) {
-      tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to, to_rs, onto, last);
+    const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, const Ending& end, int last) {
+      tile_any(vectors, rows, k1 - k0, A + k0 * g.a_cs, g.a_rs, g.a_cs, B + k0 * b_rs, b_rs, to, to_rs, end, last);
     };
-    sum_chains<kMaxRows * kStrip>(g, rows, vectors, kStrip, tail, C, product);
+    sum_chains<kMaxRows * kStrip>(g, kStrip, tail, C, product);
     m += rows;
   }
 }
@@ -207,17 +211,17 @@ static int64_t few_rows(const Gemm& g, int64_t m0, int64_t m1, int64_t n0, int64
   const int rows = (int)(m1 - m0), width = 16 * kFewVectors[rows - 1];
   for (; n1 - n0 >= width; n0 += width) {
     float* C = g.C + m0 * g.c_rs + n0;
-    const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, Onto onto, int) {
+    const auto product = [&](int64_t k0, int64_t k1, float* to, int64_t to_rs, const Ending& end, int) {
       const float* from = A + k0;
       const float* B = g.B + k0 * g.b_rs + n0;
       switch (rows) {
-        case 1: tile<1, kFewVectors[0], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
-        case 2: tile<2, kFewVectors[1], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
-        case 3: tile<3, kFewVectors[2], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
-        case 4: tile<4, kFewVectors[3], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, onto, 16); break;
+        case 1: tile<1, kFewVectors[0], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
+        case 2: tile<2, kFewVectors[1], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
+        case 3: tile<3, kFewVectors[2], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
+        case 4: tile<4, kFewVectors[3], true>(k1 - k0, from, g.a_rs, 1, B, g.b_rs, to, to_rs, end, 16); break;
       }
     };
-    sum_chains<kFewSums>(g, rows, width / 16, width, 16, C, product);
+    sum_chains<kFewSums>(g, width, 16, C, product);
   }
   return n0;
 }

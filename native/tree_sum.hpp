@@ -7,6 +7,7 @@
 
 namespace tinsmith {
 
+constexpr int64_t kNoUnit = INT64_MAX;
 constexpr int kTreeDepth = 40;  // partial sums at once: one a level, of up to 2^38 units
 
 // Keeps which partial sums stand in which slot; the values are the caller's. Units come in ascending order.
@@ -23,6 +24,19 @@ class TreeSum {
     first_[depth_] = unit;
     return depth_++;
   }
+  // The same for a caller who adds as soon as it can: how many of the last slots are added to this unit's value, the last
+  // one first, before it is kept in slot last(); `next` is the unit that follows, or kNoUnit.
+  int merge(int64_t unit, int64_t next) {
+    int count = 0;
+    int64_t first = unit;
+    while (depth_ > 0 && complete(first_[depth_ - 1], unit, next)) {
+      first = first_[--depth_];
+      count++;
+    }
+    first_[depth_++] = first;
+    return count;
+  }
+  int last() const { return depth_ - 1; }
   // Adds up all that is left into slot 0.
   template <typename Add>
   void fold(const Add& add) {
