@@ -42,13 +42,17 @@ template <int MR, int NV, bool UnitA>
 TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const float* B, int64_t b_rs, float* C,
                     int64_t c_rs, const Ending& end, int tail) {
   V16 acc[MR][NV];
+#define TS_NOW __attribute__((always_inline))
+  const auto each = [&](const auto& of) TS_NOW {
 #pragma GCC unroll 8
-  for (int m = 0; m < MR; m++)
+    for (int m = 0; m < MR; m++)
 #pragma GCC unroll 24
-    for (int v = 0; v < NV; v++)
-      acc[m][v] = end.onto != Onto::Chain ? zero16()
-                  : (v == NV - 1 && tail < 16) ? load_first(C + m * c_rs + 16 * v, tail)
-                                               : load(C + m * c_rs + 16 * v);
+      for (int v = 0; v < NV; v++) of(acc[m][v], C + m * c_rs + 16 * v, v == NV - 1 && tail < 16, m, v);
+  };
+  if (end.onto == Onto::Chain)
+    each([&](V16& sum, const float* c, bool part, int, int) TS_NOW { sum = part ? load_first(c, tail) : load(c); });
+  else
+    each([&](V16& sum, const float*, bool, int, int) TS_NOW { sum = zero16(); });
   const int64_t step = UnitA ? 1 : a_cs;
   for (int64_t k = 0; k < K; k++) {
     if constexpr (NV > 4) {
@@ -75,19 +79,20 @@ TS_INLINE void tile(int64_t K, const float* A, int64_t a_rs, int64_t a_cs, const
     A += step;
     B += b_rs;
   }
-#pragma GCC unroll 8
-  for (int m = 0; m < MR; m++)
-#pragma GCC unroll 24
-    for (int v = 0; v < NV; v++) {
-      float* c = C + m * c_rs + 16 * v;
-      const bool part = v == NV - 1 && tail < 16;
-      V16 sum = acc[m][v];
-      const float* earlier = end.earlier + m * end.earlier_rs + 16 * v;
-      for (int i = 0; i < end.merged; i++, earlier -= end.slot) sum = load(earlier) + sum;
-      if (end.onto == Onto::Add) sum = (part ? load_first(c, tail) : load(c)) + sum;
-      if (part) store_first(c, sum, tail);
-      else store(c, sum);
-    }
+  const float* earlier = end.earlier;
+  for (int i = 0; i < end.merged; i++, earlier -= end.slot)
+    each([&](V16& sum, const float*, bool, int m, int v) TS_NOW {
+      sum = load(earlier + m * end.earlier_rs + 16 * v) + sum;
+    });
+  if (end.onto == Onto::Add)
+    each([&](V16& sum, const float* c, bool part, int, int) TS_NOW {
+      sum = (part ? load_first(c, tail) : load(c)) + sum;
+    });
+  each([&](V16& sum, float* c, bool part, int, int) TS_NOW {
+    if (part) store_first(c, sum, tail);
+    else store(c, sum);
+  });
+#undef TS_NOW
 }
 
 template <int NV, bool UnitA>
