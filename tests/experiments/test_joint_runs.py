@@ -29,13 +29,13 @@ from tinsmith.experiments.worlds import WorldRecipe, world_slice
 from tinsmith.reports.comparison_page import compare, comparison_html
 from tinsmith.reports.joint_gathering import read_joint_run
 from tinsmith.reports.run_page import run_html
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Split as Answers
+from tinsmith.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split as Answers
 from tinsmith.tasks.joint import joint_items_of, make_joint_task
 from tinsmith.tasks.paper import Paper
 from tinsmith.tasks.subjects import Subject
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.

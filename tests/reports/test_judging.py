@@ -13,8 +13,8 @@ from tinsmith.reports.arms import Arm, arms_of
 from tinsmith.reports.baseline_rivals import rival, unpaired
 from tinsmith.reports.comparison_page import compare
 from tinsmith.reports.judging import Judged, judge_alone, judge_arms, pairing
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Split
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:

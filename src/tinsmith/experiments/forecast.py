@@ -14,9 +14,9 @@ from tinsmith.analysis.posteriors import Posteriors
 from tinsmith.analysis.rates import ClassMetric, Metric
 from tinsmith.data.baseline_report import Baseline, BaselineScore, read_report
 from tinsmith.data.slice_reader import Slice
-from tinsmith.experiments.keys import Kind
 from tinsmith.experiments.plan import Plan
 from tinsmith.reports.optima import reward_optimum
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
 

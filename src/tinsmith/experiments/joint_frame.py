@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinsmith.experiments.kinds import At, Kind
+from tinsmith.experiments.kinds import At
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.joint import JointTask, make_joint_task
 
 

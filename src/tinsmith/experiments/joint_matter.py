@@ -18,12 +18,12 @@ from tinsmith.experiments.paper_matter import copy_baselines, named_slice
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.worlds import JOINT_WORLD, Told, shuffled_places, slice_identity
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.joint import JointItem, JointTask, joint_items_of
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.training.connect import Connection
 from tinsmith.training.joint_course import JointCourse
 from tinsmith.training.joint_ground import JointGround, JointPapers
-from tinsmith.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from tinsmith.reports.gathering import SHOWN, Gathered
 from tinsmith.reports.palette import class_slot
-from tinsmith.reports.run_records import SPLIT_WORDS, RolloutRecord, Split
 from tinsmith.reports.wording import counted
+from tinsmith.runs.run_records import SPLIT_WORDS, RolloutRecord, Split
 
 LONGEST = 4000
 """Characters of one text; what is longer is cut."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Kind
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import read_run
 from tinsmith.types.errors import ConfigError
 
 

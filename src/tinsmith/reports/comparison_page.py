@@ -37,12 +37,13 @@ from tinsmith.reports.run_map import (
     status_words,
     steps_words,
 )
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.snapshot import System, snapshot_table
 from tinsmith.reports.standings import Standing, standings
 from tinsmith.reports.tables import Table, TableRow, column, number, text, whole
 from tinsmith.reports.wording import counted, listed
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError, DataError
 

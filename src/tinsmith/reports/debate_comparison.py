@@ -19,7 +19,7 @@ from tinsmith.analysis.differences import paired_difference
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.ratios import ShareRatio, share_ratio
 from tinsmith.analysis.seeded_shares import Fate
-from tinsmith.analysis.significance import McNemar, holm, mcnemar
+from tinsmith.analysis.significance import ALPHA, McNemar, holm, mcnemar
 from tinsmith.reports.arms import alike_but_for_seeds
 from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.debate_fates import CAVING
@@ -35,11 +35,10 @@ from tinsmith.reports.debate_over_seeds import OverSeeds, over_seeds
 from tinsmith.reports.debate_over_seeds_shown import seeded_story
 from tinsmith.reports.debate_story import figure_words, signed_words
 from tinsmith.reports.quality_story import p_words
-from tinsmith.reports.run_records import Kind
 from tinsmith.reports.wording import counted, signed
+from tinsmith.runs.kinds import Kind
 from tinsmith.types.challenges import Arm
 
-ALPHA: Final = 0.05
 SEED_REWARD: Final = "adversarial/seed"
 """The reward that others are held against."""
 

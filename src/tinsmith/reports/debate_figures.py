@@ -6,7 +6,7 @@ from tinsmith.reports.curves import Chart
 from tinsmith.reports.drawn_metrics import Drawn, drawn_plate
 from tinsmith.reports.palette import class_mark
 from tinsmith.reports.run_figures import Plate, last_values, line, plate
-from tinsmith.reports.run_records import Run
+from tinsmith.runs.run_records import Run
 
 _DRAWN = (
     Drawn(

@@ -20,8 +20,8 @@ from tinsmith.reports.page import render
 from tinsmith.reports.run_details import alarms_table, details, flattened
 from tinsmith.reports.run_figures import Plate
 from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, steps_words
-from tinsmith.reports.run_records import Run
 from tinsmith.reports.tables import Table
+from tinsmith.runs.run_records import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,10 @@ from tinsmith.reports.palette import INK, Mark, series_mark
 from tinsmith.reports.run_details import alarms_table, details
 from tinsmith.reports.run_figures import Plate, class_plates, last_values, line, plate
 from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, steps_words
-from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
 from tinsmith.reports.tables import Table
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.tasks.joint_rewards import JointTerms
 
 

@@ -19,8 +19,9 @@ from tinsmith.analysis.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.arms import EXACT, Arm
 from tinsmith.reports.optima import reward_optimum
-from tinsmith.reports.run_records import Kind, Split
 from tinsmith.reports.wording import percent
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Split
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
 from tinsmith.tasks.task import TASKS
 from tinsmith.types.errors import TinsmithError

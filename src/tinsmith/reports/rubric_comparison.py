@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from tinsmith.analysis.paired_means import ALPHA, PairedMeans, paired_means
-from tinsmith.analysis.significance import holm
+from tinsmith.analysis.paired_means import PairedMeans, paired_means
+from tinsmith.analysis.significance import ALPHA, holm
 from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.quality_story import p_words
 from tinsmith.reports.rubric_constant import best_constant
 from tinsmith.reports.rubric_gains import BOOTSTRAP, Gains, gain_words, gains_of
 from tinsmith.reports.rubric_gathering import RubricRun, read_rubric_run
-from tinsmith.reports.run_records import Config, Kind
 from tinsmith.reports.wording import counted, signed
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Config
 
 _TOLD = 6
 """Most pairs that get a sentence; the table has all."""

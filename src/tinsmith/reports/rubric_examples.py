@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tinsmith.reports.rubric_gathering import Examination, RubricRun
-from tinsmith.reports.rubric_records import RubricRollout
+from tinsmith.runs.rubric_records import RubricRollout
 
 SHOWN: Final = 6
 """Prompts, if there are as many."""

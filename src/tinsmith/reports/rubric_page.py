@@ -18,9 +18,10 @@ from tinsmith.reports.rubric_tables import Stuck, examinations_table, moved_tabl
 from tinsmith.reports.run_details import alarms_table, details
 from tinsmith.reports.run_figures import Plate
 from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.reports.run_records import Kind, Run
 from tinsmith.reports.tables import Table
 from tinsmith.reports.wording import counted
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from tinsmith.reports.run_records import Config, Kind, Run
 from tinsmith.reports.tables import Cell, Table, TableRow, column, number, shown, text, whole
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Config, Run
 
 
 def alarms_table(run: Run) -> Table | None:

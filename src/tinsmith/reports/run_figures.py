@@ -10,7 +10,8 @@ from markupsafe import Markup
 from tinsmith.analysis.alarms import AlarmKind, Limits
 from tinsmith.reports.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.reports.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
-from tinsmith.reports.run_records import Kind, Run
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Run
 
 _LIMITS = Limits()
 TERMS = ("parse", "contract", "task", "think")

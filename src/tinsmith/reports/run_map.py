@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinsmith.reports.arms import Arm
-from tinsmith.reports.run_records import Kind, Run
 from tinsmith.reports.tables import shown
+from tinsmith.runs.kinds import Kind, Status
+from tinsmith.runs.run_records import Run
 
 STATUS_WORDS = {
-    "finished": "finished",
-    "interrupted": "interrupted by hand; it can be resumed",
-    "lost": "stopped because its server or judge was lost; it can be resumed",
-    "running": "still running, or killed without notice",
+    Status.FINISHED: "finished",
+    Status.INTERRUPTED: "interrupted by hand; it can be resumed",
+    Status.LOST: "stopped because its server or judge was lost; it can be resumed",
+    Status.RUNNING: "still running, or killed without notice",
 }
 KIND_WORDS = {
     Kind.RL: "RL",

@@ -31,13 +31,15 @@ from tinsmith.reports.run_map import (
     status_words,
     steps_words,
 )
-from tinsmith.reports.run_reader import REPORT, read_run
-from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
 from tinsmith.reports.tables import Table
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
+from tinsmith.runs.files import REPORT
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.types.errors import DataError
 
 

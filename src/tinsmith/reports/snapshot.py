@@ -9,8 +9,8 @@ from tinsmith.data.baseline_report import Baseline, TargetReport
 from tinsmith.reports.gathering import Gathered
 from tinsmith.reports.measures import Measure, Measures, from_evaluation, from_figure, from_row
 from tinsmith.reports.palette import class_slot
-from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, column, measured, text, whole
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 
 BASELINE_WORDS: Mapping[Baseline, tuple[str, str]] = {
     Baseline.MAJORITY: ("Constant", "always the most frequent training class"),
