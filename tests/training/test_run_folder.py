@@ -14,6 +14,7 @@ import torch
 from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.base import BaseModel
+from tinsmith.runs import run_folder
 from tinsmith.runs.files import (
     BASELINES,
     CHECKPOINTS,
@@ -27,7 +28,6 @@ from tinsmith.runs.files import (
     TRACE,
 )
 from tinsmith.runs.run_folder import IfExists, Mark, RunFolder, settle
-from tinsmith.training import run_folder
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError
 
