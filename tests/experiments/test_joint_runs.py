@@ -26,8 +26,9 @@ from tinsmith.experiments.paper_base import PaperBaseRecipe, joint_conversations
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, world_slice
-from tinsmith.reports.comparison_page import compare, comparison_html
+from tinsmith.reports.comparison_page import compare_labels, comparison_document
 from tinsmith.reports.joint_gathering import read_joint_run
+from tinsmith.reports.page import document_html
 from tinsmith.reports.run_page import run_html
 from tinsmith.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.runs.run_reader import read_run
@@ -193,7 +194,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     conduct(place.plan(shuffled, "joint/shuffled_labels"), told=print)
     conduct(place.plan(alone, "remedy/exp6", task="novelty"), told=print)
     folders = [whole, other, shuffled, alone]
-    compared = compare(folders, Subject.NOVELTY)
+    compared = compare_labels(folders, Subject.NOVELTY)
     arms = {arm.experiment: arm for arm in compared.arms}
     assert arms[NAME].two_labels
     assert [member.run.config.seed for member in arms[NAME].members] == [0, 1]
@@ -206,15 +207,15 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     held = {(one.first.partition("@")[0], one.second.partition("@")[0]) for one in compared.judged}
     assert held == {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
     assert not any("that of remedy" in one.note for one in compared.judged)
-    html = comparison_html(compared)
+    html = document_html(comparison_document(compared))
     assert "joint/disruption_novelty@1" in html
-    assert html == comparison_html(compare(folders, Subject.NOVELTY))
+    assert html == document_html(comparison_document(compare_labels(folders, Subject.NOVELTY)))
 
     with pytest.raises(ConfigError, match="--task disruption or novelty"):
-        compare([whole, other])
+        compare_labels([whole, other])
     with pytest.raises(ConfigError, match="another label"):
-        compare(folders, Subject.DISRUPTION)
-    without_one = compare([whole, other, shuffled], Subject.DISRUPTION)
+        compare_labels(folders, Subject.DISRUPTION)
+    without_one = compare_labels([whole, other, shuffled], Subject.DISRUPTION)
     assert without_one.baselines is not None
     assert without_one.baselines.target == "disruption"
     assert not any("novelty" in note for note in without_one.notes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from tinsmith.reports.document import Browser
 from tinsmith.reports.gathering import SHOWN, Gathered
 from tinsmith.reports.palette import class_slot
 from tinsmith.reports.wording import counted
@@ -30,15 +30,6 @@ COLUMNS = (
     "text",
     "failure",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Browser:
-    """The data, and the sentence that says which rollouts they are."""
-
-    data: Markup
-    rule: str
-    shown: int
 
 
 def browser(gathered: Gathered, labels: Sequence[str]) -> Browser | None:
