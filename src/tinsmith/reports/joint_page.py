@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tinsmith.reports.claim_tables import claims_table
-from tinsmith.reports.curves import Chart
 from tinsmith.reports.document import ClaimTable, Matrix, Plate
+from tinsmith.reports.drawn_metrics import Drawn, drawn_plates
 from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.joint_gathering import JointRun, TaskView, read_joint_run
 from tinsmith.reports.joint_story import joint_story
@@ -21,15 +22,44 @@ from tinsmith.reports.joint_tables import (
 from tinsmith.reports.judging import judge_alone
 from tinsmith.reports.matrices import matrix
 from tinsmith.reports.page import render
-from tinsmith.reports.palette import INK, Mark, series_mark
 from tinsmith.reports.run_details import alarms_table, details
-from tinsmith.reports.run_figures import class_plates, last_values, line, plate
+from tinsmith.reports.run_figures import class_plates
 from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, steps_words
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
 from tinsmith.reports.tables import Table
 from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.tasks.joint_rewards import JointTerms
+
+_DRAWN: Final = (
+    Drawn(
+        name="both",
+        title="Both labels right",
+        note="Share of answers.",
+        told="Share of answers with both labels right",
+        lines=(
+            ("eval/exact_match", "validation, sampled"),
+            ("eval_greedy/exact_match", "validation, greedy"),
+            ("train/exact_match", "training rollouts"),
+        ),
+        marks=(0, 1, 2),
+        shares=True,
+        missing="Missing: nothing was ever answered.",
+    ),
+    Drawn(
+        name="rewards",
+        title="Reward by term",
+        note="Mean over the training rollouts of a step; of each label's term half is in the total.",
+        told="Mean reward by term",
+        lines=(
+            ("train/reward/total", "total"),
+            *((f"train/reward/{name}", name) for name in JointTerms.names()),
+        ),
+        marks=(None, *range(len(JointTerms.names()))),
+        unit="reward",
+        missing="Missing: no step has a reward.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +107,7 @@ def _page(read: JointRun) -> JointPage:
         story=joint_story(read, models, baselines, constant),
         notes=read.notes,
         both=both_table(models, baselines, constant, prior_guess(read)),
-        plates=_plates(run),
+        plates=drawn_plates(run, _DRAWN),
         parts=tuple(_part(view) for view in read.tasks),
         failures=failures_table(read.failures),
         pairs=details(run),
@@ -131,40 +161,3 @@ def _matrices(view: TaskView) -> list[Matrix]:
             caption = f"{words[0].upper()}{words[1:]}, {confusion.num_items:,} papers"
             found.append(matrix(caption, confusion.labels, confusion.counts))
     return found
-
-
-def _plates(run: Run) -> list[Plate]:
-    matches = [
-        line(run, "eval/exact_match", "validation, sampled", series_mark(0)),
-        line(run, "eval_greedy/exact_match", "validation, greedy", series_mark(1)),
-        line(run, "train/exact_match", "training rollouts", series_mark(2)),
-    ]
-    rewards = [line(run, "train/reward/total", "total", Mark(INK, "-", "o"))]
-    rewards += [
-        line(run, f"train/reward/{name}", name, series_mark(place))
-        for place, name in enumerate(JointTerms.names())
-    ]
-    return [
-        plate(
-            "Both labels right",
-            "Share of answers.",
-            Chart(
-                name="both",
-                label=f"Share of answers with both labels right over steps: {last_values(matches)}.",
-                lines=matches,
-                shares=True,
-            ),
-            "Missing: nothing was ever answered.",
-        ),
-        plate(
-            "Reward by term",
-            "Mean over the training rollouts of a step; of each label's term half is in the total.",
-            Chart(
-                name="rewards",
-                label=f"Mean reward by term over steps: {last_values(rewards)}.",
-                lines=rewards,
-                unit="reward",
-            ),
-            "Missing: no step has a reward.",
-        ),
-    ]
