@@ -81,6 +81,7 @@ class Drawing:
 
     macro: ClassVar[str] = "drawing"
     svg: Markup
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from tinsmith.types.version import VERSION
 
 def document_html(document: Document) -> str:
     """Return the HTML of a page; all text in it is escaped but what is Markup already."""
-    return render("document.html", document, script=document.browser is not None)
+    html = render("document.html", document, script=document.browser is not None)
+    return html.lstrip()  # the lines between the macros
 
 
 def render(template: str, page: object, *, script: bool) -> str:

@@ -20,7 +20,7 @@ from tinsmith.reports.document import (
     summary,
 )
 from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.reports.tables import Cell, Table, TableRow, column, number, shown, text, whole
+from tinsmith.reports.tables import Cell, Table, TableRow, column, flattened, number, text, whole
 from tinsmith.runs.kinds import Kind
 from tinsmith.runs.run_records import Config, Run
 
@@ -147,18 +147,6 @@ def _fields(record: object) -> dict[str, object]:
     names: Sequence[str] = getattr(record, "__struct_fields__", ())
     found = {name: getattr(record, name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, "", ())}
-
-
-def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the leaves of nested mappings as pairs of dotted name and text, in their order."""
-    pairs: list[tuple[str, str]] = []
-    for key, inner in value.items():
-        name = f"{prefix}{key}"
-        if isinstance(inner, Mapping) and inner:
-            pairs += flattened(inner, f"{name}.")
-        else:
-            pairs.append((name, shown(inner)))
-    return pairs
 
 
 def _timings(run: Run) -> dict[str, object]:

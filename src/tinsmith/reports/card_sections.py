@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.card_distributions import cd_figure, novelty_figure
-from tinsmith.data.card_figures import years_figure
-from tinsmith.data.card_page import Drawing, Section, Table, counted
 from tinsmith.data.labels import UNDEFINED, Disruption, Novelty, Thresholds
+from tinsmith.reports.card_distributions import cd_figure, novelty_figure
+from tinsmith.reports.card_figures import years_figure
+from tinsmith.reports.document import Block, Callout, Drawing, Section, Words
+from tinsmith.reports.tables import Table, plain
 
 ABOUT_CD = (
     "The CD index of a paper is (nᵢ − nⱼ) / (nᵢ + nⱼ + nₖ): of the later papers in its window, nᵢ cite it "
@@ -34,9 +35,7 @@ def label_counts(codes: NDArray[np.int8], names: Sequence[str]) -> dict[str, int
 def years_section(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int64]]) -> Section:
     """Show papers per year (n,), by the counts of each name in `series`."""
     caption = "Papers by year of publication" + (", by label." if len(series) > 1 else ".")
-    return Section(
-        anchor="years", title="Years", drawings=[Drawing(years_figure(years, series), caption)]
-    )
+    return Section("years", "Years", [Drawing(years_figure(years, series), caption)])
 
 
 def cd_section(
@@ -47,7 +46,7 @@ def cd_section(
     codes = thresholds.disruption_codes(cd, metrics["cd_status"])
     labelled = codes != UNDEFINED
     counts = label_counts(codes, [label.value for label in Disruption])
-    drawings: list[Drawing] = []
+    drawings: list[Block] = []
     if labelled.any():
         caption = (
             f"{int(labelled.sum()):,} CD indices on a signed logarithmic axis, papers on a logarithmic one. "
@@ -56,11 +55,7 @@ def cd_section(
         )
         drawings.append(Drawing(cd_figure(cd[labelled], thresholds.cut, counts), caption))
     return Section(
-        anchor="disruption",
-        title="Disruption",
-        texts=[ABOUT_CD, *texts],
-        drawings=drawings,
-        tables=tables,
+        "disruption", "Disruption", [*map(Words, (ABOUT_CD, *texts)), *drawings, *tables]
     )
 
 
@@ -78,7 +73,7 @@ def novelty_section(
     total = sum(counts.values())
     if not known.height:
         note = "No paper has a novelty score: that takes two references whose journal is known."
-        return Section(anchor="novelty", title="Novelty", texts=[ABOUT_NOVELTY], notes=[note])
+        return Section("novelty", "Novelty", [Words(ABOUT_NOVELTY), Callout(note, [])])
     caption = (
         f"{known.height:,} papers; the outermost thousandths are beyond the edges. Between the dashed lines "
         f"the two sigmoid scores differ by less than {thresholds.margin:g}: balanced, which is also where "
@@ -87,18 +82,34 @@ def novelty_section(
     drawing = novelty_figure(
         known["z_median"].to_numpy(), known["z_p10"].to_numpy(), thresholds.margin
     )
-    table = Table(
-        caption="Novelty labels",
-        header=("label", "papers", "share"),
-        rows=[
-            *counted(counts, total),
+    table = plain(
+        "Novelty labels",
+        ("label", "papers", "share"),
+        [
+            *counted_rows(counts, total),
             ("no label", f"{len(codes) - total:,}", ""),
         ],
     )
     return Section(
-        anchor="novelty",
-        title="Novelty",
-        texts=[ABOUT_NOVELTY, *texts],
-        drawings=[Drawing(drawing, caption)],
-        tables=[table],
+        "novelty",
+        "Novelty",
+        [*map(Words, (ABOUT_NOVELTY, *texts)), Drawing(drawing, caption), table],
     )
+
+
+def quantity(value: float | None) -> str:
+    """Show a count, or a dash where there is none."""
+    return "\u2013" if value is None else f"{value:,.0f}"
+
+
+def share(part: int, whole: int) -> str:
+    """Show a part of a whole in per cent."""
+    if not whole:
+        return "\u2013"
+    percent = 100 * part / whole
+    return "< 0.1 %" if part and percent < 0.05 else f"{percent:.1f} %"
+
+
+def counted_rows(counts: Mapping[str, int], whole: int) -> list[tuple[str, str, str]]:
+    """Return rows of name, count and share of `whole`."""
+    return [(name, quantity(value), share(value, whole)) for name, value in counts.items()]

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap
+from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
-from tinsmith.data.card_style import (
-    BARS,
-    INK,
-    LABEL_COLOURS,
-    SOFT,
-    WIDTH,
-    Canvas,
-    signed,
-    thousands,
-)
 from tinsmith.data.labels import Disruption, Novelty
+from tinsmith.reports.card_figures import signed_tick, thousands
+from tinsmith.reports.drawing import WIDE, draw, one
+from tinsmith.reports.palette import HEAT, INK, MUTED, class_mark
 
 _LINEAR = 1e-4  # |CD| below which the signed logarithmic axis is linear
 _PER_DECADE = 12
 
 
-def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) -> str:
+def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) -> Markup:
     """Draw the distribution of CD indices (n,) on a signed logarithmic axis.
 
     Bands mark what `cut` makes consolidating, neutral and disruptive; `counts` are the papers of
@@ -38,8 +33,9 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
         f"Distribution of {len(cd):,} CD indices on a signed logarithmic axis, with the cut at "
         f"plus and minus {cut:g}: {described}; {zeros:,} are exactly 0."
     )
-    with Canvas("cd", description, WIDTH, 3.7) as canvas:
-        axes = canvas.axes
+
+    def paint(figure: Figure) -> None:
+        axes = one(figure)
         axes.set_xscale("symlog", linthresh=_LINEAR, linscale=0.5)
         axes.set_yscale("log")
         edges = _signed_edges()
@@ -51,8 +47,8 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
             (Disruption.NEUTRAL, -cut, cut),
             (Disruption.DISRUPTIVE, cut, 1.0),
         )
-        for label, low, high in bands:
-            colour = LABEL_COLOURS[label.value]
+        for place, (label, low, high) in enumerate(bands):
+            colour = class_mark(label.value, place).color
             axes.axvspan(low, high, color=colour, alpha=0.13, linewidth=0)
             axes.annotate(
                 f"{label}\n{100 * counts[label.value] / total if total else 0:.1f} %",
@@ -62,12 +58,12 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
                 textcoords="offset points",
                 ha="center",
                 va="bottom",
-                color=colour if label is not Disruption.NEUTRAL else SOFT,
+                color=colour if label is not Disruption.NEUTRAL else MUTED,
                 fontsize=9.5,
                 fontweight="bold",
                 linespacing=1.25,
             )
-        axes.stairs(heights, edges, fill=True, color=BARS, linewidth=0)
+        axes.stairs(heights, edges, fill=True, color=HEAT, linewidth=0)
         for side in (-cut, cut):
             axes.axvline(side, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
         if zeros:
@@ -84,7 +80,7 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
         ticks = sorted({0.0, *decades, *(-d for d in decades), _LINEAR, -_LINEAR})
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(signed))
+        axes.xaxis.set_major_formatter(FuncFormatter(signed_tick))
         axes.yaxis.set_major_formatter(FuncFormatter(thousands))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.grid(axis="y")
@@ -92,7 +88,8 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
         axes.set_ylim(0.7, top)
         axes.set_xlabel("CD index (signed logarithmic)")
         axes.set_ylabel("papers")
-    return canvas.svg
+
+    return draw("cd", description, paint, width=WIDE, height=3.7)
 
 
 def _signed_edges() -> NDArray[np.float64]:
@@ -118,7 +115,9 @@ def _middle(low: float, high: float) -> float:
     return float(np.sign(middle) * back)
 
 
-def novelty_figure(z_median: NDArray[np.float64], z_p10: NDArray[np.float64], margin: float) -> str:
+def novelty_figure(
+    z_median: NDArray[np.float64], z_p10: NDArray[np.float64], margin: float
+) -> Markup:
     """Draw papers by conventionality (median z, (n,)) and novelty (10th percentile of z, (n,)).
 
     Lines show where the difference of the two sigmoid scores is plus and minus `margin`.
@@ -127,8 +126,9 @@ def novelty_figure(z_median: NDArray[np.float64], z_p10: NDArray[np.float64], ma
         f"Two-dimensional histogram of {len(z_median):,} papers: median z of their cited journal pairs "
         "to the right, 10th percentile upwards with novel papers on top."
     )
-    with Canvas("novelty", description, WIDTH, 4.6) as canvas:
-        axes = canvas.axes
+
+    def paint(figure: Figure) -> None:
+        axes = one(figure)
         axes.set_xscale("asinh", linear_width=1.0)
         axes.set_yscale("asinh", linear_width=1.0)
         right, up = _spread_edges(z_median), _spread_edges(z_p10)
@@ -144,22 +144,23 @@ def novelty_figure(z_median: NDArray[np.float64], z_p10: NDArray[np.float64], ma
             for i, j in zip(columns, rows, strict=True)
         ]
         levels = _levels(int(counts.max(initial=1)))
-        colours = LinearSegmentedColormap.from_list(
-            "papers", ["#dce8f2", "#8fb8d8", "#3f7fb0", "#1d4a73", "#0d2740"], N=len(levels) - 1
+        # One colour, ever denser: it stands for another one on a dark page.
+        colours = ListedColormap(
+            [to_rgba(HEAT, float(alpha)) for alpha in np.linspace(0.14, 1.0, len(levels) - 1)]
         )
         cells = PolyCollection(
             corners,
             array=counts[columns, rows],
             cmap=colours,
             norm=BoundaryNorm(levels, colours.N),
-            edgecolors="face",
-            linewidths=0.2,
+            edgecolors="none",
         )
         axes.add_collection(cells)
         axes.set_xlim(right[0], right[-1])
         axes.set_ylim(up[-1], up[0])
-        bar = canvas.figure.colorbar(cells, ax=axes, shrink=0.75, pad=0.015, aspect=26)
+        bar = figure.colorbar(cells, ax=axes, shrink=0.75, pad=0.015, aspect=26)
         bar.set_label("papers")
+        bar.ax.grid(visible=False)
         bar.ax.yaxis.set_major_formatter(FuncFormatter(thousands))
         bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
         at = np.sinh(np.linspace(np.arcsinh(right[0]), np.arcsinh(right[-1]), 400))
@@ -180,19 +181,20 @@ def novelty_figure(z_median: NDArray[np.float64], z_p10: NDArray[np.float64], ma
                 transform=axes.transAxes,
                 ha=horizontal,
                 va="bottom",
-                color=LABEL_COLOURS[label.value] if label is not Novelty.BALANCED else SOFT,
+                color=MUTED if label is Novelty.BALANCED else class_mark(label.value, 0).color,
                 fontsize=9.5,
                 fontweight="bold",
             )
         ticks = [sign * size for size in (1, 3, 10, 30, 100, 300, 1000) for sign in (-1, 1)]
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(FixedLocator([0, *ticks]))
-            axis.set_major_formatter(FuncFormatter(signed))
+            axis.set_major_formatter(FuncFormatter(signed_tick))
             axis.set_minor_locator(NullLocator())
-        axes.grid()
+        axes.grid(visible=True, axis="both")
         axes.set_xlabel("conventionality: median z of the cited journal pairs")
         axes.set_ylabel("novelty: 10th percentile of z, reversed")
-    return canvas.svg
+
+    return draw("novelty", description, paint, width=WIDE, height=4.6)
 
 
 def _spread_edges(values: NDArray[np.float64], bins: int = 56) -> NDArray[np.float64]:

@@ -16,14 +16,21 @@ from tinsmith.data.baseline_report import (
     TargetReport,
     read_report,
 )
-from tinsmith.data.card_figures import baselines_figure
-from tinsmith.data.card_page import Drawing, Fact, Page, Section, Table, flattened, number, share
-from tinsmith.data.card_sections import cd_section, novelty_section, years_section
 from tinsmith.data.slice_card import SLICE
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_rows import PaperRow
 from tinsmith.data.slice_settings import Task
 from tinsmith.data.splits import Split
+from tinsmith.reports.card_figures import baselines_figure
+from tinsmith.reports.card_sections import (
+    cd_section,
+    novelty_section,
+    quantity,
+    share,
+    years_section,
+)
+from tinsmith.reports.document import Callout, Document, Drawing, Section, Words
+from tinsmith.reports.tables import Table, flattened, plain
 
 _OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
     "publication_year": lambda row: row.publication_year,
@@ -60,7 +67,7 @@ class _Tally:
         self.lengths.setdefault(label, []).append(len(row.abstract))
 
 
-def slice_page(source: Slice) -> Page:
+def slice_page(source: Slice) -> Document:
     """Return the card of `source`."""
     card = source.card
     settings = card.settings
@@ -70,16 +77,16 @@ def slice_page(source: Slice) -> Page:
     )
     size = "Natural" if settings.per_class is None else "Balanced"
     rules = [f"Here: {_signs(rule)}." for rule in (card.disruption_rule, card.novelty_rule)]
-    return Page(
+    return Document(
         kind="Slice card",
         title=f"{size} {settings.task} slice of {card.rows:,} papers",
-        lead=f"Frozen rows cut from a {card.corpus.source} corpus of {card.corpus.papers:,} papers, labelled on "
+        question=f"Frozen rows cut from a {card.corpus.source} corpus of {card.corpus.papers:,} papers, labelled on "
         "its whole citation graph.",
         facts=[
-            *(Fact(split.value, number(one.rows)) for split, one in card.splits.items()),
-            Fact("cut", f"±{settings.thresholds.cut:g}"),
-            Fact("labels", settings.thresholds.mode.value),
-            Fact("seed", str(settings.seed)),
+            *((split.value, quantity(one.rows)) for split, one in card.splits.items()),
+            ("cut", f"±{settings.thresholds.cut:g}"),
+            ("labels", settings.thresholds.mode.value),
+            ("seed", str(settings.seed)),
         ],
         sections=[
             _rows(source),
@@ -92,7 +99,7 @@ def slice_page(source: Slice) -> Page:
             _choice(source),
             _provenance(source),
         ],
-        foot=f"Slice {card.sha256}. The same slice gives the same page, byte for byte.",
+        foot=f"from slice {card.sha256}; the same slice gives the same page, byte for byte.",
     )
 
 
@@ -119,17 +126,15 @@ def _rows(source: Slice) -> Section:
         }
         labels = list(dict.fromkeys(label for one in counts.values() for label in one))
         rows = [
-            (split, *(number(one.get(label, 0)) for label in labels), number(sum(one.values())))
+            (split, *(quantity(one.get(label, 0)) for label in labels), quantity(sum(one.values())))
             for split, one in counts.items()
         ]
-        tables.append(
-            Table(caption=f"Rows by {name} label", header=("split", *labels, "rows"), rows=rows)
-        )
+        tables.append(plain(f"Rows by {name} label", ("split", *labels, "rows"), rows))
     notes: list[str] = []
     if card.oversampled:
         repeats = ", ".join(f"{count:,} {name}" for name, count in card.oversampled.items())
         notes.append(f"Training rows that repeat another: {repeats}.")
-    return Section(anchor="rows", title="Rows and labels", notes=notes, tables=tables)
+    return Section("rows", "Rows and labels", [*(Callout(note, []) for note in notes), *tables])
 
 
 def _baselines(source: Slice) -> Iterator[Section]:
@@ -138,7 +143,7 @@ def _baselines(source: Slice) -> Iterator[Section]:
         note = (
             "The baselines of this slice are not computed yet. Run: tinsmith data baselines SLICE"
         )
-        yield Section(anchor="baselines", title="Baselines", notes=[note])
+        yield Section("baselines", "Baselines", [Callout(note, [])])
         return
     for target in report.targets:
         yield _target(target, report, len(report.targets) > 1)
@@ -148,14 +153,14 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
     def figure(value: Figure) -> str:
         return f"{value.value:.3f}  [{value.low:.3f}, {value.high:.3f}]"
 
-    table = Table(
-        caption=f"Scores on {target.scores[0].n:,} test rows with {report.confidence:.0%} intervals; last, "
+    table = plain(
+        f"Scores on {target.scores[0].n:,} test rows with {report.confidence:.0%} intervals; last, "
         "the recall of each class",
-        header=(
+        (
             *("baseline", "accuracy", "macro-F1", "min recall"),
             *target.classes,
         ),
-        rows=[
+        [
             (
                 score.baseline.value,
                 *(figure(f) for f in (score.accuracy, score.macro_f1, score.min_class_recall)),
@@ -176,22 +181,23 @@ def _target(target: TargetReport, report: BaselineReport, several: bool) -> Sect
     )
     left = [f"{name} ({why})" for name, why in target.left_out.items()]
     return Section(
-        anchor=f"baselines-{target.target}",
-        title=f"Baselines: {target.target}" if several else "Baselines",
-        texts=[text, *([f"Left out: {'; '.join(left)}."] if left else [])],
-        drawings=[
+        f"baselines-{target.target}",
+        f"Baselines: {target.target}" if several else "Baselines",
+        [
+            Words(text),
+            *([Words(f"Left out: {'; '.join(left)}.")] if left else []),
             Drawing(
                 baselines_figure(target),
                 "Macro-F1 on the test split with its interval. Dashed: what guessing among equal classes gives.",
-            )
+            ),
+            table,
         ],
-        tables=[table],
     )
 
 
 def _leaks(source: Slice, tally: _Tally) -> Section:
     def middle(values: list[int] | None) -> str:
-        return number(float(np.median(values))) if values else "–"
+        return quantity(float(np.median(values))) if values else "–"
 
     def uncited(values: list[int] | None) -> str:
         return share(sum(value == 0 for value in values), len(values)) if values else "–"
@@ -220,18 +226,18 @@ def _leaks(source: Slice, tally: _Tally) -> Section:
     if left_out:
         texts.append(f"Left out of the rows: {' and '.join(left_out)}.")
     return Section(
-        anchor="leaks",
-        title="What gives the label away",
-        texts=texts,
-        tables=[
-            Table(
-                caption="By class",
-                header=(
+        "leaks",
+        "What gives the label away",
+        [
+            *map(Words, texts),
+            plain(
+                "By class",
+                (
                     *("class", "median citations", "uncited", "median year"),
                     "median abstract, characters",
                 ),
-                rows=rows,
-            )
+                rows,
+            ),
         ],
     )
 
@@ -262,26 +268,26 @@ def _missing(source: Slice, tally: _Tally) -> Section:
         for name, counts in tally.missing.items()
     ]
     header = ("field", *(split.value for split in Split))
-    table = Table(caption="Rows where a field is null or empty", header=header, rows=rows)
+    table = plain("Rows where a field is null or empty", header, rows)
     where = {"source": "as the source published them", "corpus": "counted in the corpus"}
     text = (
         f"Title and abstract are never missing. Citations are {where[source.card.citations_from]}."
     )
-    return Section(anchor="missing", title="What is missing", texts=[text], tables=[table])
+    return Section("missing", "What is missing", [Words(text), table])
 
 
 def _choice(source: Slice) -> Section:
     card = source.card
     left = card.corpus.papers
-    rows = [("papers in the corpus", "", number(left))]
+    rows = [("papers in the corpus", "", quantity(left))]
     for name, count in card.removed.items():
         left -= count
-        rows.append((name, number(count), number(left)))
-    funnel = Table(caption="Filters, in order", header=("filter", "removed", "left"), rows=rows)
-    pool = Table(
-        caption="To choose from",
-        header=("class", "papers"),
-        rows=[(name, number(count)) for name, count in card.pool.items()],
+        rows.append((name, quantity(count), quantity(left)))
+    funnel = plain("Filters, in order", ("filter", "removed", "left"), rows)
+    pool = plain(
+        "To choose from",
+        ("class", "papers"),
+        [(name, quantity(count)) for name, count in card.pool.items()],
     )
     text = (
         "A paper's split follows from the hash of its id, and of each class the lowest hashes are taken: papers "
@@ -291,7 +297,7 @@ def _choice(source: Slice) -> Section:
         text = (
             "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
         )
-    return Section(anchor="choice", title="How it was chosen", texts=[text], tables=[funnel, pool])
+    return Section("choice", "How it was chosen", [Words(text), funnel, pool])
 
 
 def _provenance(source: Slice) -> Section:
@@ -302,18 +308,18 @@ def _provenance(source: Slice) -> Section:
     if card.legacy_sha256 is not None:
         hashes.append(("splits, as the seeds hash them", card.legacy_sha256))
     tables = [
-        Table(
-            caption="Corpus",
-            header=("what", "value"),
-            rows=flattened(msgspec.to_builtins(card.corpus)),
-            wide=True,
+        plain(
+            "Corpus",
+            ("what", "value"),
+            flattened(msgspec.to_builtins(card.corpus)),
+            words=True,
         ),
-        Table(
-            caption="Settings",
-            header=("what", "value"),
-            rows=flattened(msgspec.to_builtins(card.settings)),
-            wide=True,
+        plain(
+            "Settings",
+            ("what", "value"),
+            flattened(msgspec.to_builtins(card.settings)),
+            words=True,
         ),
-        Table(caption="SHA-256", header=("of", "value"), rows=hashes, wide=True),
+        plain("SHA-256", ("of", "value"), hashes, words=True),
     ]
-    return Section(anchor="provenance", title="Provenance", tables=tables)
+    return Section("provenance", "Provenance", tables)

@@ -6,13 +6,22 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tinsmith.data.card_page import Fact, Page, Section, Table, counted, flattened, number, share
-from tinsmith.data.card_sections import cd_section, label_counts, novelty_section, years_section
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import SourceKind
 from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
 from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import METRICS, CdStatus
+from tinsmith.reports.card_sections import (
+    cd_section,
+    counted_rows,
+    label_counts,
+    novelty_section,
+    quantity,
+    share,
+    years_section,
+)
+from tinsmith.reports.document import Callout, Document, Section, Words
+from tinsmith.reports.tables import Table, flattened, plain
 
 _CUTS = (0.001, 0.01, 0.02, 0.1)
 _TITLES = {
@@ -29,7 +38,7 @@ _STATUSES = {
 }
 
 
-def corpus_page(corpus: Corpus) -> Page:
+def corpus_page(corpus: Corpus) -> Document:
     """Return the card of `corpus`; the parts that need metrics are left out where there are none."""
     card = corpus.card
     years = sorted(card.years)
@@ -41,29 +50,26 @@ def corpus_page(corpus: Corpus) -> Page:
         sections.append(years_section(span, {"papers": counts}))
     measured = (corpus.folder / METRICS).exists()
     sections += _measured(corpus) if measured else [_unmeasured()]
-    return Page(
+    return Document(
         kind="Corpus card",
         title=_TITLES[card.source.kind].format(f"{card.papers:,}"),
-        lead="Papers and the citations between them, from one source, complete as far as the source is.",
+        question="Papers and the citations between them, from one source, complete as far as the source is.",
         facts=[
-            Fact("papers", number(card.papers)),
-            Fact("citations", number(card.edges)),
-            Fact("years", f"{years[0]}–{years[-1]}" if years else "–"),
-            Fact("with an abstract", share(with_text, card.papers)),
-            Fact("references per paper", f"{card.edges / max(card.papers, 1):.1f}"),
-            Fact("metrics", "computed" if measured else "not yet"),
+            ("papers", quantity(card.papers)),
+            ("citations", quantity(card.edges)),
+            ("years", f"{years[0]}–{years[-1]}" if years else "–"),
+            ("with an abstract", share(with_text, card.papers)),
+            ("references per paper", f"{card.edges / max(card.papers, 1):.1f}"),
+            ("metrics", "computed" if measured else "not yet"),
         ],
         sections=[*sections, _missing(corpus), _dropped(corpus), _provenance(corpus)],
-        foot=f"Corpus {card.fingerprint}. The same corpus gives the same page, byte for byte.",
+        foot=f"from corpus {card.fingerprint}; the same corpus gives the same page, byte for byte.",
     )
 
 
 def _unmeasured() -> Section:
-    return Section(
-        anchor="disruption",
-        title="Disruption and novelty",
-        notes=["The metrics are not computed yet. Run: tinsmith data metrics CORPUS"],
-    )
+    words = "The metrics are not computed yet. Run: tinsmith data metrics CORPUS"
+    return Section("disruption", "Disruption and novelty", [Callout(words, [])])
 
 
 def _measured(corpus: Corpus) -> list[Section]:
@@ -79,13 +85,13 @@ def _measured(corpus: Corpus) -> list[Section]:
     )
     counts = metrics["cd_status"].value_counts()
     by_status = dict(zip(counts["cd_status"], counts["count"], strict=True))
-    statuses = Table(
-        caption="What the CD index rests on",
-        header=("status", "papers", "share"),
-        rows=[
+    statuses = plain(
+        "What the CD index rests on",
+        ("status", "papers", "share"),
+        [
             (
                 f"{status}: {meaning}",
-                number(by_status.get(status.value, 0)),
+                quantity(by_status.get(status.value, 0)),
                 share(by_status.get(status.value, 0), metrics.height),
             )
             for status, meaning in _STATUSES.items()
@@ -107,44 +113,41 @@ def _shares(metrics: pl.DataFrame, cuts: list[float]) -> Table:
         counts = label_counts(codes, [label.value for label in Disruption])
         total = sum(counts.values())
         rows.append((f"±{cut:g}", *(f"{share(n, total)}" for n in counts.values())))
-    return Table(
-        caption="Labels by cut (inclusive)",
-        header=("cut", *(label.value for label in Disruption)),
-        rows=rows,
+    return plain(
+        "Labels by cut (inclusive)",
+        ("cut", *(label.value for label in Disruption)),
+        rows,
     )
 
 
 def _missing(corpus: Corpus) -> Section:
     missing = dict(sorted(corpus.card.missing.items()))
-    some = any(missing.values())
+    if not any(missing.values()):
+        none = Words("Nothing: every paper has every one of these.")
+        return Section("missing", "What is missing", [none])
     text = "As the source has it; a paper without a title or an abstract never enters a slice."
-    table = Table(
-        caption="Papers that lack it",
-        header=("column", "papers", "share"),
-        rows=counted(missing, corpus.card.papers),
+    table = plain(
+        "Papers that lack it",
+        ("column", "papers", "share"),
+        counted_rows(missing, corpus.card.papers),
     )
-    return Section(
-        anchor="missing",
-        title="What is missing",
-        texts=[text if some else "Nothing: every paper has every one of these."],
-        tables=[table] if some else [],
-    )
+    return Section("missing", "What is missing", [Words(text), table])
 
 
 def _dropped(corpus: Corpus) -> Section:
     card = corpus.card
     some = {name: count for name, count in sorted(card.dropped.items()) if count}
     none = [name.replace("_", " ") for name, count in sorted(card.dropped.items()) if not count]
-    rows = [(name.replace("_", " "), number(count)) for name, count in some.items()]
+    rows = [(name.replace("_", " "), quantity(count)) for name, count in some.items()]
     rows += [
-        ("lines in quarantine.jsonl", number(card.quarantined)),
-        ("kept: citations forward in time", number(card.forward_edges)),
+        ("lines in quarantine.jsonl", quantity(card.quarantined)),
+        ("kept: citations forward in time", quantity(card.forward_edges)),
     ]
     texts = ["Nothing disappears silently: what was dropped or set aside is counted here."]
     if none:
         texts.append(f"None dropped as: {', '.join(none)}.")
-    table = Table(caption="Dropped, set aside, noted", header=("what", "count"), rows=rows)
-    return Section(anchor="dropped", title="What was dropped", texts=texts, tables=[table])
+    table = plain("Dropped, set aside, noted", ("what", "count"), rows)
+    return Section("dropped", "What was dropped", [*map(Words, texts), table])
 
 
 def _provenance(corpus: Corpus) -> Section:
@@ -152,12 +155,12 @@ def _provenance(corpus: Corpus) -> Section:
     rows = [
         ("fingerprint (SHA-256)", card.fingerprint),
         ("source", card.source.kind.value),
-        *flattened(card.source.settings, "source"),
+        *flattened(card.source.settings, "source."),
         ("recommended cut", "none" if card.thresholds is None else f"±{card.thresholds:g}"),
         ("corpus format", str(card.format)),
     ]
-    tables = [Table(caption="Corpus", header=("what", "value"), rows=rows, wide=True)]
+    tables = [plain("Corpus", ("what", "value"), rows, words=True)]
     if (corpus.folder / METRICS).exists():
         metrics = flattened(msgspec.to_builtins(read_metrics_card(corpus)))
-        tables.append(Table(caption="Metrics", header=("what", "value"), rows=metrics, wide=True))
-    return Section(anchor="provenance", title="Provenance", tables=tables)
+        tables.append(plain("Metrics", ("what", "value"), metrics, words=True))
+    return Section("provenance", "Provenance", tables)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinsmith.data.card_corpus import corpus_page
-from tinsmith.data.card_slice import slice_page
 from tinsmith.data.corpus import Corpus
-from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import CARD
 from tinsmith.data.slice_card import PAGE, SLICE
 from tinsmith.data.slice_reader import Slice
+from tinsmith.reports.card_corpus import corpus_page
+from tinsmith.reports.card_slice import slice_page
+from tinsmith.reports.page import document_html, write
 from tinsmith.types.errors import DataError
 
 
@@ -30,7 +30,5 @@ def write_page(folder: Path) -> Path:
             allowed=f"a folder that holds {CARD} or {SLICE}",
             fix="make one with: tinsmith data build ..., or tinsmith data slice ...",
         )
-    html = page.render()
-    with replacing(folder / PAGE) as part:
-        part.write_text(html, encoding="utf-8", newline="\n")
+    write(document_html(page), folder / PAGE)
     return folder / PAGE
