@@ -93,7 +93,7 @@ def test_a_card_stands_alone_and_repeats(kind: str, corpus: Corpus, folder: Path
     assert max(seen.ids.values()) == 1
     assert {link[1:] for link in inside} <= set(seen.ids)
     assert str(where) not in html
-    assert "matplotlib" not in html
+    assert "Matplotlib" not in html
 
 
 @pytest.mark.parametrize("kind", ["corpus", "slice"])
