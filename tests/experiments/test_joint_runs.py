@@ -20,9 +20,8 @@ from tinsmith.data.sources.world_spec import Preset
 from tinsmith.data.splits import Split
 from tinsmith.experiments.base_model import cached_base
 from tinsmith.experiments.conduct import conduct
-from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.joint_matter import joint_matter
-from tinsmith.experiments.paper_base import PaperBaseRecipe, joint_conversations
+from tinsmith.experiments.paper_base import PaperBaseRecipe, paper_conversations
+from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, world_slice
@@ -31,9 +30,9 @@ from tinsmith.reports.joint_gathering import read_joint_run
 from tinsmith.reports.run_page import run_html
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Split as Answers
-from tinsmith.tasks.joint import joint_items_of, make_joint_task
-from tinsmith.tasks.paper import Paper
+from tinsmith.tasks.paper import Paper, items_of
 from tinsmith.tasks.subjects import Subject
+from tinsmith.tasks.task import make_joint_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
@@ -88,9 +87,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     source = world_slice(WORLD, print)
     task = make_joint_task(prompt="brief")
-    items = joint_items_of(source.rows(Split.TRAIN), task)
+    items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
-    base = cached_base(BASE, joint_conversations(BASE, task, brief), print)
+    base = cached_base(BASE, paper_conversations(BASE, (task,), brief), print)
     settings = EmbeddedSettings(
         models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5
     )
@@ -233,12 +232,11 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        joint_matter(plan, plan.frame, print)
+        slice_matter(plan, print)
         for plan in (
             place.plan(tmp_path),
             place.plan(tmp_path, "joint/shuffled_labels"),
         )
-        if isinstance(plan.frame, JointFrame)
     )
     golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
     assert golds[0] != golds[1]
@@ -277,6 +275,5 @@ def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
 
     monkeypatch.setattr(Slice, "rows", without)
     plan = place.plan(tmp_path)
-    assert isinstance(plan.frame, JointFrame)
     with pytest.raises(DataError, match="--task joint"):
-        joint_matter(plan, plan.frame, print)
+        slice_matter(plan, print)

@@ -20,10 +20,7 @@ from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks.answer_shape import Shape
 from tinsmith.tasks.answers import Confidence
 from tinsmith.tasks.environment import SingleTurn
-from tinsmith.tasks.joint import JointItem, JointTask
-from tinsmith.tasks.leaks import check_prompt
 from tinsmith.tasks.paper import Item
-from tinsmith.tasks.prompting import messages
 from tinsmith.tasks.task import Task
 from tinsmith.types.seeds import derive, random_bits
 
@@ -64,20 +61,7 @@ def paper_conversations(
         prompt = SingleTurn(task, item).first()
         shape = task.contract.shape
         questions.append(_Question(prompt=prompt, abstract=item.paper.abstract, shape=shape))
-    return _answered(recipe, questions, labels=1)
-
-
-def joint_conversations(
-    recipe: PaperBaseRecipe, task: JointTask, items: Sequence[JointItem]
-) -> list[Conversation]:
-    """Make one conversation a paper: its prompt for both labels, and an answer that has nothing to do with them."""
-    questions: list[_Question] = []
-    for item in items:
-        prompt = messages(task, item.paper)
-        check_prompt(task, item, prompt)
-        shape = task.contract.shape
-        questions.append(_Question(prompt=prompt, abstract=item.paper.abstract, shape=shape))
-    return _answered(recipe, questions, labels=len(task.subjects))
+    return _answered(recipe, questions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +73,10 @@ class _Question:
     shape: Shape
 
 
-def _answered(
-    recipe: PaperBaseRecipe, questions: Sequence[_Question], *, labels: int
-) -> list[Conversation]:
-    """Answer each question with `labels` random labels and a random confidence, or with words of its abstract."""
-    width = (
-        labels + 2
-    )  # a draw for each label, one for the confidence, one for breaking the contract
+def _answered(recipe: PaperBaseRecipe, questions: Sequence[_Question]) -> list[Conversation]:
+    """Answer each question with random labels and a random confidence, or with words of its abstract."""
+    # A draw for each label, one for the confidence, one for breaking the contract.
+    width = max((len(question.shape.subjects) for question in questions), default=0) + 2
     bits = random_bits(derive(recipe.seed, "answers"), width * len(questions))
     unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
     conversations: list[Conversation] = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
-from tinsmith.analysis.joint import JointEvaluation
+from tinsmith.analysis.evaluations import Evaluations
 from tinsmith.data.baseline_answers import read_answers
 from tinsmith.data.baseline_report import Baseline, TargetReport, read_report
 from tinsmith.reports.arms import Arm, Member
@@ -60,7 +60,7 @@ class JointRun:
     """A run on two labels, as far as it can be read."""
 
     run: Run
-    evaluations: Mapping[tuple[str, int], JointEvaluation]
+    evaluations: Mapping[tuple[str, int], Evaluations]
     """By split and step, those of training left out."""
     failures: Mapping[Cause, int]
     tasks: tuple[TaskView, ...]
@@ -69,7 +69,7 @@ class JointRun:
     notes: tuple[str, ...]
     """That, and which metrics the answers do not bear out."""
 
-    def last(self, split: Split) -> JointEvaluation | None:
+    def last(self, split: Split) -> Evaluations | None:
         """Return the last evaluation on a split."""
         steps = [step for name, step in self.evaluations if name == split]
         return self.evaluations[split, max(steps)] if steps else None
@@ -91,7 +91,7 @@ def read_joint_run(run: Run) -> JointRun:
             failures[Cause(rollout.split, rollout.failure.where, rollout.failure.what)] += 1
         elif rollout.split != Split.TRAIN:
             answers.setdefault((rollout.split, rollout.step), {})[rollout.prompt_id] = rollout
-    evaluations: dict[tuple[str, int], JointEvaluation] = {}
+    evaluations: dict[tuple[str, int], Evaluations] = {}
     for (split, step), kept in sorted(answers.items()):
         try:
             # By paper, so that two files with the same answers give the same intervals.
@@ -115,8 +115,8 @@ def read_joint_run(run: Run) -> JointRun:
     return replace(found, notes=tuple(notes))
 
 
-def _evaluation(rollouts: list[JointRollout]) -> JointEvaluation:
-    return JointEvaluation(
+def _evaluation(rollouts: list[JointRollout]) -> Evaluations:
+    return Evaluations(
         {
             subject.value: Evaluation(
                 subject.labels, tuple(_answered(one, subject.value) for one in rollouts)
@@ -156,7 +156,7 @@ def _targets(run: Run, notes: list[str]) -> Mapping[str, _Target]:
 def _alone(
     run: Run,
     subject: Subject,
-    evaluations: Mapping[tuple[str, int], JointEvaluation],
+    evaluations: Mapping[tuple[str, int], Evaluations],
     target: _Target,
     rollouts: int,
 ) -> TaskView:

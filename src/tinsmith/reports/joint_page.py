@@ -28,7 +28,7 @@ from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
 from tinsmith.reports.tables import Table
-from tinsmith.tasks.joint_rewards import JointTerms
+from tinsmith.tasks.label_reward import JointTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

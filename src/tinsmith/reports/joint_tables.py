@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import fsum, prod
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
+from tinsmith.analysis.evaluations import Agreement, Evaluations
 from tinsmith.analysis.intervals import wilson
-from tinsmith.analysis.joint import Agreement, JointEvaluation
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.joint_gathering import JointRun
 from tinsmith.reports.measures import BOOTSTRAP, Measure, from_estimate
@@ -28,7 +28,7 @@ class Both:
 
     name: str
     what: str
-    evaluation: JointEvaluation
+    evaluation: Evaluations
     agreement: Agreement
 
 
@@ -66,11 +66,11 @@ def baselines_of(read: JointRun) -> list[Both]:
         }
         whole_ones = {name: one for name, one in tasks.items() if one is not None}
         if len(whole_ones) == len(tasks):
-            found.append(_both(*BASELINE_WORDS[baseline], JointEvaluation(whole_ones)))
+            found.append(_both(*BASELINE_WORDS[baseline], Evaluations(whole_ones)))
     return found
 
 
-def best_constant(evaluation: JointEvaluation) -> Constant:
+def best_constant(evaluation: Evaluations) -> Constant:
     """Return the best constant answer, chosen on the very papers it is scored on: no constant can be better."""
     golds = _golds(evaluation)
     labels, count = max(Counter(golds).items(), key=lambda each: (each[1], each[0]))
@@ -155,7 +155,7 @@ def _row(both: Both, *, chosen: bool) -> TableRow:
     )
 
 
-def _both(name: str, what: str, evaluation: JointEvaluation) -> Both:
+def _both(name: str, what: str, evaluation: Evaluations) -> Both:
     agreement = evaluation.agreement(BOOTSTRAP)
     return Both(name=name, what=what, evaluation=evaluation, agreement=agreement)
 
@@ -177,6 +177,6 @@ def _evaluation(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | Non
     return Evaluation(tested.labels, answers)
 
 
-def _golds(evaluation: JointEvaluation) -> list[tuple[str, ...]]:
+def _golds(evaluation: Evaluations) -> list[tuple[str, ...]]:
     columns = [[answer.gold for answer in one.answers] for one in evaluation.tasks.values()]
     return list(zip(*columns, strict=True))

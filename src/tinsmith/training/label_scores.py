@@ -46,25 +46,14 @@ def trained_label_logprobs(
 ) -> NDArray[np.float64]:
     """Return what `label_logprobs` would for the trainer's weights, in one call for all papers and labels.
 
-    Where sampler and trainer are one model the bits are the same.
+    Of a task about several subjects K counts the combinations of their labels, as `Study.choices` has them. Where
+    sampler and trainer are one model the bits are the same.
 
     Raises:
         TinkerError: the server failed.
     """
-    openings = [study.label_tokens(label) for label in study.task.labels]
-    return trained_logprobs(trainer, [study.prompt(item) for item in items], openings)
-
-
-def trained_logprobs(
-    trainer: tinker.TrainingClient,
-    prompts: Sequence[tuple[int, ...]],
-    openings: Sequence[tuple[int, ...]],
-) -> NDArray[np.float64]:
-    """Return [N, K] log-probabilities of every opening after every prompt, for the trainer's weights.
-
-    Raises:
-        TinkerError: the server failed.
-    """
+    openings = [study.label_tokens(labels) for labels in study.choices()]
+    prompts = [study.prompt(item) for item in items]
     datums = [
         answer_datum((*prompt, *opening), len(prompt), 1.0)
         for prompt in prompts
