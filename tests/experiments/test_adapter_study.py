@@ -38,7 +38,7 @@ from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.reports.tried_rates import chosen, read_tried
-from tinsmith.training.run_folder import CONFIG, MANIFEST, STATE
+from tinsmith.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 

@@ -25,16 +25,17 @@ from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, world_slice
-from tinsmith.reports.comparison_page import compare, comparison_html
+from tinsmith.reports.comparison_page import compare_labels, comparison_document
 from tinsmith.reports.joint_gathering import read_joint_run
+from tinsmith.reports.page import document_html
 from tinsmith.reports.run_page import run_html
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Split as Answers
+from tinsmith.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split as Answers
 from tinsmith.tasks.paper import Paper, items_of
 from tinsmith.tasks.subjects import Subject
 from tinsmith.tasks.task import make_joint_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.
@@ -192,7 +193,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     conduct(place.plan(shuffled, "joint/shuffled_labels"), told=print)
     conduct(place.plan(alone, "remedy/exp6", task="novelty"), told=print)
     folders = [whole, other, shuffled, alone]
-    compared = compare(folders, Subject.NOVELTY)
+    compared = compare_labels(folders, Subject.NOVELTY)
     arms = {arm.experiment: arm for arm in compared.arms}
     assert arms[NAME].two_labels
     assert [member.run.config.seed for member in arms[NAME].members] == [0, 1]
@@ -205,15 +206,15 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     held = {(one.first.partition("@")[0], one.second.partition("@")[0]) for one in compared.judged}
     assert held == {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
     assert not any("that of remedy" in one.note for one in compared.judged)
-    html = comparison_html(compared)
+    html = document_html(comparison_document(compared))
     assert "joint/disruption_novelty@1" in html
-    assert html == comparison_html(compare(folders, Subject.NOVELTY))
+    assert html == document_html(comparison_document(compare_labels(folders, Subject.NOVELTY)))
 
     with pytest.raises(ConfigError, match="--task disruption or novelty"):
-        compare([whole, other])
+        compare_labels([whole, other])
     with pytest.raises(ConfigError, match="another label"):
-        compare(folders, Subject.DISRUPTION)
-    without_one = compare([whole, other, shuffled], Subject.DISRUPTION)
+        compare_labels(folders, Subject.DISRUPTION)
+    without_one = compare_labels([whole, other, shuffled], Subject.DISRUPTION)
     assert without_one.baselines is not None
     assert without_one.baselines.target == "disruption"
     assert not any("novelty" in note for note in without_one.notes)

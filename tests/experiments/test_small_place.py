@@ -11,13 +11,14 @@ import pytest
 from tinsmith.experiments.adapter_settings import SMALL_RATES, adapter_study_settings
 from tinsmith.experiments.estimate import dry_run, minutes
 from tinsmith.experiments.key_help import key_help
-from tinsmith.experiments.kinds import At, Kind
+from tinsmith.experiments.kinds import At
 from tinsmith.experiments.model_pace import MEASURED_PARAMETERS, Lengths, machine_pace, run_seconds
 from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS, find
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_settings import sft_vs_rl_settings
+from tinsmith.runs.kinds import Kind
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import ConfigError
 

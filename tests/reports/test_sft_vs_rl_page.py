@@ -15,7 +15,6 @@ from tinsmith.analysis.rates import Metric
 from tinsmith.reports import sft_vs_rl_judging
 from tinsmith.reports.arms import Arm, Member
 from tinsmith.reports.gathering import gather
-from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.sft_vs_rl_judging import Evidence, greedy, last, scores, selected
 from tinsmith.reports.sft_vs_rl_page import report_sft_vs_rl
 from tinsmith.reports.sft_vs_rl_results import (
@@ -31,6 +30,7 @@ from tinsmith.reports.sft_vs_rl_results import (
 )
 from tinsmith.reports.sft_vs_rl_story import headline, sentences, truth_of_offset
 from tinsmith.reports.tried_rates import Tried
+from tinsmith.runs.run_reader import read_run
 
 SEEDS = (1, 2, 3, 4, 5)
 WEAK = ((0.40, 0.32, 0.28), (0.28, 0.42, 0.30), (0.28, 0.30, 0.42))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.run_folder import IfExists, RunFolder
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.label_reward import make_label_reward
 from tinsmith.tasks.paper import Item, Paper
@@ -16,7 +17,6 @@ from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import IfExists, RunFolder
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.study import Papers, Study

@@ -12,6 +12,7 @@ import pytest
 from small_study import PAPERS, TASK, label_course, open_run
 
 from tinsmith.ops.advantages import Advantage, center_within_group
+from tinsmith.runs.files import METRICS, ROLLOUTS
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward
@@ -26,7 +27,6 @@ from tinsmith.training.label_scores import (
 from tinsmith.training.policy import adam
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS, Failure, Rollout
-from tinsmith.training.run_folder import METRICS, ROLLOUTS
 from tinsmith.training.settings import Gradient, RlSettings
 from tinsmith.types.errors import ConfigError
 

@@ -33,11 +33,12 @@ from tinsmith.reports.adapter_results import (
 )
 from tinsmith.reports.arms import Arm, Member
 from tinsmith.reports.gathering import gather
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Run, Split
 from tinsmith.reports.snapshot import baseline_systems
 from tinsmith.reports.tried_rates import Tried
-from tinsmith.training.run_folder import MANIFEST, STATE, TRACE, RunFolder
+from tinsmith.runs.files import MANIFEST, STATE, TRACE
+from tinsmith.runs.run_folder import RunFolder
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Run, Split
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import DataError
 

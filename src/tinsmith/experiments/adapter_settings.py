@@ -10,7 +10,7 @@ from typing import Final
 
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.key_text import truth
-from tinsmith.experiments.keys import KEYS, At, Kind
+from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
 from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.study import Cell
@@ -21,6 +21,7 @@ from tinsmith.experiments.study_keys import (
     StudyKeys,
     require_a_score,
 )
+from tinsmith.runs.kinds import Kind
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.experiments.kinds import At, Kind
+from tinsmith.experiments.kinds import At
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.task import Task, make_joint_task
 from tinsmith.training.settings import Selection
 from tinsmith.types.errors import ConfigError

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.forecast import forecast
-from tinsmith.experiments.keys import Kind
 from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.plan import BY_NAMED_REWARD, Plan
 from tinsmith.experiments.worlds import (
@@ -27,10 +26,12 @@ from tinsmith.experiments.worlds import (
     world_slice,
 )
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.files import BASELINES
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.label_reward import LabelReward, make_label_reward
 from tinsmith.training.connect import Connection
 from tinsmith.training.label_course import LabelCourse
-from tinsmith.training.run_folder import BASELINES, RunFolder
 from tinsmith.training.study import Papers, Study
 
 if TYPE_CHECKING:

@@ -18,18 +18,10 @@ from typing import TypeVar, cast, get_type_hints
 from tinsmith.experiments.experiment import Experiment, Value
 from tinsmith.experiments.joint_frame import JointFrame, require_selection
 from tinsmith.experiments.key_text import folder_name, truth, unknown_key, unreadable
-from tinsmith.experiments.keys import (
-    ENGINE,
-    KEYS,
-    Asking,
-    At,
-    Circumstances,
-    Frame,
-    Kind,
-    RubricFrame,
-)
+from tinsmith.experiments.keys import ENGINE, KEYS, Asking, At, Circumstances, Frame, RubricFrame
 from tinsmith.experiments.places import FORCED, VALUES, places_of
 from tinsmith.experiments.registry import inherited
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.label_reward import make_label_reward
 from tinsmith.tasks.task import Task
 from tinsmith.training.settings import CommonSettings

@@ -8,8 +8,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments.keys import KEYS, At, Kind
+from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.study_keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
+from tinsmith.runs.kinds import Kind
 
 
 class StudyWorld(StrEnum):

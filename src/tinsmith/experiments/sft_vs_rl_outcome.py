@@ -30,8 +30,6 @@ from tinsmith.reports.arms import Arm, Member
 from tinsmith.reports.gathering import gather
 from tinsmith.reports.judging import BOOTSTRAP
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Run
 from tinsmith.reports.sft_vs_rl_judging import Evidence, greedy, last, scores, selected
 from tinsmith.reports.sft_vs_rl_page import report_sft_vs_rl
 from tinsmith.reports.sft_vs_rl_results import (
@@ -49,6 +47,8 @@ from tinsmith.reports.sft_vs_rl_story import sentences, truth_of_offset
 from tinsmith.reports.snapshot import baseline_systems
 from tinsmith.reports.standings import standing_words, standings
 from tinsmith.reports.tried_rates import Tried
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Run
 from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.study import Study
 

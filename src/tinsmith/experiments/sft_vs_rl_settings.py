@@ -14,10 +14,11 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.key_text import truth
-from tinsmith.experiments.keys import KEYS, At, Kind
+from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
 from tinsmith.experiments.sft_vs_rl_keys import PLACES, REWARD, SFT_VS_RL_KEYS, StudyWorld
 from tinsmith.experiments.study_keys import require_a_score
+from tinsmith.runs.kinds import Kind
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = 3

@@ -14,7 +14,7 @@ from tinsmith.experiments.quality_settings import quality_keys
 from tinsmith.experiments.sft_vs_rl_keys import SFT_VS_RL_KEYS
 from tinsmith.experiments.study_keys import StudyKeys
 from tinsmith.experiments.worlds import Told
-from tinsmith.reports.quality_story import RUBRIC_QUALITY
+from tinsmith.runs.run_records import RUBRIC_QUALITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

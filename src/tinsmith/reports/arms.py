@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from tinsmith.analysis.parity import ParityRecord
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.gathering import Gathered, gather
-from tinsmith.reports.run_records import Config, Kind, Run, Split
 from tinsmith.reports.tables import shown
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Config, Run, Split
 from tinsmith.types.errors import DataError
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})

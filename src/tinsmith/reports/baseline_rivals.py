@@ -9,8 +9,8 @@ import numpy as np
 from tinsmith.analysis.confusion import encode
 from tinsmith.analysis.runs import Runs
 from tinsmith.data.baseline_report import Baseline, BaselineScore
-from tinsmith.reports.run_records import Run
 from tinsmith.reports.snapshot import BASELINE_WORDS
+from tinsmith.runs.run_records import Run
 from tinsmith.types.seeds import derive
 
 RIVALS = (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT, Baseline.BOTH)

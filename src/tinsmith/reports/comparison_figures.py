@@ -10,14 +10,16 @@ from tinsmith.analysis.alarms import AlarmKind, Limits
 from tinsmith.data.baseline_report import Baseline, TargetReport
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.curves import Chart, Flag, Limit, Line
+from tinsmith.reports.document import Plate
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure, from_figure
 from tinsmith.reports.palette import INVALID_MARK, Mark, class_mark, series_mark
 from tinsmith.reports.pooled import Pooled
-from tinsmith.reports.run_figures import Plate, last_values, plate, series
-from tinsmith.reports.run_records import Kind, Run
+from tinsmith.reports.run_figures import last_values, plate, series
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.reports.views import ViewRow, views_svg
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Run
 
 _LIMITS = Limits()
 _MISSING = "Missing: no run answered the validation split."

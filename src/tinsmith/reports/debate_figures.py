@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tinsmith.reports.curves import Chart
+from tinsmith.reports.document import Plate
 from tinsmith.reports.drawn_metrics import Drawn, drawn_plate
 from tinsmith.reports.palette import class_mark
-from tinsmith.reports.run_figures import Plate, last_values, line, plate
-from tinsmith.reports.run_records import Run
+from tinsmith.reports.run_figures import last_values, line, plate
+from tinsmith.runs.run_records import Run
 
 _DRAWN = (
     Drawn(

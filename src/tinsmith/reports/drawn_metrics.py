@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinsmith.reports.curves import Chart, Line
+from tinsmith.reports.document import Plate
 from tinsmith.reports.palette import INK, Mark, series_mark
-from tinsmith.reports.run_figures import Plate, last_values, line, plate
-from tinsmith.reports.run_records import Run
+from tinsmith.reports.run_figures import last_values, line, plate
+from tinsmith.runs.run_records import Run
 
 NO_EXAMINATION = "Missing: there was no examination."
 

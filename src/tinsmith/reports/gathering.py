@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
 from tinsmith.analysis.rates import Metric
-from tinsmith.reports.run_reader import read_rollouts
-from tinsmith.reports.run_records import RolloutRecord, Run, Split
+from tinsmith.runs.run_reader import read_rollouts
+from tinsmith.runs.run_records import RolloutRecord, Run, Split
 from tinsmith.tasks.contracts import Outcome
 from tinsmith.tasks.strict_json import NotJsonError, read_json
 from tinsmith.types.errors import DataError

@@ -14,8 +14,10 @@ from tinsmith.data.baseline_answers import read_answers
 from tinsmith.data.baseline_report import Baseline, TargetReport, read_report
 from tinsmith.reports.arms import Arm, Member
 from tinsmith.reports.gathering import Cause, Gathered, disagreements, parsed
-from tinsmith.reports.run_reader import ROLLOUTS, json_lines
-from tinsmith.reports.run_records import FailureRecord, Kind, Row, Run, Split
+from tinsmith.runs.files import ROLLOUTS
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import json_lines
+from tinsmith.runs.run_records import FailureRecord, Row, Run, Split
 from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import DataError
 

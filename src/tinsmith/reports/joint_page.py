@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.reports.claim_tables import ClaimTable, claims_table
+from tinsmith.reports.claim_tables import claims_table
 from tinsmith.reports.curves import Chart
+from tinsmith.reports.document import ClaimTable, Matrix, Plate
 from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.joint_gathering import JointRun, TaskView, read_joint_run
 from tinsmith.reports.joint_story import joint_story
@@ -18,16 +19,16 @@ from tinsmith.reports.joint_tables import (
     prior_guess,
 )
 from tinsmith.reports.judging import judge_alone
-from tinsmith.reports.matrices import Matrix, matrix
+from tinsmith.reports.matrices import matrix
 from tinsmith.reports.page import render
 from tinsmith.reports.palette import INK, Mark, series_mark
 from tinsmith.reports.run_details import alarms_table, details
-from tinsmith.reports.run_figures import Plate, class_plates, last_values, line, plate
+from tinsmith.reports.run_figures import class_plates, last_values, line, plate
 from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, steps_words
-from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
 from tinsmith.reports.tables import Table
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.tasks.label_reward import JointTerms
 
 
@@ -58,7 +59,7 @@ class JointPage:
     plates: Sequence[Plate]
     parts: tuple[TaskPart, ...]
     failures: Table | None
-    pairs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    pairs: Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
 
 def joint_html(run: Run) -> str:

@@ -8,8 +8,9 @@ from tinsmith.reports.joint_gathering import JointRun
 from tinsmith.reports.joint_tables import Both, Constant
 from tinsmith.reports.measures import BOOTSTRAP, from_estimate
 from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.reports.run_records import Split
 from tinsmith.reports.wording import counted, listed, told
+from tinsmith.runs.kinds import Status
+from tinsmith.runs.run_records import Split
 
 
 def joint_story(
@@ -32,7 +33,9 @@ def _asked(read: JointRun) -> str:
     reward = config.reward.get("name", "without a name") if config.reward else "without a name"
     seed = "" if config.seed is None else f", seed {config.seed}"
     how = (
-        "" if run.manifest and run.manifest.status == "finished" else f"; it is {status_words(run)}"
+        ""
+        if run.manifest and run.manifest.status == Status.FINISHED
+        else f"; it is {status_words(run)}"
     )
     asks = f"asks \u201c{config.question}\u201d and " if config.question else ""
     return (

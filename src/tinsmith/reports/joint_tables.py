@@ -13,9 +13,9 @@ from tinsmith.analysis.intervals import wilson
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.joint_gathering import JointRun
 from tinsmith.reports.measures import BOOTSTRAP, Measure, from_estimate
-from tinsmith.reports.run_records import SPLIT_WORDS, Split
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.reports.tables import RowKind, Table, TableRow, absent, column, measured, text, whole
+from tinsmith.runs.run_records import SPLIT_WORDS, Split
 from tinsmith.tasks.answers import Outcome
 
 _TESTS = (Split.TEST, Split.TEST_GREEDY, Split.TEST_LAST, Split.TEST_LAST_GREEDY)

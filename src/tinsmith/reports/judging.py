@@ -19,8 +19,9 @@ from tinsmith.analysis.runs import Runs
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.baseline_rivals import RIVALS, pairing_words, rival
-from tinsmith.reports.run_records import Kind, Run, Split
 from tinsmith.reports.snapshot import BASELINE_WORDS
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Run, Split
 from tinsmith.types.errors import DataError
 
 METRIC = Metric.MACRO_F1

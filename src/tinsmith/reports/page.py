@@ -11,8 +11,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tinsmith.data.replacing import replacing
+from tinsmith.reports.document import Document
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.version import VERSION
+
+
+def document_html(document: Document) -> str:
+    """Return the HTML of a page; all text in it is escaped but what is Markup already."""
+    return render("document.html", document, script=document.browser is not None)
 
 
 def render(template: str, page: object, *, script: bool) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from tinsmith.analysis.alarms import AlarmKind
 from tinsmith.reports.curves import Chart, Limit, Line
+from tinsmith.reports.document import Plate
 from tinsmith.reports.drawn_metrics import NO_EXAMINATION, Drawn, drawn_plate
 from tinsmith.reports.palette import series_mark
 from tinsmith.reports.rubric_constant import Constant
 from tinsmith.reports.rubric_gains import rate_of
 from tinsmith.reports.rubric_gathering import Examination, RubricRun
-from tinsmith.reports.run_figures import Plate, flags_of, last_values, line, plate
+from tinsmith.reports.run_figures import flags_of, last_values, line, plate
 
 _DRAWN = (
     Drawn(

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from tinsmith.analysis.alarms import AlarmKind, Limits
 from tinsmith.reports.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
+from tinsmith.reports.document import Plate
 from tinsmith.reports.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
-from tinsmith.reports.run_records import Kind, Run
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Run
 
 _LIMITS = Limits()
 TERMS = ("parse", "contract", "task", "think")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plate:
-    """A figure on a page; `svg` None: what it would show is missing, and `note` says so."""
-
-    title: str
-    note: str
-    svg: Markup | None
 
 
 def series(run: Run, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:

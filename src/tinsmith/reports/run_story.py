@@ -9,9 +9,10 @@ from tinsmith.analysis.claims import Verdict
 from tinsmith.reports.judging import Judged
 from tinsmith.reports.measures import Measures, from_row
 from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.reports.run_records import Kind, Run
 from tinsmith.reports.snapshot import System
 from tinsmith.reports.wording import counted, listed, percent, told
+from tinsmith.runs.kinds import Kind, Status
+from tinsmith.runs.run_records import Run
 
 
 def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def _asked(run: Run) -> str:
         by = f"{by} with the reward {config.reward.get('name', 'without a name')}"
     seed = "" if config.seed is None else f", seed {config.seed}"
     status = run.manifest.status if run.manifest else ""
-    how = "" if status == "finished" else f"; it is {status_words(run)}"
+    how = "" if status == Status.FINISHED else f"; it is {status_words(run)}"
     if run.manifest is None:
         how = "; how it ended is not known, as it has no manifest"
     model = f"{config.model_name or 'a model'} by {by} for {steps_words(run)}{seed}{how}."

@@ -21,7 +21,6 @@ from tinsmith.reports.arms import Arm
 from tinsmith.reports.baseline_rivals import rival
 from tinsmith.reports.measures import BOOTSTRAP as TABLES
 from tinsmith.reports.measures import from_estimate
-from tinsmith.reports.run_records import Split
 from tinsmith.reports.sft_vs_rl_results import (
     OFFSET,
     PRIMARY,
@@ -31,6 +30,7 @@ from tinsmith.reports.sft_vs_rl_results import (
     StudyArm,
     StudyClaim,
 )
+from tinsmith.runs.run_records import Split
 from tinsmith.types.errors import DataError
 
 CLAIMS: Final = Bootstrap()

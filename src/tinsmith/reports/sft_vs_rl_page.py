@@ -13,14 +13,14 @@ from matplotlib.figure import Figure
 
 from tinsmith.analysis.claims import Verdict
 from tinsmith.reports.arms import Arm
-from tinsmith.reports.claim_tables import ClaimTable, claims_table
+from tinsmith.reports.claim_tables import claims_table
 from tinsmith.reports.comparison_figures import progress_plates
+from tinsmith.reports.document import ClaimTable, Plate
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.drawing import draw, one
 from tinsmith.reports.judging import Judged
 from tinsmith.reports.page import render, write
 from tinsmith.reports.palette import series_mark
-from tinsmith.reports.run_figures import Plate
 from tinsmith.reports.sft_vs_rl_results import (
     WORDS,
     ArmRow,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from tinsmith.analysis.intervals import Interval
 from tinsmith.reports.measures import Measure
@@ -52,6 +53,7 @@ class TableRow:
 class Table:
     """One table."""
 
+    macro: ClassVar[str] = "table"
     caption: str
     heads: tuple[Cell, ...]
     """The first one stands over the rows' names."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.reports.run_reader import ROLLOUTS, json_lines
-from tinsmith.reports.run_records import FailureRecord
+from tinsmith.runs.files import ROLLOUTS
+from tinsmith.runs.run_reader import json_lines
+from tinsmith.runs.run_records import FailureRecord
 
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):

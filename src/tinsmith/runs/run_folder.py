@@ -20,29 +20,10 @@ from typing import IO, cast
 
 import msgspec
 
-from tinsmith.training.saved_state import damage, is_saved
+from tinsmith.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE
+from tinsmith.runs.saved_state import damage, is_saved
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
-
-CONFIG, MANIFEST = "config.json", "manifest.json"
-METRICS, ROLLOUTS, TIMINGS, TRACE = (
-    "metrics.jsonl",
-    "rollouts.jsonl",
-    "timings.jsonl",
-    "trace.jsonl",
-)
-CHECKPOINTS, BASELINES, REPORT = "checkpoints.jsonl", "baselines.json", "report.html"
-JUDGE_LEDGER = "judge.jsonl"
-"""What a judge was asked for and what that took. Never cut back: what was paid was paid, also by a killed run."""
-
-TASKS = "tasks.jsonl"
-"""The prompts and criteria of a run on rubrics."""
-
-STATE = "checkpoints"
-"""Where a run's embedded server keeps its state, in the run's folder."""
-
-_GROWING = (METRICS, ROLLOUTS, TIMINGS, TRACE)
-_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, TASKS, CONFIG)
 
 
 class IfExists(StrEnum):
@@ -53,16 +34,6 @@ class IfExists(StrEnum):
     DELETE = "delete"
     ASK = "ask"
     """Ask at the terminal which of the other three; RAISE where there is none."""
-
-
-class Status(StrEnum):
-    """How far a run came."""
-
-    RUNNING = "running"
-    FINISHED = "finished"
-    INTERRUPTED = "interrupted"
-    LOST = "lost"
-    """Its server or judge was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +111,13 @@ class RunFolder:
         Weights first, then this line: a line never names weights that are not there. A kill in between leaves weights
         that nothing names.
         """
-        for name in _GROWING:
+        for name in GROWING:
             os.fsync(self._open(name).fileno())
         line: dict[str, object] = {
             "step": step,
             "state_path": state_path,
             "kept": dict(kept),
-            "lengths": {name: (self.path / name).stat().st_size for name in _GROWING},
+            "lengths": {name: (self.path / name).stat().st_size for name in GROWING},
             "here": is_saved(self.path / STATE, state_path),
         }
         with (self.path / CHECKPOINTS).open("ab") as file:
@@ -241,7 +212,7 @@ class RunFolder:
 
     def _damage(self, mark: Mark) -> str | None:
         """Say what of a checkpoint is not there any more; None: nothing."""
-        for name in _GROWING:
+        for name in GROWING:
             file = self.path / name
             if mark.lengths.get(name, 0) > (file.stat().st_size if file.exists() else 0):
                 return f"{name} is shorter than it was then"
@@ -255,7 +226,7 @@ class RunFolder:
     def _delete(self) -> None:
         """Delete a run; `config.json` last, because it says that there is one."""
         shutil.rmtree(self.path / STATE, ignore_errors=True)
-        for name in (CHECKPOINTS, *_GROWING, *_WHOLE):
+        for name in (CHECKPOINTS, *GROWING, *WHOLE):
             (self.path / name).unlink(missing_ok=True)
 
     def _cut(self, mark: Mark | None) -> None:
@@ -263,7 +234,7 @@ class RunFolder:
         lines = self._mark_lines()
         kept = 1 + max((i for i, line in enumerate(lines) if _parsed(line) == mark), default=-1)
         self._write(CHECKPOINTS, b"".join(line + b"\n" for line in lines[: kept if mark else 0]))
-        for name in _GROWING:
+        for name in GROWING:
             file = self.path / name
             file.touch()
             os.truncate(file, 0 if mark is None else mark.lengths.get(name, 0))

@@ -9,23 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from tinsmith.data.baseline_report import Baseline, TargetReport
+from tinsmith.runs.kinds import Kind
 
-
-class Kind(StrEnum):
-    """How a run learns."""
-
-    RL = "rl"
-    SFT = "sft"
-    RLVR = "rlvr"
-    """Not on papers with labels: on instructions with rubrics; see rubric_records."""
-    JOINT = "joint"
-    """On papers with two labels; see joint_gathering."""
-    DEBATE = "debate"
-    """On papers under challenge, two answers each; see debate_records."""
+RUBRIC_QUALITY: Final = "rubric_quality"
+"""The name in the `config.json` of a measurement that trains nothing: its folder holds no run."""
 
 
 class Split(StrEnum):

@@ -15,22 +15,27 @@ import msgspec
 
 from tinsmith.data.baseline_answers import read_answers
 from tinsmith.data.baseline_report import Baseline, BaselineReport, TargetReport, read_report
-from tinsmith.reports.quality_story import RUBRIC_QUALITY
-from tinsmith.reports.run_records import (
+from tinsmith.runs.files import (
+    BASELINES,
+    CHECKPOINTS,
+    CONFIG,
+    MANIFEST,
+    METRICS,
+    REPORT,
+    ROLLOUTS,
+    TIMINGS,
+)
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import (
+    RUBRIC_QUALITY,
     CheckpointRecord,
     Config,
-    Kind,
     Manifest,
     RolloutRecord,
     Row,
     Run,
 )
-from tinsmith.reports.wording import counted
 from tinsmith.types.errors import DataError
-
-CONFIG, MANIFEST = "config.json", "manifest.json"
-METRICS, ROLLOUTS, TIMINGS = "metrics.jsonl", "rollouts.jsonl", "timings.jsonl"
-CHECKPOINTS, REPORT = "checkpoints.jsonl", "report.html"
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -122,7 +127,7 @@ def json_lines(file: Path, kind: type[T], notes: list[str]) -> Iterator[T]:
     if cut:
         notes.append(f"{file.name} stops in the middle of a line; that line is left out.")
     if bad:
-        notes.append(f"{file.name}: {counted(bad, 'unreadable line')} left out.")
+        notes.append(f"{file.name}: {bad:,} unreadable line{'s' if bad > 1 else ''} left out.")
 
 
 def _metrics(folder: Path, notes: list[str]) -> dict[int, Row]:
@@ -136,7 +141,9 @@ def _metrics(folder: Path, notes: list[str]) -> dict[int, Row]:
         else:
             nameless += 1
     if nameless:
-        notes.append(f"{METRICS}: {counted(nameless, 'line')} without a step left out.")
+        notes.append(
+            f"{METRICS}: {nameless:,} line{'s' if nameless > 1 else ''} without a step left out."
+        )
     return dict(sorted(steps.items()))
 
 
@@ -162,12 +169,12 @@ def _baselines(
         notes.append(f"{error.what}.")
         return None, {}
     if report is None:
-        notes.append("baselines.json is missing: the slice's baselines were not computed.")
+        notes.append(f"{BASELINES} is missing: the slice's baselines were not computed.")
         return None, {}
     for target in report.targets:
         if set(target.classes) == set(config.task.labels):
             return target, _answers(folder, report, target, notes)
-    notes.append(f"baselines.json has nothing on the task {json.dumps(config.task.name)}.")
+    notes.append(f"{BASELINES} has nothing on the task {json.dumps(config.task.name)}.")
     return None, {}
 
 

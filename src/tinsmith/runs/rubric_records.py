@@ -1,23 +1,25 @@
-"""What the folder of a run on rubrics says beside what every run's does: its tasks, verdicts, and the judge's ledger.
+"""What the folder of a run on rubrics holds beside what every run's does: its tasks, verdicts, and the judge's ledger.
 
 Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tinsmith.reports.run_reader import ROLLOUTS, json_lines
-from tinsmith.reports.run_records import FailureRecord
+from tinsmith.data.replacing import replacing
+from tinsmith.runs.files import LEDGER, ROLLOUTS, TASKS
+from tinsmith.runs.run_reader import json_lines
+from tinsmith.runs.run_records import FailureRecord
+from tinsmith.tasks.rubrics.splitting import RubricSplit
 
-TASKS: Final = "tasks.jsonl"
-"""A line a task, training and held-out ones."""
-LEDGER: Final = "judge.jsonl"
-"""A line for every time that the judge was asked, sittings that were killed and what they did over included."""
+RULES: Final = "rules"
+"""The name of the judge that knows surfaces and rules."""
 JUDGE: Final = "judge"
 """Where a rollout failed that has no verdicts."""
 
@@ -62,6 +64,24 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int = 0
     estimated: bool = False
     dollars: float | None = None
+
+
+def write_tasks(split: RubricSplit, file: Path) -> None:
+    """Write one line a task, training and held-out ones; the old file or the whole new one."""
+    with replacing(file) as part:
+        part.write_bytes(b"".join(map(_line, _task_records(split))))
+
+
+def _task_records(split: RubricSplit) -> Iterator[TaskRecord]:
+    for side, tasks in (("train", split.train), ("test", split.test)):
+        for task in tasks:
+            yield TaskRecord(
+                task_id=task.task_id, split=side, prompt=task.prompt, criteria=tuple(task.criteria)
+            )
+
+
+def _line(record: TaskRecord) -> bytes:
+    return json.dumps(msgspec.to_builtins(record), ensure_ascii=False).encode() + b"\n"
 
 
 def read_tasks(folder: Path, notes: list[str]) -> tuple[TaskRecord, ...]:
