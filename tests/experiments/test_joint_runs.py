@@ -175,12 +175,12 @@ def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     last = lines(whole, METRICS)[-1]
     assert tested.exact_match == last["test/exact_match"]
     assert f'<td class="number">{tested.exact_match:.3f}' in page
-    for view in read.tasks:
-        assert view.run.baselines is not None
-        assert view.run.baselines.target == view.name
-        text = next(one for one in view.run.baselines.scores if one.baseline == "text")
+    for name, alone in read.tasks.items():
+        assert alone.run.baselines is not None
+        assert alone.run.baselines.target == name
+        text = next(one for one in alone.run.baselines.scores if one.baseline == "text")
         assert f"{text.macro_f1.value:.3f}" in page
-        assert view.run.metrics[3]["test/macro_f1"] == last[f"test/{view.name}/macro_f1"]
+        assert alone.run.metrics[3]["test/macro_f1"] == last[f"test/{name}/macro_f1"]
     for words in ("if independent", "Best constant pair", "Prior"):
         assert words in page
 

@@ -96,9 +96,9 @@ def _beside(first: Both, baselines: Sequence[Both]) -> str:
 
 def _alarms(read: JointRun) -> str:
     parts = [
-        f"{counted(len(view.run.alarms), 'alarm')} for {view.name}"
-        for view in read.tasks
-        if view.run.alarms
+        f"{counted(len(member.run.alarms), 'alarm')} for {name}"
+        for name, member in read.tasks.items()
+        if member.run.alarms
     ]
     if not parts:
         return "No alarm was raised for either label."

@@ -57,7 +57,7 @@ def baselines_of(read: JointRun) -> list[Both]:
     tested = read.last(Split.TEST)
     if tested is None:
         return []
-    kept = {view.name: view.run.baseline_answers for view in read.tasks}
+    kept = {name: one.run.baseline_answers for name, one in read.tasks.items()}
     found: list[Both] = []
     for baseline in Baseline:
         tasks = {
@@ -82,8 +82,8 @@ def prior_guess(read: JointRun) -> float | None:
     """Return how often a guess by the training shares has both right; None: the shares are not known."""
     tested = read.last(Split.TEST)
     shares: list[Mapping[str, float]] = []
-    for view in read.tasks:
-        report = view.run.baselines
+    for member in read.tasks.values():
+        report = member.run.baselines
         if report is None or tested is None:
             return None
         total = sum(report.train.values())
