@@ -57,16 +57,19 @@ def baselines_of(read: JointRun) -> list[Both]:
     tested = read.last(Split.TEST)
     if tested is None:
         return []
-    kept = {name: one.run.baseline_answers for name, one in read.tasks.items()}
     found: list[Both] = []
     for baseline in Baseline:
         tasks = {
-            name: _evaluation(one, kept[name].get(baseline, {}))
-            for name, one in tested.tasks.items()
+            name: answered
+            for name, member in read.tasks.items()
+            if (
+                answered := _answered(
+                    tested.tasks[name], member.run.baseline_answers.get(baseline, {})
+                )
+            )
         }
-        whole_ones = {name: one for name, one in tasks.items() if one is not None}
-        if len(whole_ones) == len(tasks):
-            found.append(_both(*BASELINE_WORDS[baseline], Evaluations(whole_ones)))
+        if len(tasks) == len(read.tasks):
+            found.append(_both(*BASELINE_WORDS[baseline], Evaluations(tasks)))
     return found
 
 
@@ -160,7 +163,7 @@ def _both(name: str, what: str, evaluation: Evaluations) -> Both:
     return Both(name=name, what=what, evaluation=evaluation, agreement=agreement)
 
 
-def _evaluation(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
+def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
     """Return what a baseline answers to the papers that were tested; None where it left one out."""
     if any(one.item not in said for one in tested.answers):
         return None

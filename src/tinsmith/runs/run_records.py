@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -192,8 +192,8 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
     def alone(self, subject: str) -> RolloutRecord:
         """Return what it says of one subject."""
         predicted = None if self.predicted is None else self.predicted.get(subject)
-        told = {"gold": self.gold.get(subject, ""), "predicted": predicted}
-        return RolloutRecord(**{**msgspec.structs.asdict(self), **told})
+        told: dict[str, Any] = msgspec.structs.asdict(self)
+        return RolloutRecord(**{**told, "gold": self.gold.get(subject, ""), "predicted": predicted})
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):

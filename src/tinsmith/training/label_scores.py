@@ -26,12 +26,13 @@ def label_logprobs(
 ) -> NDArray[np.float64]:
     """Return [N, K] log-probabilities of the openings of the K labels, at temperature 1; not normalised.
 
+    Of a task about several subjects K counts the combinations of their labels, as `Study.choices` has them.
     For a policy that is only served: one request a paper and label.
 
     Raises:
         TinkerError: the server failed.
     """
-    openings = [study.label_tokens(label) for label in study.task.labels]
+    openings = [study.label_tokens(labels) for labels in study.choices()]
     pending = [
         client.compute_logprobs(types.ModelInput.from_ints([*study.prompt(item), *opening]))
         for item in items
@@ -46,8 +47,7 @@ def trained_label_logprobs(
 ) -> NDArray[np.float64]:
     """Return what `label_logprobs` would for the trainer's weights, in one call for all papers and labels.
 
-    Of a task about several subjects K counts the combinations of their labels, as `Study.choices` has them. Where
-    sampler and trainer are one model the bits are the same.
+    Where sampler and trainer are one model the bits are the same.
 
     Raises:
         TinkerError: the server failed.
