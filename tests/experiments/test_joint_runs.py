@@ -20,9 +20,8 @@ from tinsmith.data.sources.world_spec import Preset
 from tinsmith.data.splits import Split
 from tinsmith.experiments.base_model import cached_base
 from tinsmith.experiments.conduct import conduct
-from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.joint_matter import joint_matter
-from tinsmith.experiments.paper_base import PaperBaseRecipe, joint_conversations
+from tinsmith.experiments.paper_base import PaperBaseRecipe, paper_conversations
+from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, world_slice
@@ -33,9 +32,9 @@ from tinsmith.reports.run_page import run_html
 from tinsmith.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.runs.run_reader import read_run
 from tinsmith.runs.run_records import Split as Answers
-from tinsmith.tasks.joint import joint_items_of, make_joint_task
-from tinsmith.tasks.paper import Paper
+from tinsmith.tasks.paper import Paper, items_of
 from tinsmith.tasks.subjects import Subject
+from tinsmith.tasks.task import make_joint_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -89,9 +88,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     source = world_slice(WORLD, print)
     task = make_joint_task(prompt="brief")
-    items = joint_items_of(source.rows(Split.TRAIN), task)
+    items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
-    base = cached_base(BASE, joint_conversations(BASE, task, brief), print)
+    base = cached_base(BASE, paper_conversations(BASE, (task,), brief), print)
     settings = EmbeddedSettings(
         models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5
     )
@@ -176,12 +175,12 @@ def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     last = lines(whole, METRICS)[-1]
     assert tested.exact_match == last["test/exact_match"]
     assert f'<td class="number">{tested.exact_match:.3f}' in page
-    for view in read.tasks:
-        assert view.run.baselines is not None
-        assert view.run.baselines.target == view.name
-        text = next(one for one in view.run.baselines.scores if one.baseline == "text")
+    for name, alone in read.tasks.items():
+        assert alone.run.baselines is not None
+        assert alone.run.baselines.target == name
+        text = next(one for one in alone.run.baselines.scores if one.baseline == "text")
         assert f"{text.macro_f1.value:.3f}" in page
-        assert view.run.metrics[3]["test/macro_f1"] == last[f"test/{view.name}/macro_f1"]
+        assert alone.run.metrics[3]["test/macro_f1"] == last[f"test/{name}/macro_f1"]
     for words in ("if independent", "Best constant pair", "Prior"):
         assert words in page
 
@@ -234,12 +233,11 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        joint_matter(plan, plan.frame, print)
+        slice_matter(plan, print)
         for plan in (
             place.plan(tmp_path),
             place.plan(tmp_path, "joint/shuffled_labels"),
         )
-        if isinstance(plan.frame, JointFrame)
     )
     golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
     assert golds[0] != golds[1]
@@ -278,6 +276,5 @@ def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
 
     monkeypatch.setattr(Slice, "rows", without)
     plan = place.plan(tmp_path)
-    assert isinstance(plan.frame, JointFrame)
     with pytest.raises(DataError, match="--task joint"):
-        joint_matter(plan, plan.frame, print)
+        slice_matter(plan, print)

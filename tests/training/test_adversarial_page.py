@@ -72,7 +72,7 @@ def returns(reward: str, first: str, last: str, *, grounded: bool | None = None)
         return FOUR_KEY.parse(FOUR_KEY.answer_text(label, Confidence.LOW))
 
     exchange = Exchange(
-        item=dataclasses.replace(PAPERS.train[0], gold=gold),
+        item=dataclasses.replace(PAPERS.train[0], golds=(gold,)),
         first=answer(first),
         last=answer(last),
         stance=Stance(

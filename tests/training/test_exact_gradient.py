@@ -191,7 +191,7 @@ def test_a_reward_that_reacts_pays_by_its_state_before_the_step_and_remembers_th
     run.folder.close()
     reward = label_course(run).reward
     assert reward is not None
-    state = reward.state()
+    state = reward.rewards[0].state()
     assert state.batches == EXACT.steps
     again = make_reward("macro_f1", TASK)
     trained_on = [one for one in lines(tmp_path / "run", ROLLOUTS) if one["split"] == "train"]

@@ -205,7 +205,7 @@ def test_a_reward_that_reacts_is_resumed_with_its_memory(
     resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
     reward = label_course(resumed).reward
     assert reward is not None
-    assert reward.state().batches == 2
+    assert reward.rewards[0].state().batches == 2
     train(resumed)
     resumed.folder.close()
     run_once(connection, tmp_path / "whole", RL, "macro_f1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tinsmith.data.baseline_report import TargetReport
@@ -36,7 +36,7 @@ from tinsmith.reports.document import (
     summary,
 )
 from tinsmith.reports.gathering import disagreements, gather
-from tinsmith.reports.joint_gathering import read_joint_run
+from tinsmith.reports.joint_gathering import label_alone
 from tinsmith.reports.judging import BOOTSTRAP, Judged, judge_arms, pairing
 from tinsmith.reports.lost_classes import LostClass, lost_classes, lost_table
 from tinsmith.reports.matrices import confusion_blocks, matrix
@@ -125,11 +125,7 @@ def _member(run: Run, task: Subject | None) -> Member:
             value=str(run.folder),
             allowed=f"--task {' or '.join(Subject)}",
         )
-    read = read_joint_run(run)
-    view = next(each for each in read.tasks if each.name == task.value)
-    told = replace(view.run, notes=read.unread)
-    gathered = replace(view.gathered, failures=read.failures)
-    return Member(run=told, gathered=gathered, two_labels=True)
+    return label_alone(run, task)
 
 
 def _pooled(arms: Sequence[Arm], split: Split, notes: list[str]) -> dict[str, Pooled]:

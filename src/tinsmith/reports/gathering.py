@@ -68,14 +68,14 @@ class Gathered:
         return self.evaluations.get((split, step))
 
 
-def gather(run: Run) -> Gathered:
-    """Read the rollouts of a run."""
+def gather(run: Run, subject: str | None = None) -> Gathered:
+    """Read the rollouts of a run; with a `subject`, what answers about several labels say of this one."""
     notes: list[str] = []
     answers: dict[tuple[str, int], dict[str, Answered]] = {}
     failures: Counter[Cause] = Counter()
     chooser = _Chooser()
     count = again = 0
-    for rollout in read_rollouts(run.folder, notes):
+    for rollout in read_rollouts(run.folder, notes, subject):
         count += 1
         chooser.offer(rollout)
         if rollout.failure is not None:

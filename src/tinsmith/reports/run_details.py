@@ -37,7 +37,7 @@ def run_document(
     sections: Sequence[Section],
     limits: Sequence[str] = (),
     top: Sequence[Block] = (),
-    alarms: str = "Alarms",
+    alarms: str | None = "Alarms",
     more: Mapping[str, Mapping[str, object]] = NOTHING_MORE,
 ) -> Document:
     """Return the page of one run.
@@ -51,11 +51,11 @@ def run_document(
         sections: between the summary and the details.
         limits: what cannot be said.
         top: what ends the summary.
-        alarms: the title of their table in the summary.
+        alarms: the title of their table in the summary; None: they stand elsewhere.
         more: headed values at the end of the details.
     """
-    found = alarms_table(run)
-    raised = None if found is None else Callout(alarms, [found], alarm=True)
+    found = None if alarms is None else alarms_table(run)
+    raised = None if found is None else Callout(alarms or "", [found], alarm=True)
     seed = "not stated" if run.config.seed is None else str(run.config.seed)
     values = [*details(run), *((title, flattened(found)) for title, found in more.items())]
     return Document(

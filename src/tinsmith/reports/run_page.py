@@ -28,7 +28,7 @@ from tinsmith.reports.document import (
 )
 from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.gathering import Gathered, disagreements
-from tinsmith.reports.joint_page import joint_html
+from tinsmith.reports.joint_page import joint_document
 from tinsmith.reports.judging import judge_alone, pairing
 from tinsmith.reports.matrices import confusion_blocks, evaluated_matrices, shown_splits
 from tinsmith.reports.page import document_html, write
@@ -70,7 +70,7 @@ def run_html(folder: Path) -> str:
     if run.config.kind is Kind.DEBATE:
         return debate_html(run)
     if run.config.kind is Kind.JOINT:
-        return joint_html(run)
+        return document_html(joint_document(run))
     (arm,) = arms_of([run])
     return document_html(_page(arm))
 

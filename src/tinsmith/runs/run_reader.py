@@ -30,6 +30,7 @@ from tinsmith.runs.run_records import (
     RUBRIC_QUALITY,
     CheckpointRecord,
     Config,
+    JointRollout,
     Manifest,
     RolloutRecord,
     Row,
@@ -52,7 +53,7 @@ def read_run(folder: Path) -> Run:
     # On rubrics there is no class that a baseline could answer, two labels have two sets of them, and under challenge
     # only a part of the papers is asked about.
     without = config.kind in (Kind.RLVR, Kind.JOINT, Kind.DEBATE)
-    baselines, answers = (None, {}) if without else _baselines(folder, config, notes)
+    baselines, answers = (None, {}) if without else read_baselines(folder, config, notes)
     return Run(
         folder=folder,
         config=config,
@@ -66,9 +67,18 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def read_rollouts(folder: Path, notes: list[str]) -> Iterator[RolloutRecord]:
-    """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end."""
-    yield from json_lines(folder / ROLLOUTS, RolloutRecord, notes)
+def read_rollouts(
+    folder: Path, notes: list[str], subject: str | None = None
+) -> Iterator[RolloutRecord]:
+    """Yield the rollouts of a run in the order they were written; what is unreadable goes to `notes` at the end.
+
+    With a `subject` they are about several labels, and what is said of this one is told.
+    """
+    if subject is None:
+        yield from json_lines(folder / ROLLOUTS, RolloutRecord, notes)
+    else:
+        for rollout in json_lines(folder / ROLLOUTS, JointRollout, notes):
+            yield rollout.alone(subject)
 
 
 def _config(folder: Path) -> Config:
@@ -159,7 +169,7 @@ def _numbers(line: Mapping[str, object]) -> Row:
 _Answers = Mapping[Baseline, Mapping[str, str]]
 
 
-def _baselines(
+def read_baselines(
     folder: Path, config: Config, notes: list[str]
 ) -> tuple[TargetReport | None, _Answers]:
     """Read the baselines for the run's own task, with their answers where these were kept."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -159,8 +159,8 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
     what: str = ""
 
 
-class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout; `failure` is set where it has no answer."""
+class AnyRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout, whatever was asked; `failure` is set where it has no answer."""
 
     step: int
     split: str
@@ -171,10 +171,29 @@ class RolloutRecord(msgspec.Struct, frozen=True, kw_only=True):
     terms: dict[str, float] | None = None
     total: float | None = None
     advantage: float | None = None
-    gold: str = ""
-    predicted: str | None = None
     confidence: str | None = None
     failure: FailureRecord | None = None
+
+
+class RolloutRecord(AnyRollout, frozen=True, kw_only=True):
+    """One rollout about one label."""
+
+    gold: str = ""
+    predicted: str | None = None
+
+
+class JointRollout(AnyRollout, frozen=True, kw_only=True):
+    """One rollout about several labels, each under its subject's name."""
+
+    gold: dict[str, str] = {}
+    predicted: dict[str, str] | None = None
+    """None where the answer has a fault."""
+
+    def alone(self, subject: str) -> RolloutRecord:
+        """Return what it says of one subject."""
+        predicted = None if self.predicted is None else self.predicted.get(subject)
+        told: dict[str, Any] = msgspec.structs.asdict(self)
+        return RolloutRecord(**{**told, "gold": self.gold.get(subject, ""), "predicted": predicted})
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):

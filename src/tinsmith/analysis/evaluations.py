@@ -1,4 +1,4 @@
-"""One system that labels every item for several tasks in one answer: each task's figures, and how often all are right.
+"""One system that labels every item for one task or several in one answer: their figures, and how often all are right.
 
 All labels right is an exact match. Beside it stands what independence would give, the product of the tasks' shares of
 right answers: a system that is right on the easy papers and wrong on the hard ones matches more often than that, and
@@ -22,7 +22,7 @@ from tinsmith.analysis.resampling import generator, pattern_counts
 from tinsmith.types.errors import DataError
 
 _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)
-"""Of these a joint system has the mean over its tasks."""
+"""Of these a system has the mean over its tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JointEvaluation:
+class Evaluations:
     """The evaluations of one system's answers, one a task, by the task's name.
 
     Raises:
@@ -69,7 +69,9 @@ class JointEvaluation:
         return math.fsum(found) / len(found)
 
     def metrics(self, prefix: str) -> dict[str, float]:
-        """Return every figure of every task as `prefix/TASK/name`, and of all together as `prefix/name`."""
+        """Return every figure as `prefix/name`; of several tasks as `prefix/TASK/name`, and of all together beside."""
+        if len(self.tasks) == 1:
+            return dict(next(iter(self.tasks.values())).metrics(prefix))
         found = {
             f"{prefix}/{name}/{key.removeprefix('eval/')}": value
             for name, one in self.tasks.items()
