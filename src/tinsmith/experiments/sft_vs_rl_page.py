@@ -1,0 +1,196 @@
+"""The page of the study of SFT against RL: what each arm spent, claims with their controls, and what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from markupsafe import Markup
+
+from tinsmith.analysis.claims import Verdict
+from tinsmith.experiments.sft_vs_rl_results import SftVsRl, StudyClaim
+from tinsmith.experiments.sft_vs_rl_settings import QUESTION, WORDS, ArmName
+from tinsmith.experiments.sft_vs_rl_story import sentences
+from tinsmith.reports.arms import Arm
+from tinsmith.reports.claim_tables import ClaimTable, claims_table
+from tinsmith.reports.comparison_figures import progress_plates
+from tinsmith.reports.judging import Judged
+from tinsmith.reports.study_page import (
+    Part,
+    PartKind,
+    StudyPage,
+    StudySection,
+    paragraph,
+    rates_section,
+    scores_section,
+    seconds_section,
+    settings_section,
+    study_facts,
+    table_part,
+)
+from tinsmith.reports.study_results import Seconds
+from tinsmith.reports.tables import Cell, Table, TableRow, column, number, text
+
+_SHOWN: Final = (ArmName.SFT, ArmName.RL, ArmName.THEN)
+"""Arms whose steps have one length, so that one axis serves them."""
+
+
+def sft_vs_rl_page(
+    study: SftVsRl, arms: Mapping[ArmName, Arm], seconds: Mapping[ArmName, Seconds]
+) -> StudyPage:
+    """Return the page."""
+    plates = progress_plates([arms[arm] for arm in _SHOWN])[:3]
+    steps = (Part(kind=PartKind.PLATES, content=plates),)
+    rates = paragraph(
+        "As many for every arm. SFT then RL takes SFT's chosen rate in its supervised steps, and tries RL's in the "
+        "others; what was trained on shuffled labels takes the rate of the arm it controls."
+    )
+    return StudyPage(
+        title="SFT against RL",
+        question=QUESTION,
+        facts=(("World", study.world), *study_facts(study)),
+        verdict=study.claims[0].claim.verdict is Verdict.ALLOWED,
+        sentences=sentences(study),
+        sections=(
+            scores_section(study, remark="A decision with offsets is neither sampled nor greedy."),
+            StudySection(anchor="spent", title="Data and compute", parts=_spent(study)),
+            StudySection(anchor="claims", title="Claims", parts=_claims(study)),
+            StudySection(anchor="truth", title="Truth", parts=(_truth(study),)),
+            rates_section(study, own=(rates,)),
+            StudySection(anchor="steps", title="Over the steps", parts=steps),
+            seconds_section({WORDS[arm]: each for arm, each in seconds.items()}),
+            settings_section(study),
+        ),
+    )
+
+
+def _spent(study: SftVsRl) -> tuple[Part, ...]:
+    base = study.row(WORDS[ArmName.RL]).spent
+    rows: list[TableRow] = []
+    for row in study.rows:
+        if row.spent is None or base is None:
+            continue
+        spent = row.spent
+        counts = (
+            spent.papers,
+            spent.updates,
+            spent.tokens_read,
+            spent.tokens_sampled,
+            spent.tokens_trained,
+        )
+        cells = (
+            *(Cell(text=f"{count:,.0f}", number=True) for count in counts),
+            Cell(text=f"{spent.flops:.3e}", number=True),
+            number(spent.flops / base.flops, digits=2),
+            number(spent.papers / base.papers, digits=2),
+        )
+        rows.append(TableRow(name=text(row.name), cells=cells))
+    table = Table(
+        caption=(
+            "What training took, a mean over seeds. FLOPs are 2 a parameter and token read or sampled, 6 a parameter "
+            "and token trained, and attention's own; looking at validation and test is left out."
+        ),
+        heads=(
+            text("Arm"),
+            column("papers seen", "with labels"),
+            column("updates"),
+            column("tokens read", "to sample"),
+            column("tokens sampled"),
+            column("tokens trained"),
+            column("FLOPs"),
+            column("FLOPs", "of RL's"),
+            column("papers", "of RL's"),
+        ),
+        rows=tuple(rows),
+    )
+    equal = paragraph(
+        "SFT and RL see the same papers with the same labels in the same order, as many in every update. SFT with RL's "
+        "compute takes as many steps as have the FLOPs of one run of RL; what each arm then took stands in the table."
+    )
+    return equal, table_part(table)
+
+
+def _claims(study: SftVsRl) -> tuple[Part, ...]:
+    return (
+        paragraph(
+            "The first claim was named before any run, and its verdict is the sentence at the top. A claim is printed "
+            "as true only if nothing simpler explains it; what is missing refuses it as well."
+        ),
+        _claims_part(study.claims, "No claim was judged."),
+        Part(kind=PartKind.HEADING, content="On shuffled labels"),
+        paragraph("None of these may be allowed."),
+        _claims_part(study.controls, "No control was run."),
+        Part(kind=PartKind.HEADING, content="Equivalence"),
+        table_part(_equivalences(study)),
+    )
+
+
+def _claims_part(claims: Sequence[StudyClaim], empty: str) -> Part:
+    table: ClaimTable = claims_table([_judged(one) for one in claims])
+    named = replace(table, metric="the score that it names,")
+    return Part(kind=PartKind.CLAIMS, content=named, empty=empty)
+
+
+def _judged(one: StudyClaim) -> Judged:
+    claim = one.claim
+    return Judged(
+        first=claim.first,
+        second=f"{claim.second} on {claim.metric}",
+        verdict=claim.verdict,
+        reasons=claim.reasons,
+        checks=claim.checks,
+        value=claim.value,
+        interval=claim.interval,
+        p_holm=claim.p_holm,
+        num_items=claim.num_items,
+        scope=claim.scope,
+        note=one.note,
+    )
+
+
+def _equivalences(study: SftVsRl) -> Table:
+    rows = tuple(
+        TableRow(
+            name=text(f"{found.first} and {found.second}", found.metric.value),
+            cells=(
+                Cell(
+                    text=f"{found.value:+.3f}",
+                    under=f"{found.low:+.3f} to {found.high:+.3f}",
+                    number=True,
+                ),
+                text("equivalent" if found.shown else "not shown"),
+            ),
+        )
+        for found in study.equivalences
+    )
+    return Table(
+        caption="Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
+        heads=(text("Pair"), column("difference"), text("Within one point")),
+        rows=rows,
+    )
+
+
+def _truth(study: SftVsRl) -> Part:
+    if study.truth is None:
+        return paragraph(
+            Markup(
+                "Nothing is known of the best possible scores on these papers; a planted world "
+                "(<code>world=planted</code>) has them."
+            )
+        )
+    rows = tuple(
+        TableRow(
+            name=text(known.name),
+            cells=tuple(
+                number(each) for each in (known.label_match, known.macro_f1, known.min_class_recall)
+            ),
+        )
+        for known in study.truth.all
+    )
+    table = Table(
+        caption="Computed from the posteriors that were planted, for ever more papers; no run is in it.",
+        heads=(text("Policy"), column("label_match"), column("macro-F1"), column("min recall")),
+        rows=rows,
+    )
+    return table_part(table)
