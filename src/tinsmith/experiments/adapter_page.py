@@ -12,13 +12,12 @@ from tinsmith.reports.study_page import (
     PartKind,
     StudyPage,
     StudySection,
-    paragraph,
+    heads,
     rates_section,
     scores_section,
     seconds_section,
     settings_section,
     study_facts,
-    table_part,
 )
 from tinsmith.reports.study_results import Seconds, limits
 from tinsmith.reports.tables import Cell, Table, TableRow, absent, column, number, text, whole
@@ -89,11 +88,12 @@ def adapter_page(
     )
     gate = tuple(gap.gate for gap in apart.values() if gap is not None)
     claims = (
-        paragraph(
+        Part(
+            PartKind.PARAGRAPH,
             f'What the claim gate says of "beats {_LORA}". It asks for a control on shuffled labels too, which this '
-            "study does not train."
+            "study does not train.",
         ),
-        Part(kind=PartKind.STORY, content=gate),
+        Part(PartKind.STORY, gate),
     )
     return StudyPage(
         title="Adapters",
@@ -103,8 +103,8 @@ def adapter_page(
         sentences=sentences,
         sections=(
             scores_section(study, own=own),
-            StudySection(anchor="cost", title="Cost", parts=(table_part(_cost(study)),)),
-            StudySection(anchor="claims", title="Claims", parts=claims),
+            StudySection("cost", "Cost", (Part(PartKind.TABLE, _cost(study)),)),
+            StudySection("claims", "Claims", claims),
             rates_section(study),
             seconds_section(seconds),
             settings_section(study),
@@ -129,17 +129,10 @@ def _cost(study: AdaptersFound) -> Table:
             "Bytes as held in memory; the adapter's of its file. Gradient norms are means over steps and seeds, before "
             "clipping."
         ),
-        heads=(
-            text("Adapter"),
-            column("trained", "parameters"),
-            column("adapter", "bytes"),
-            column("base", "bytes, linear weights"),
-            column("base", "bytes, whole"),
-            column("of fp32", "linear weights"),
-            column("of fp32", "whole"),
-            column("gradient", "direction"),
-            column("gradient", "magnitude"),
-            column("magnitude", "share of the square"),
+        heads=heads(
+            "Adapter; trained | parameters; adapter | bytes; base | bytes, linear weights; base | bytes, whole; "
+            "of fp32 | linear weights; of fp32 | whole; gradient | direction; gradient | magnitude; "
+            "magnitude | share of the square"
         ),
         rows=tuple(
             TableRow(name=text(name), cells=_cost_cells(one))

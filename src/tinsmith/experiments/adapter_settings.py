@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.key_help import shown_value
-from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, At, Kind
-from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
+from tinsmith.experiments.number_lists import count, learning_rates
 from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.study_driver import Study, StudyArm
 from tinsmith.experiments.study_keys import (
@@ -55,39 +53,30 @@ SMALL_RATES: Final = (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
 FEWEST_SEEDS: Final = 3
 
 _RATES_OF: Final = "rates."
-_SET: Final = (
-    "learning_rate",
-    "seed",
-    "adapter",
-    "log_path",
-    "stop_after",
-    "behavior_if_log_dir_exists",
+_SET: Final = frozenset(
+    ["learning_rate", "seed", "adapter", "log_path", "stop_after", "behavior_if_log_dir_exists"]
 )
 """Keys of a run that the study sets itself."""
 
 ADAPTER_KEYS: Final = StudyKeys(
     own=(
-        StudyKey(name="out", default="runs/study-adapters", words="The study's folder."),
+        StudyKey("out", "runs/study-adapters", "The study's folder."),
         StudyKey(
-            name="adapters",
-            default=",".join(WORDS),
-            words="What is compared: lora, and one or more of the others.",
+            "adapters", ",".join(WORDS), "What is compared: lora, and one or more of the others."
         ),
         StudyKey(
-            name="rates",
-            default=",".join(map(str, RATES)),
-            words=f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter. "
+            "rates",
+            ",".join(map(str, RATES)),
+            f"Learning rates that are tried, {FEWEST_RATES} or more; rates.qdora=... for one adapter. "
             f"at=small: {','.join(map(str, SMALL_RATES))}.",
         ),
-        StudyKey(
-            name="seeds", default="1,2,3", words=f"That are reported, {FEWEST_SEEDS} or more."
-        ),
+        StudyKey("seeds", "1,2,3", f"That are reported, {FEWEST_SEEDS} or more."),
         TUNING_SEED,
         DRY_RUN,
     ),
     passed_on=(KEYS[Kind.SFT].known - {*_SET, "kind", "quiet"})
     | {f"{_RATES_OF}{adapter}" for adapter in WORDS},
-    set_by_study=frozenset(_SET),
+    set_by_study=_SET,
     instead="rates, seeds, adapters and out instead",
     more="Any other key of supervised training is one of every run: tinsmith run sft/lora --help",
 )
@@ -119,29 +108,13 @@ def adapter_study(overrides: Mapping[str, str]) -> Study:
     usual = ",".join(map(str, SMALL_RATES if _at_small(overrides) else RATES))
     every = learning_rates("rates", overrides.get("rates", usual), least=FEWEST_RATES)
     own = {key: learning_rates(key, text, least=FEWEST_RATES) for key, text in own_rates.items()}
-    seeds, tuning_seed = seeds_apart(
-        ADAPTER_KEYS.value(overrides, "seeds"),
-        ADAPTER_KEYS.value(overrides, "tuning_seed"),
-        least=FEWEST_SEEDS,
+    arms = tuple(
+        StudyArm(adapter.value, WORDS[adapter], f"sft/{adapter}", own.get(key, every))
+        for key, adapter in by_adapter.items()
     )
-    return Study(
-        name="study/adapters",
-        question=QUESTION,
-        out=Path(ADAPTER_KEYS.value(overrides, "out")),
-        arms=tuple(
-            StudyArm(
-                name=adapter.value,
-                words=WORDS[adapter],
-                experiment=f"sft/{adapter}",
-                rates=own.get(key, every),
-            )
-            for key, adapter in by_adapter.items()
-        ),
-        seeds=seeds,
-        tuning_seed=tuning_seed,
-        shared=MappingProxyType({**_place(overrides), **passed_on, "quiet": "true"}),
-        dry_run=truth("dry_run", ADAPTER_KEYS.value(overrides, "dry_run")),
-    )
+    shared = {**_place(overrides), **passed_on}
+    study = Study(name="study/adapters", question=QUESTION, arms=arms, shared=shared)
+    return study.asked(ADAPTER_KEYS, overrides, fewest_seeds=FEWEST_SEEDS)
 
 
 def _place(overrides: Mapping[str, str]) -> Mapping[str, str]:

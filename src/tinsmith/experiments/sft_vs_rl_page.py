@@ -15,19 +15,18 @@ from tinsmith.experiments.sft_vs_rl_story import sentences
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.claim_tables import ClaimTable, claims_table
 from tinsmith.reports.comparison_figures import progress_plates
-from tinsmith.reports.judging import Judged
+from tinsmith.reports.judging import of_claim
 from tinsmith.reports.study_page import (
     Part,
     PartKind,
     StudyPage,
     StudySection,
-    paragraph,
+    heads,
     rates_section,
     scores_section,
     seconds_section,
     settings_section,
     study_facts,
-    table_part,
 )
 from tinsmith.reports.study_results import Seconds
 from tinsmith.reports.tables import Cell, Table, TableRow, column, number, text
@@ -41,8 +40,7 @@ def sft_vs_rl_page(
 ) -> StudyPage:
     """Return the page."""
     plates = progress_plates([arms[arm] for arm in _SHOWN])[:3]
-    steps = (Part(kind=PartKind.PLATES, content=plates),)
-    rates = paragraph(
+    rates = (
         "As many for every arm. SFT then RL takes SFT's chosen rate in its supervised steps, and tries RL's in the "
         "others; what was trained on shuffled labels takes the rate of the arm it controls."
     )
@@ -54,11 +52,11 @@ def sft_vs_rl_page(
         sentences=sentences(study),
         sections=(
             scores_section(study, remark="A decision with offsets is neither sampled nor greedy."),
-            StudySection(anchor="spent", title="Data and compute", parts=_spent(study)),
-            StudySection(anchor="claims", title="Claims", parts=_claims(study)),
-            StudySection(anchor="truth", title="Truth", parts=(_truth(study),)),
-            rates_section(study, own=(rates,)),
-            StudySection(anchor="steps", title="Over the steps", parts=steps),
+            StudySection("spent", "Data and compute", _spent(study)),
+            StudySection("claims", "Claims", _claims(study)),
+            StudySection("truth", "Truth", (_truth(study),)),
+            rates_section(study, own=(Part(PartKind.PARAGRAPH, rates),)),
+            StudySection("steps", "Over the steps", (Part(PartKind.PLATES, plates),)),
             seconds_section({WORDS[arm]: each for arm, each in seconds.items()}),
             settings_section(study),
         ),
@@ -91,62 +89,41 @@ def _spent(study: SftVsRl) -> tuple[Part, ...]:
             "What training took, a mean over seeds. FLOPs are 2 a parameter and token read or sampled, 6 a parameter "
             "and token trained, and attention's own; looking at validation and test is left out."
         ),
-        heads=(
-            text("Arm"),
-            column("papers seen", "with labels"),
-            column("updates"),
-            column("tokens read", "to sample"),
-            column("tokens sampled"),
-            column("tokens trained"),
-            column("FLOPs"),
-            column("FLOPs", "of RL's"),
-            column("papers", "of RL's"),
+        heads=heads(
+            "Arm; papers seen | with labels; updates; tokens read | to sample; tokens sampled; tokens trained; FLOPs; "
+            "FLOPs | of RL's; papers | of RL's"
         ),
         rows=tuple(rows),
     )
-    equal = paragraph(
+    equal = (
         "SFT and RL see the same papers with the same labels in the same order, as many in every update. SFT with RL's "
         "compute takes as many steps as have the FLOPs of one run of RL; what each arm then took stands in the table."
     )
-    return equal, table_part(table)
+    return Part(PartKind.PARAGRAPH, equal), Part(PartKind.TABLE, table)
 
 
 def _claims(study: SftVsRl) -> tuple[Part, ...]:
+    first = (
+        "The first claim was named before any run, and its verdict is the sentence at the top. A claim is printed as "
+        "true only if nothing simpler explains it; what is missing refuses it as well."
+    )
     return (
-        paragraph(
-            "The first claim was named before any run, and its verdict is the sentence at the top. A claim is printed "
-            "as true only if nothing simpler explains it; what is missing refuses it as well."
-        ),
-        _claims_part(study.claims, "No claim was judged."),
-        Part(kind=PartKind.HEADING, content="On shuffled labels"),
-        paragraph("None of these may be allowed."),
-        _claims_part(study.controls, "No control was run."),
-        Part(kind=PartKind.HEADING, content="Equivalence"),
-        table_part(_equivalences(study)),
+        Part(PartKind.PARAGRAPH, first),
+        Part(PartKind.CLAIMS, _claim_table(study.claims), "No claim was judged."),
+        Part(PartKind.HEADING, "On shuffled labels"),
+        Part(PartKind.PARAGRAPH, "None of these may be allowed."),
+        Part(PartKind.CLAIMS, _claim_table(study.controls), "No control was run."),
+        Part(PartKind.HEADING, "Equivalence"),
+        Part(PartKind.TABLE, _equivalences(study)),
     )
 
 
-def _claims_part(claims: Sequence[StudyClaim], empty: str) -> Part:
-    table: ClaimTable = claims_table([_judged(one) for one in claims])
-    named = replace(table, metric="the score that it names,")
-    return Part(kind=PartKind.CLAIMS, content=named, empty=empty)
-
-
-def _judged(one: StudyClaim) -> Judged:
-    claim = one.claim
-    return Judged(
-        first=claim.first,
-        second=f"{claim.second} on {claim.metric}",
-        verdict=claim.verdict,
-        reasons=claim.reasons,
-        checks=claim.checks,
-        value=claim.value,
-        interval=claim.interval,
-        p_holm=claim.p_holm,
-        num_items=claim.num_items,
-        scope=claim.scope,
-        note=one.note,
-    )
+def _claim_table(claims: Sequence[StudyClaim]) -> ClaimTable:
+    judged = [
+        replace(of_claim(one.claim, one.note), second=f"{one.claim.second} on {one.claim.metric}")
+        for one in claims
+    ]
+    return replace(claims_table(judged), metric="the score that it names,")
 
 
 def _equivalences(study: SftVsRl) -> Table:
@@ -173,24 +150,25 @@ def _equivalences(study: SftVsRl) -> Table:
 
 def _truth(study: SftVsRl) -> Part:
     if study.truth is None:
-        return paragraph(
-            Markup(
-                "Nothing is known of the best possible scores on these papers; a planted world "
-                "(<code>world=planted</code>) has them."
-            )
+        unknown = (
+            "Nothing is known of the best possible scores on these papers; a planted world "
+            "(<code>world=planted</code>) has them."
         )
-    rows = tuple(
+        return Part(PartKind.PARAGRAPH, Markup(unknown))
+    rows = [
         TableRow(
             name=text(known.name),
-            cells=tuple(
-                number(each) for each in (known.label_match, known.macro_f1, known.min_class_recall)
+            cells=(
+                number(known.label_match),
+                number(known.macro_f1),
+                number(known.min_class_recall),
             ),
         )
         for known in study.truth.all
-    )
+    ]
     table = Table(
         caption="Computed from the posteriors that were planted, for ever more papers; no run is in it.",
-        heads=(text("Policy"), column("label_match"), column("macro-F1"), column("min recall")),
-        rows=rows,
+        heads=heads("Policy; label_match; macro-F1; min recall"),
+        rows=tuple(rows),
     )
-    return table_part(table)
+    return Part(PartKind.TABLE, table)

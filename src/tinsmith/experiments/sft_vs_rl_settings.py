@@ -13,10 +13,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, At, Kind
-from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
-from tinsmith.experiments.sft_vs_rl_keys import PLACES, REWARD, SFT_VS_RL_KEYS, StudyWorld
+from tinsmith.experiments.number_lists import count, learning_rates
+from tinsmith.experiments.sft_vs_rl_keys import (
+    ALLOWED_AT,
+    REWARD,
+    SFT_VS_RL_KEYS,
+    StudyWorld,
+    numbers_of,
+)
 from tinsmith.experiments.study_driver import Study, StudyArm
 from tinsmith.experiments.study_keys import require_a_score
 from tinsmith.types.errors import ConfigError
@@ -81,48 +86,41 @@ class SftVsRlSettings:
     def first_arms(self) -> tuple[StudyArm, ...]:
         """Return the arms that depend on no other."""
         return (
-            StudyArm(name=ArmName.ZERO, words=WORDS[ArmName.ZERO], experiment="control/zero_shot"),
+            StudyArm(ArmName.ZERO, WORDS[ArmName.ZERO], "control/zero_shot"),
             self._supervised(ArmName.SFT, self.sft_rates, self.steps),
             self._rewarded(ArmName.RL, "remedy/exp6", self.rl_rates),
         )
 
     def later_arms(self, *, more_steps: int, sft: float, rl: float) -> tuple[StudyArm, ...]:
         """Return the arms that the rates of SFT and RL decide on; `more_steps` of SFT take as many FLOPs as RL."""
-        first = {"sft_learning_rate": repr(sft), "sft_batch_size": str(self.groups_per_batch)}
-        first["sft_steps"] = str(self.sft_steps)
+        first = {
+            "sft_steps": str(self.sft_steps),
+            "sft_learning_rate": repr(sft),
+            "sft_batch_size": str(self.groups_per_batch),
+        }
         shuffled = {"shuffle_labels": "true"}
         return (
             self._supervised(ArmName.MORE, self.sft_rates, more_steps),
-            self._rewarded(ArmName.THEN, "remedy/sft_then_rl", self.rl_rates, first),
-            self._supervised(ArmName.SFT_SHUFFLED, (sft,), self.steps, shuffled),
+            self._rewarded(ArmName.THEN, "remedy/sft_then_rl", self.rl_rates, **first),
+            self._supervised(ArmName.SFT_SHUFFLED, (sft,), self.steps, **shuffled),
             self._rewarded(ArmName.RL_SHUFFLED, "control/shuffled_labels", (rl,)),
         )
 
     def _supervised(
-        self,
-        name: ArmName,
-        rates: tuple[float, ...],
-        steps: int,
-        own: Mapping[str, str] = MappingProxyType({}),
+        self, name: ArmName, rates: tuple[float, ...], steps: int, **own: str
     ) -> StudyArm:
         keys = {**_looks(steps), "batch_size": str(self.groups_per_batch), **own}
-        return StudyArm(
-            name=name, words=WORDS[name], experiment="sft/lora_offset", rates=rates, keys=keys
-        )
+        return StudyArm(name, WORDS[name], "sft/lora_offset", rates, keys)
 
     def _rewarded(
-        self,
-        name: ArmName,
-        experiment: str,
-        rates: tuple[float, ...],
-        own: Mapping[str, str] = MappingProxyType({}),
+        self, name: ArmName, experiment: str, rates: tuple[float, ...], **own: str
     ) -> StudyArm:
         sizes = {
             "groups_per_batch": str(self.groups_per_batch),
             "group_size": str(self.group_size),
         }
         keys = {**_looks(self.steps), **self.rewarded, **sizes, **own}
-        return StudyArm(name=name, words=WORDS[name], experiment=experiment, rates=rates, keys=keys)
+        return StudyArm(name, WORDS[name], experiment, rates, keys)
 
     def deciding(self) -> dict[str, object]:
         """Return what decides the study's results, but for papers and base."""
@@ -151,19 +149,14 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     Raises:
         ConfigError: a key that the study sets itself, rates or seeds that do not do, or a value that cannot be read.
     """
-    keys = SFT_VS_RL_KEYS
-    keys.require(overrides)
+    SFT_VS_RL_KEYS.require(overrides)
     require_a_score(overrides)
-    data = overrides.get("data")
+    data, model = overrides.get("data"), overrides.get("model_name")
     world = _world(overrides.get("world"), data)
-    at = _at(keys.value(overrides, "at"))
-    place = PLACES[at][world]
-
-    def whole(key: str, usual: int, least: int) -> int:
-        return count(key, overrides.get(key, str(usual)), least)
-
-    sft_rates = learning_rates("sft_rates", overrides.get("sft_rates", place.sft_rates))
-    rl_rates = learning_rates("rl_rates", overrides.get("rl_rates", place.rl_rates))
+    at = _at(SFT_VS_RL_KEYS.value(overrides, "at"))
+    given = {**numbers_of(at, world), **overrides}
+    sft_rates = learning_rates("sft_rates", given["sft_rates"])
+    rl_rates = learning_rates("rl_rates", given["rl_rates"])
     if len(sft_rates) != len(rl_rates):
         raise ConfigError(
             "both get as many tries",
@@ -171,37 +164,26 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
             value=len(rl_rates),
             allowed=f"{len(sft_rates)}, as sft_rates has",
         )
-    seeds, tuning_seed = seeds_apart(
-        keys.value(overrides, "seeds"), keys.value(overrides, "tuning_seed")
-    )
-    steps = whole("steps", place.steps, 2)
-    given = {**place.shared, **keys.runs_keys(overrides), "quiet": "true"}
-    rewarded = {key: given.pop(key) for key in list(given) if key.startswith(REWARD)}
-    study = Study(
-        name="study/sft_vs_rl",
-        question=QUESTION,
-        out=Path(keys.value(overrides, "out")),
-        arms=(),
-        seeds=seeds,
-        tuning_seed=tuning_seed,
-        shared=MappingProxyType(given),
-        dry_run=truth("dry_run", keys.value(overrides, "dry_run")),
-    )
+    steps = count("steps", given["steps"], 2)
+    passed_on = SFT_VS_RL_KEYS.runs_keys(given) | ({"at": at.value} if at is At.SMALL else {})
+    shared = {key: value for key, value in passed_on.items() if not key.startswith(REWARD)}
+    rewarded = {key: value for key, value in passed_on.items() if key.startswith(REWARD)}
+    study = Study(name="study/sft_vs_rl", question=QUESTION, arms=(), shared=shared)
     settings = SftVsRlSettings(
-        study=study,
+        study=study.asked(SFT_VS_RL_KEYS, overrides),
         at=at,
         world=world,
         data=None if data is None else Path(data),
-        model_name=overrides.get("model_name"),
+        model_name=model,
         sft_rates=sft_rates,
         rl_rates=rl_rates,
         steps=steps,
-        sft_steps=_sft_steps(overrides.get("sft_steps", str(steps // 2)), steps),
-        groups_per_batch=whole("groups_per_batch", place.groups_per_batch, 1),
-        group_size=whole("group_size", place.group_size, 2),
-        rewarded=MappingProxyType(rewarded),
+        sft_steps=_sft_steps(given.get("sft_steps", str(steps // 2)), steps),
+        groups_per_batch=count("groups_per_batch", given["groups_per_batch"], 1),
+        group_size=count("group_size", given["group_size"], 2),
+        rewarded=rewarded,
     )
-    return replace(settings, study=replace(study, arms=settings.first_arms()))
+    return replace(settings, study=replace(settings.study, arms=settings.first_arms()))
 
 
 def _world(named: str | None, data: str | None) -> StudyWorld:
@@ -219,12 +201,12 @@ def _world(named: str | None, data: str | None) -> StudyWorld:
 
 
 def _at(text: str) -> At:
-    if text not in PLACES:
+    if text not in ALLOWED_AT:
         raise ConfigError(
             "the study has no numbers for such a model",
             field="at",
             value=text,
-            allowed=", ".join(PLACES),
+            allowed=", ".join(ALLOWED_AT),
         )
     return At(text)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,12 @@ import msgspec
 
 from tinsmith.data.replacing import replacing
 from tinsmith.experiments.estimate import minutes, time_and_disk
+from tinsmith.experiments.key_text import truth
+from tinsmith.experiments.number_lists import seeds_apart
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.study import Cell, run_cells, sole_process
+from tinsmith.experiments.study_keys import StudyKeys
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.study_page import StudyPage, study_html, study_markdown
@@ -41,7 +44,7 @@ _START_MINUTES: Final = 0.15
 RunCells = Callable[[Sequence[Cell], Told], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StudyArm:
     """What is trained in one way; its runs differ by learning rate and seed alone."""
 
@@ -62,15 +65,33 @@ class Study:
 
     name: str
     question: str
-    out: Path
     arms: tuple[StudyArm, ...]
-    seeds: tuple[int, ...]
-    tuning_seed: int
-    """Of the runs by which rates are chosen; none of those that are reported."""
     shared: Mapping[str, str]
     """Keys of every run."""
+    out: Path = Path()
+    seeds: tuple[int, ...] = ()
+    tuning_seed: int = 0
+    """Of the runs by which rates are chosen; none of those that are reported."""
     dry_run: bool = False
     """Whether only to say what it would take."""
+
+    def asked(self, keys: StudyKeys, given: Mapping[str, str], *, fewest_seeds: int = 1) -> Study:
+        """Return it with the folder, the seeds and the `dry_run` that were asked for.
+
+        Raises:
+            ConfigError: too few seeds, or a value that cannot be read.
+        """
+        seeds, tuning_seed = seeds_apart(
+            keys.value(given, "seeds"), keys.value(given, "tuning_seed"), least=fewest_seeds
+        )
+        return replace(
+            self,
+            shared={**self.shared, "quiet": "true"},
+            out=Path(keys.value(given, "out")),
+            seeds=seeds,
+            tuning_seed=tuning_seed,
+            dry_run=truth("dry_run", keys.value(given, "dry_run")),
+        )
 
     def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:
         """Return an arm's run with a rate (None: nothing is trained) and a seed."""

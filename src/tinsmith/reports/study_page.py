@@ -45,7 +45,7 @@ class PartKind(StrEnum):
     FACTS = "facts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """One part of a section."""
 
@@ -55,13 +55,13 @@ class Part:
     """What is said where there is no content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StudySection:
     """One section; `anchor` is its place in the page's address."""
 
     anchor: str
     title: str
-    parts: tuple[Part, ...]
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +117,14 @@ def _both_lines(cell: Cell) -> str:
     return f"{cell.text} ({cell.under})" if cell.under else cell.text
 
 
-def paragraph(content: str) -> Part:
-    """Return a paragraph; Markup in it stays as it is."""
-    return Part(kind=PartKind.PARAGRAPH, content=content)
+def heads(names: str) -> tuple[Cell, ...]:
+    """Return a table's heads, which semicolons part; what follows a stroke stands below.
 
-
-def table_part(table: Table | None, empty: str = "") -> Part:
-    """Return a table as a part."""
-    return Part(kind=PartKind.TABLE, content=table, empty=empty)
+    >>> [cell.text for cell in heads("Arm; updates; FLOPs | of RL's")]
+    ['Arm', 'updates', 'FLOPs']
+    """
+    first, *others = names.split("; ")
+    return (text(first), *(column(*name.split(" | ")) for name in others))
 
 
 def scores_section(
@@ -147,21 +147,17 @@ def scores_section(
         "The test split. Chosen by validation, sampled: means over seeds, 95 % intervals over seeds and papers. Last: "
         f"every arm after its last step, sampled. {remark}"
     )
-    heads = (
-        text("System"),
-        column("label_match", "chosen"),
-        column("macro-F1", "chosen"),
-        column("min recall", "chosen"),
-        column("macro-F1", "lowest and highest seed"),
-        column("macro-F1", "last"),
-        column("min recall", "last"),
-        column("macro-F1", "greedy"),
-        column("min recall", "greedy"),
-        *(each.head for each in own),
+    names = (
+        "System; label_match | chosen; macro-F1 | chosen; min recall | chosen; macro-F1 | lowest and highest seed; "
+        "macro-F1 | last; min recall | last; macro-F1 | greedy; min recall | greedy"
     )
-    table = Table(caption=caption.strip(), heads=heads, rows=tuple(rows))
-    dots = Part(kind=PartKind.DRAWING, content=_dots(study), empty="Missing: nothing was scored.")
-    return StudySection(anchor="scores", title="Scores", parts=(table_part(table), dots))
+    own_heads = tuple(each.head for each in own)
+    table = Table(caption=caption.strip(), heads=heads(names) + own_heads, rows=tuple(rows))
+    parts = (
+        Part(PartKind.TABLE, table),
+        Part(PartKind.DRAWING, _dots(study), "Missing: nothing was scored."),
+    )
+    return StudySection("scores", "Scores", parts)
 
 
 def _name(row: ArmRow) -> Cell:
@@ -214,9 +210,8 @@ def _dots(study: StudyFound) -> Markup | None:
 def rates_section(study: StudyFound, *, own: Sequence[Part] = ()) -> StudySection:
     """Return which rates were tried and what each scored; `own` stands above."""
     figure = draw("rates", _rates_words(study), lambda at: _curves(at, study))
-    drawing = Part(kind=PartKind.DRAWING, content=figure)
-    parts = (*own, drawing, table_part(_tried(study)))
-    return StudySection(anchor="rates", title="Learning rates", parts=parts)
+    parts = (*own, Part(PartKind.DRAWING, figure), Part(PartKind.TABLE, _tried(study)))
+    return StudySection("rates", "Learning rates", parts)
 
 
 def _rates_words(study: StudyFound) -> str:
@@ -256,7 +251,7 @@ def _tried(study: StudyFound) -> Table:
             f"Score of the chosen checkpoint on the validation split, seed {study.tuning_seed}; the test split was "
             f"not looked at to choose. {CAPTION}"
         ),
-        heads=(text("Arm"), *(column(f"rate {place + 1}") for place in range(len(columns)))),
+        heads=heads("; ".join(["Arm", *(f"rate {place + 1}" for place in range(len(columns)))])),
         rows=tuple(
             TableRow(name=text(name), cells=tuple(each[place] for each in columns))
             for place, name in enumerate(cells)
@@ -287,22 +282,16 @@ def seconds_section(seconds: Mapping[str, Seconds]) -> StudySection:
             "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
             "other runs beside it. No two runs of the study have these in common; all else on this page they have."
         ),
-        heads=(
-            text("Arm"),
-            column("seconds"),
-            column("seconds", "one update"),
-            column("seconds", "with examinations"),
-        ),
+        heads=heads("Arm; seconds; seconds | one update; seconds | with examinations"),
         rows=rows,
     )
-    return StudySection(anchor="seconds", title="Seconds", parts=(table_part(table),))
+    return StudySection("seconds", "Seconds", (Part(PartKind.TABLE, table),))
 
 
 def settings_section(study: StudyFound) -> StudySection:
     """Return what decided the results."""
     pairs = tuple((key, shown(study.settings[key])) for key in sorted(study.settings))
-    parts = (Part(kind=PartKind.FACTS, content=pairs),)
-    return StudySection(anchor="settings", title="Settings", parts=parts)
+    return StudySection("settings", "Settings", (Part(PartKind.FACTS, pairs),))
 
 
 def study_facts(study: StudyFound) -> tuple[tuple[str, str], ...]:
