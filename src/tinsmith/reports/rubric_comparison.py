@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 from tinsmith.analysis.paired_means import ALPHA, PairedMeans, paired_means
 from tinsmith.analysis.significance import holm
+from tinsmith.reports.arms import seedless
 from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.quality_story import p_words
 from tinsmith.reports.rubric_constant import best_constant
@@ -220,14 +221,10 @@ def _recipe(config: Config) -> str:
     """Return all that was asked for but the seed."""
     asked = (
         config.title,
-        _seedless(config.overrides),
-        _seedless(config.settings),
+        seedless(config.overrides),
+        seedless(config.settings),
         config.reward,
         config.model_name,
         config.data.fingerprint,
     )
     return json.dumps(asked, sort_keys=True)
-
-
-def _seedless(settings: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in settings.items() if key != "seed"}
