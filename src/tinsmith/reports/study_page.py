@@ -209,7 +209,7 @@ def _dots(study: StudyFound) -> Markup | None:
 
 def rates_section(study: StudyFound, *, own: Sequence[Part] = ()) -> StudySection:
     """Return which rates were tried and what each scored; `own` stands above."""
-    figure = draw("rates", _rates_words(study), lambda at: _curves(at, study))
+    figure = draw("rates", _rates_words(study), lambda at: _curves(at, study), width=9.6)
     parts = (*own, Part(PartKind.DRAWING, figure), Part(PartKind.TABLE, _tried(study)))
     return StudySection("rates", "Learning rates", parts)
 
@@ -235,6 +235,9 @@ def _curves(figure: Figure, study: StudyFound) -> None:
             label=name,
         )
     axes.set_xscale("log")
+    tried = sorted({each.rate for rates in study.rates.values() for each in rates})
+    axes.set_xticks(tried, [f"{rate:g}" for rate in tried])
+    axes.minorticks_off()
     axes.set_xlabel("learning rate")
     axes.set_ylabel("validation score")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4)
