@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments import adapter_study, rubric_quality, sft_vs_rl
+from tinsmith.experiments import adapter_settings, adapter_study, rubric_quality, sft_vs_rl
 from tinsmith.experiments.adapter_settings import ADAPTER_KEYS
 from tinsmith.experiments.quality_settings import quality_keys
 from tinsmith.experiments.sft_vs_rl_keys import SFT_VS_RL_KEYS
@@ -40,7 +40,7 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
             ),
             StudyEntry(
                 name="study/adapters",
-                question=adapter_study.QUESTION,
+                question=adapter_settings.QUESTION,
                 keys=ADAPTER_KEYS,
                 run=adapter_study.run_adapter_study,
             ),

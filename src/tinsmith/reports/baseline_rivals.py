@@ -30,6 +30,13 @@ def rival(score: BaselineScore, run: Run, other: Runs) -> Runs:
     return Runs(_name(score), other.labels, other.items, other.golds, codes[None])
 
 
+def metadata_of(run: Run, other: Runs) -> Runs | None:
+    """Return what the baseline that looks at year and citations alone answered; None where the slice has none."""
+    scores = run.baselines.scores if run.baselines else []
+    found = next((score for score in scores if score.baseline is Baseline.METADATA), None)
+    return rival(found, run, other) if found else None
+
+
 def unpaired(score: BaselineScore, other: Runs) -> Runs:
     """Return a baseline's answers to the papers of `other`, from its confusion matrix alone.
 

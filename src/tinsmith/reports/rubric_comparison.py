@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 from tinsmith.analysis.paired_means import PairedMeans, paired_means
 from tinsmith.analysis.significance import ALPHA, holm
+from tinsmith.reports.arms import seedless
 from tinsmith.reports.quality_story import p_words
 from tinsmith.reports.rubric_constant import best_constant
 from tinsmith.reports.rubric_gains import BOOTSTRAP, Gains, gain_words, gains_of
@@ -205,14 +206,10 @@ def _recipe(config: Config) -> str:
     """Return all that was asked for but the seed."""
     asked = (
         config.title,
-        _seedless(config.overrides),
-        _seedless(config.settings),
+        seedless(config.overrides),
+        seedless(config.settings),
         config.reward,
         config.model_name,
         config.data.fingerprint,
     )
     return json.dumps(asked, sort_keys=True)
-
-
-def _seedless(settings: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in settings.items() if key != "seed"}

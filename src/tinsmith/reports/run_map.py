@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.document import MapRow, RunMap
@@ -10,7 +10,7 @@ from tinsmith.reports.tables import shown
 from tinsmith.runs.kinds import Kind, Status
 from tinsmith.runs.run_records import Run
 
-STATUS_WORDS = {
+STATUS_WORDS: Mapping[str, str] = {
     Status.FINISHED: "finished",
     Status.INTERRUPTED: "interrupted by hand; it can be resumed",
     Status.LOST: "stopped because its server or judge was lost; it can be resumed",

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from tinsmith.analysis.claims import ENOUGH_SEEDS, CheckName, Claim, Finding, Verdict
+from tinsmith.analysis.claims import CheckName, Claim, Finding, Verdict
 from tinsmith.analysis.rates import Metric
-from tinsmith.reports.sft_vs_rl_results import (
+from tinsmith.experiments.sft_vs_rl_results import (
     MARGIN,
-    OFFSET,
-    WORDS,
+    OFFSET_RULE,
     Equivalence,
     SftVsRl,
-    StudyArm,
     Truth,
 )
-from tinsmith.reports.tried_rates import chance_words
+from tinsmith.experiments.sft_vs_rl_settings import OFFSET, WORDS, ArmName
+from tinsmith.reports.study_results import limits
 from tinsmith.reports.wording import listed, told
 
-FEWEST_RATES = 5
-"""With fewer one would compare how well each arm was tuned."""
-
-_RL, _SFT = WORDS[StudyArm.RL], WORDS[StudyArm.SFT]
+_RL, _SFT = WORDS[ArmName.RL], WORDS[ArmName.SFT]
 _CLOSE = 0.005
 """Two policies of a planted world that differ by less are called equal."""
 
@@ -120,7 +116,7 @@ def _held_against(claim: Claim, truth: Truth) -> str:
     if claim.first != _RL or claim.second not in (_SFT, OFFSET):
         return ""
     score = "macro_f1" if claim.metric is Metric.MACRO_F1 else "min_class_recall"
-    with_offset = next((one for one in truth.others if one.name == truth_of_offset()), None)
+    with_offset = next((one for one in truth.others if one.name == OFFSET_RULE), None)
     limit = with_offset if claim.second == OFFSET else truth.imitation
     if limit is None:
         return ""
@@ -140,45 +136,12 @@ def _held_against(claim: Claim, truth: Truth) -> str:
     return f'"{_RL} beats {claim.second} on {claim.metric}" is {word}, {verdict} ({where}).'
 
 
-def truth_of_offset() -> str:
-    """Return the name of the policy that SFT with offsets can become."""
-    return "the best rule that always gives one label to one kind of paper"
-
-
 def _limits(study: SftVsRl) -> list[str]:
     """What a reader must know before a refusal or a claim is repeated elsewhere."""
-    found: list[str] = []
-    if len(study.seeds) < ENOUGH_SEEDS:
-        found.append(
-            f"{len(study.seeds)} seeds an arm speak for these models; for the methods it takes {ENOUGH_SEEDS}."
-        )
-    tried = {len(rates) for rates in study.rates.values()}
-    if min(tried, default=0) < FEWEST_RATES:
-        found.append(
-            f"Fewer than {FEWEST_RATES} learning rates were tried for an arm, so that tuning may explain a difference."
-        )
-    alike = chance_words({WORDS[arm]: rates for arm, rates in study.rates.items()})
-    if alike:
-        found.append(alike)
-    at_an_end = [
-        WORDS[arm]
-        for arm, rates in study.rates.items()
-        if len(rates) > 1 and study.row(WORDS[arm]).rate in (rates[0].rate, rates[-1].rate)
-    ]
-    if at_an_end:
-        found.append(
-            f"The chosen rate of {listed(at_an_end)} is an end of what was tried; a better one may lie beyond."
-        )
-    missing = [
-        one.claim.first
+    missing = any(
+        check.name is CheckName.METADATA and check.finding is Finding.MISSING
         for one in study.claims
-        if any(
-            check.name is CheckName.METADATA and check.finding is Finding.MISSING
-            for check in one.claim.checks
-        )
-    ]
-    if missing:
-        found.append(
-            "The slice has no metadata-only baseline, without which the gate allows nothing."
-        )
-    return found
+        for check in one.claim.checks
+    )
+    why = "The slice has no metadata-only baseline, without which the gate allows nothing."
+    return [*limits(study), *([why] if missing else [])]

@@ -11,36 +11,24 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.analysis.claims import Comparison, judge
-from tinsmith.analysis.estimates import Bootstrap, difference, estimate
-from tinsmith.analysis.evaluation import combine
+from tinsmith.analysis.estimates import Bootstrap, difference
 from tinsmith.analysis.parity import ParityRecord
 from tinsmith.analysis.rates import Metric
 from tinsmith.analysis.runs import Runs
-from tinsmith.data.baseline_report import Baseline
+from tinsmith.experiments.sft_vs_rl_results import PRIMARY, Equivalence, StudyClaim
+from tinsmith.experiments.sft_vs_rl_settings import OFFSET, WORDS, ArmName
 from tinsmith.reports.arms import Arm
-from tinsmith.reports.baseline_rivals import rival
-from tinsmith.reports.measures import BOOTSTRAP as TABLES
-from tinsmith.reports.measures import from_estimate
-from tinsmith.reports.sft_vs_rl_results import (
-    OFFSET,
-    PRIMARY,
-    WORDS,
-    Equivalence,
-    Scores,
-    StudyArm,
-    StudyClaim,
-)
+from tinsmith.reports.baseline_rivals import metadata_of
+from tinsmith.reports.study_results import answers
 from tinsmith.runs.run_records import Split
-from tinsmith.types.errors import DataError
 
-CLAIMS: Final = Bootstrap()
 _TWO_ONE_SIDED: Final = 0.9
 """Level of the interval that is two one-sided tests at 0.05 each."""
 
 _ZERO, _SFT, _RL, _THEN, _MORE = (
-    WORDS[arm] for arm in (StudyArm.ZERO, StudyArm.SFT, StudyArm.RL, StudyArm.THEN, StudyArm.MORE)
+    WORDS[arm] for arm in (ArmName.ZERO, ArmName.SFT, ArmName.RL, ArmName.THEN, ArmName.MORE)
 )
-_SFT_SHUFFLED, _RL_SHUFFLED = WORDS[StudyArm.SFT_SHUFFLED], WORDS[StudyArm.RL_SHUFFLED]
+_SFT_SHUFFLED, _RL_SHUFFLED = WORDS[ArmName.SFT_SHUFFLED], WORDS[ArmName.RL_SHUFFLED]
 
 _FAMILY: Final = (
     (_RL, OFFSET, PRIMARY),
@@ -83,22 +71,24 @@ class Evidence:
     metadata: Runs | None
     parity: ParityRecord | None
     """Sampler against trainer over all RL steps of the study."""
+    draws: Bootstrap
 
     @classmethod
-    def of(cls, arms: Mapping[StudyArm, Arm]) -> Evidence:
+    def of(cls, arms: Mapping[ArmName, Arm], draws: Bootstrap) -> Evidence:
         """Collect it from the arms' runs.
 
         Raises:
             DataError: a run has no answers to the test split, or they are not to the same papers.
         """
-        systems = {WORDS[arm]: selected(arms[arm]) for arm in arms}
-        systems[OFFSET] = replace(_of(arms[StudyArm.SFT], Split.TEST_OFFSET), name=OFFSET)
+        systems = {WORDS[name]: answers(arm, Split.TEST) for name, arm in arms.items()}
+        systems[OFFSET] = replace(answers(arms[ArmName.SFT], Split.TEST_OFFSET), name=OFFSET)
         seen = [record for arm in arms.values() if (record := arm.parity()) is not None]
         steps, unequal = sum(one.steps for one in seen), sum(one.unequal_bits for one in seen)
         return cls(
             systems,
-            _metadata(arms[StudyArm.RL], systems[_RL]),
+            metadata_of(arms[ArmName.RL].first, systems[_RL]),
             ParityRecord(steps=steps, unequal_bits=unequal) if seen else None,
+            draws,
         )
 
     def judged(self) -> tuple[StudyClaim, ...]:
@@ -123,7 +113,7 @@ class Evidence:
         ]
         return tuple(
             StudyClaim(claim=claim, note=_NOTES.get(claim.first, ""))
-            for claim in judge(comparisons, CLAIMS)
+            for claim in judge(comparisons, self.draws)
         )
 
     def equivalences(self) -> tuple[Equivalence, ...]:
@@ -131,7 +121,7 @@ class Evidence:
         return tuple(self._equivalence(*pair) for pair in _EQUIVALENT)
 
     def _equivalence(self, first: str, second: str, metric: Metric) -> Equivalence:
-        found = difference(self.systems[first], self.systems[second], metric, CLAIMS)
+        found = difference(self.systems[first], self.systems[second], metric, self.draws)
         interval = found.at(_TWO_ONE_SIDED)
         assert interval is not None, "a share and a macro-F1 are defined in every resample"
         return Equivalence(
@@ -142,60 +132,3 @@ class Evidence:
             low=interval.low,
             high=interval.high,
         )
-
-
-def scores(runs: Runs) -> Scores:
-    """Score a system's answers, with intervals."""
-    return Scores(
-        label_match=from_estimate(estimate(runs, Metric.LABEL_MATCH, TABLES)),
-        macro_f1=from_estimate(estimate(runs, Metric.MACRO_F1, TABLES)),
-        balanced_accuracy=from_estimate(estimate(runs, Metric.BALANCED_ACCURACY, TABLES)),
-        min_class_recall=from_estimate(estimate(runs, Metric.MIN_CLASS_RECALL, TABLES)),
-        by_seed=tuple(one.score(Metric.MACRO_F1) for one in runs.confusions()),
-    )
-
-
-def selected(arm: Arm) -> Runs:
-    """Return what the checkpoints chosen by validation answered, sampled.
-
-    Raises:
-        DataError: a run has no answers.
-    """
-    return _of(arm, Split.TEST)
-
-
-def greedy(arm: Arm) -> Runs:
-    """Return the same checkpoints' greedy answers.
-
-    Raises:
-        DataError: a run has no answers.
-    """
-    return _of(arm, Split.TEST_GREEDY)
-
-
-def last(arm: Arm) -> Runs:
-    """Return what the last checkpoints answered, sampled; where the chosen one is the last, it was asked once.
-
-    Raises:
-        DataError: a run has no answers.
-    """
-    return _of(arm, Split.TEST_LAST, Split.TEST)
-
-
-def _of(arm: Arm, *splits: Split) -> Runs:
-    """Return every seed's answers on the first of these splits that it has."""
-    found = [
-        next((one for split in splits if (one := member.gathered.last(split)) is not None), None)
-        for member in arm.members
-    ]
-    there = [one for one in found if one is not None]
-    if len(there) < len(found):
-        raise DataError(f"a run of {arm.name} has no answers to the test split", field="cells")
-    return combine(arm.name, there)
-
-
-def _metadata(arm: Arm, answers: Runs) -> Runs | None:
-    report = arm.first.baselines
-    known = report.scores if report else []
-    found = next((score for score in known if score.baseline is Baseline.METADATA), None)
-    return rival(found, arm.first, answers) if found else None
