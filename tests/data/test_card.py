@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
+from golden_pages import assert_golden
 from tinsmith.data.baselines import run_baselines
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import write_card
@@ -87,6 +88,7 @@ def test_a_card_stands_alone_and_repeats(kind: str, corpus: Corpus, folder: Path
     where = corpus.folder if kind == "corpus" else folder
     html, seen = _page(where)
     assert _page(where)[0] == html
+    assert_golden(f"{kind} card", html)
     inside = [link for link in seen.links if link != "data:,"]
     assert all(link.startswith("#") for link in inside)
     assert not re.search(r"@import|url\((?!#)|<script|<img|<iframe", html)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from headless import needs_browser, opened
 
+from golden_pages import assert_golden
 from tinsmith.cli import main
 from tinsmith.reports.comparison import compare
 from tinsmith.reports.debate_comparison import compare_debates
@@ -167,6 +168,7 @@ def test_the_page_is_one_file_that_shows_text_as_text(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", TALKS, CONTROLLED)
     html = run_html(folder)
     assert html == run_html(folder)
+    assert_golden("debate", html)
     assert "<img src=x" not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
     assert "put right by a truthful challenge" in html
@@ -253,6 +255,7 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
     html = document_html(debates_document(compared))
     assert "right answer given up" in html
     assert html == document_html(debates_document(compare_debates([gated, seed, alone])))
+    assert_golden("debate comparison", html)
 
 
 @pytest.mark.parametrize(

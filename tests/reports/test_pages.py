@@ -9,6 +9,7 @@ import pytest
 from fake_runs import LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
 
+from golden_pages import assert_golden
 from tinsmith.reports.browser import embedded
 from tinsmith.reports.comparison import compare
 from tinsmith.reports.comparison_page import compare_labels, comparison_document
@@ -83,6 +84,7 @@ def test_a_page_is_one_whole_file_that_points_nowhere(html: str) -> None:
 
 def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
     assert run_html(exp5) == html
+    assert_golden("run", html)
     assert not [file for file in exp5.iterdir() if file.name.startswith(".")]
 
 
@@ -209,6 +211,7 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
     assert "ladder/exp5@1 answers disruptive to 9" in page.text
     assert "which is not above chance" in page.text
     assert html == document_html(comparison_document(compared))
+    assert_golden("comparison", html)
 
 
 def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:

@@ -14,6 +14,7 @@ from fake_runs import LADDER, write_run
 from headless import needs_browser, opened
 from test_quality_page import Words
 
+from golden_pages import assert_golden
 from tinsmith.cli import main
 from tinsmith.reports.comparison import compare
 from tinsmith.reports.difference import Phase, compare_runs
@@ -49,6 +50,7 @@ def test_the_page_says_the_gain_first_and_loads_nothing(tmp_path: Path) -> None:
     html = file.read_text()
     page = Words(html)
     assert html == run_html(folder)
+    assert_golden("rubrics", html)
     first = page.text[page.text.index("Summary On") :]
     # Before: two of three rubrics hold everywhere; after: all three. All eight gain a third: p = 2 / 2^8.
     assert first.startswith(
@@ -192,6 +194,7 @@ def test_runs_are_compared_prompt_by_prompt_and_seeds_are_told(tmp_path: Path) -
     assert any(
         "Over 2 seeds of rlvr@1" in each and "0.000 to +0.333" in each for each in found.story
     )
+    assert_golden("rubric comparison", document_html(rubrics_document(found)))
     text = Words(document_html(rubrics_document(found))).text
     assert "Not compared: another judge measured each" in text
     assert document_html(rubrics_document(found)) == document_html(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fake_runs import LABELS, START, Story, seeds_of, write_run
 
+from golden_pages import assert_golden
 from tinsmith.analysis.claims import CheckName, Finding, Verdict
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.rates import Metric
@@ -217,3 +218,4 @@ def test_the_page_has_every_section_and_keeps_seconds_apart(
     assert parts[0][0] == parts[1][0]
     assert first != second
     assert "<script" not in first
+    assert_golden("study", first)
