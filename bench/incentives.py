@@ -40,10 +40,11 @@ from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.policy import Policy as Asked
 from tinsmith.experiments.registry import find
 from tinsmith.reports.optima import reward_optimum
+from tinsmith.runs.files import METRICS
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
 from tinsmith.training.label_scores import label_probabilities
-from tinsmith.training.run_folder import METRICS, RunFolder
 from tinsmith.types.seeds import derive
 
 LOST, RULES = 0.15, 0.9

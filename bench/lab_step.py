@@ -34,6 +34,7 @@ from tinsmith.experiments.materials import Materials, gather
 from tinsmith.experiments.opening import open_run
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.runs.run_folder import IfExists, RunFolder
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.prompting import messages
 from tinsmith.tasks.reward_registry import make_reward
@@ -42,7 +43,6 @@ from tinsmith.training.grouping import score_groups
 from tinsmith.training.policy import update_policy
 from tinsmith.training.rollout_metrics import rollout_metrics
 from tinsmith.training.rollouts import Sampling, sample_groups
-from tinsmith.training.run_folder import IfExists, RunFolder
 from tinsmith.training.schedule import batch
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.adapters import ALPHA

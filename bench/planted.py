@@ -50,7 +50,7 @@ def world(test: int = TEST, seed: int = 0) -> World:
             name = f"{split}-{len(splits[split])}"
             atom_of[name] = atom
             paper = _paper(name, list(ATOMS)[atom], derive(seed, name))
-            splits[split].append(Item(paper=paper, gold=label))
+            splits[split].append(Item(paper=paper, golds=(label,)))
     return World(papers=Papers(**splits), atom_of=atom_of)
 
 

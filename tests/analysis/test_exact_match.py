@@ -7,8 +7,8 @@ import pytest
 
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.evaluation import Answered, Evaluation
+from tinsmith.analysis.evaluations import Evaluations
 from tinsmith.analysis.intervals import wilson
-from tinsmith.analysis.joint import JointEvaluation
 from tinsmith.analysis.rates import Metric
 from tinsmith.types.errors import DataError
 
@@ -32,7 +32,7 @@ def evaluation(labels: str, golds: str, said: str) -> Evaluation:
 
 FIRST = evaluation("ab", "aabbab", "aab.bb")
 SECOND = evaluation("xy", "xyxyxx", "xyy.xy")
-BOTH = JointEvaluation({"first": FIRST, "second": SECOND})
+BOTH = Evaluations({"first": FIRST, "second": SECOND})
 
 
 def test_exact_matches_and_independence_by_hand() -> None:
@@ -50,7 +50,7 @@ def test_exact_matches_and_independence_by_hand() -> None:
 
 def test_right_on_the_same_papers_is_told_from_independence() -> None:
     golds, half = "ab" * 100, "ab" * 50 + "ba" * 50
-    same = JointEvaluation(
+    same = Evaluations(
         {name: evaluation("ab", golds, half) for name in ("first", "second")}
     ).agreement(BOOTSTRAP)
     assert same.difference.value == pytest.approx(0.25)
@@ -60,7 +60,7 @@ def test_right_on_the_same_papers_is_told_from_independence() -> None:
 
 def test_trading_one_label_for_the_other_is_below_independence() -> None:
     golds = "a" * 100
-    found = JointEvaluation(
+    found = Evaluations(
         {
             "first": evaluation("ab", golds, "a" * 50 + "b" * 50),
             "second": evaluation("ab", golds, "b" * 50 + "a" * 50),
@@ -90,6 +90,6 @@ def test_tasks_are_answered_for_the_same_items() -> None:
     turned = Evaluation(SECOND.labels, SECOND.answers[::-1])
     for other in (shorter, turned):
         with pytest.raises(DataError, match="every item"):
-            JointEvaluation({"first": FIRST, "second": other})
+            Evaluations({"first": FIRST, "second": other})
     with pytest.raises(DataError):
-        JointEvaluation({})
+        Evaluations({})

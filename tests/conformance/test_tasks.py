@@ -278,7 +278,7 @@ def test_the_files_are_the_registered_prompts_and_no_others() -> None:
 
 @pytest.mark.parametrize("task", PROMPT_TASKS, ids=idf)
 def test_a_prompt_shows_the_paper_and_nothing_that_leaks(task: Task) -> None:
-    item = Item(paper=PAPER, gold=task.labels[0], hidden=(0.1234567, 0.7654321))
+    item = Item(paper=PAPER, golds=(task.labels[0],), hidden=(0.1234567, 0.7654321))
     prompt = messages(task, PAPER)
     check_prompt(task, item, prompt)
     for message in prompt:
@@ -297,7 +297,7 @@ def test_a_prompt_shows_the_paper_and_nothing_that_leaks(task: Task) -> None:
         assert all(label in system for label in task.labels)
         assert all(f'"{key}"' in system for key in task.contract.keys)
         assert not re.search(r"\{\w+\}", system)  # no place is left open
-        other = CONTRACTS[f"{task.subject}/{Form.FOUR_KEY}"].keys
+        other = CONTRACTS[f"{task.name}/{Form.FOUR_KEY}"].keys
         unused = set(other) - set(task.contract.keys)
         assert not [key for key in unused if key in system]
 

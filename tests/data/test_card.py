@@ -13,14 +13,15 @@ import polars as pl
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
+from golden_pages import assert_golden
 from tinsmith.data.baselines import run_baselines
-from tinsmith.data.card import write_page
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import write_card
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.slice_reader import Slice
 from tinsmith.data.slice_settings import SliceSettings, Task
 from tinsmith.data.slices import make_slice
+from tinsmith.reports.card import write_page
 from tinsmith.types.errors import DataError
 
 SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=100)
@@ -29,7 +30,7 @@ SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001),
 class _Seen(HTMLParser):
     """Collects what a page is made of, and checks that its elements are closed in order."""
 
-    void = frozenset({"meta", "path", "use", "line", "rect", "br"})
+    void = frozenset({"meta", "link", "path", "use", "line", "rect", "br", "wbr"})
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -87,21 +88,24 @@ def test_a_card_stands_alone_and_repeats(kind: str, corpus: Corpus, folder: Path
     where = corpus.folder if kind == "corpus" else folder
     html, seen = _page(where)
     assert _page(where)[0] == html
-    assert all(link.startswith("#") for link in seen.links)
-    assert not re.search(r"@import|url\((?!#)|<script|<link|<img|<iframe", html)
+    assert_golden(f"{kind} card", html)
+    inside = [link for link in seen.links if link != "data:,"]
+    assert all(link.startswith("#") for link in inside)
+    assert not re.search(r"@import|url\((?!#)|<script|<img|<iframe", html)
     assert max(seen.ids.values()) == 1
-    assert {link[1:] for link in seen.links} <= set(seen.ids)
+    assert {link[1:] for link in inside} <= set(seen.ids)
     assert str(where) not in html
-    assert "matplotlib" not in html
+    assert "Matplotlib" not in html
 
 
 @pytest.mark.parametrize("kind", ["corpus", "slice"])
 def test_figures_and_tables_can_be_read_aloud(kind: str, corpus: Corpus, folder: Path) -> None:
     html, seen = _page(corpus.folder if kind == "corpus" else folder)
     assert seen.tags["svg"] == 3
-    assert len(re.findall(r'<svg role="img" aria-label="[^"]{30,}"', html)) == 3
+    assert len(re.findall(r'<svg class="figure" role="img" aria-label="[^"]{30,}"', html)) == 3
     assert seen.tags["figcaption"] == 3
-    assert seen.tags["caption"] == seen.tags["table"] > 3
+    named = [name for name in re.findall(r'role="group" aria-label="([^"]+)"', html)]
+    assert len(set(named) - {"Figure"}) == seen.tags["table"] > 3
     assert html.count('<th scope="col"') + html.count('<th scope="row"') == seen.tags["th"]
     assert html.startswith('<!doctype html>\n<html lang="en">')
 

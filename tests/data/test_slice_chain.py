@@ -11,7 +11,6 @@ from building import SHARED
 
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.data.baselines import run_baselines
-from tinsmith.data.card import write_page
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.metrics import compute_metrics
@@ -23,6 +22,7 @@ from tinsmith.data.sources.files import FilesSource
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world_spec import Preset
+from tinsmith.reports.card import write_page
 
 HEPTH = SHARED / "hepth"
 

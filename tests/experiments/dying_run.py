@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinsmith.cli import main
+from tinsmith.runs.files import CHECKPOINTS
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings
-from tinsmith.training.run_folder import CHECKPOINTS, RunFolder
 
 VICTIM, FILE, NUMBER = sys.argv[1], sys.argv[2], int(sys.argv[3])
 

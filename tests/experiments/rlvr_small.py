@@ -27,10 +27,10 @@ from tasks.judges.scripted_judge import (
 from tinsmith.experiments.base_model import Conversation, build_base
 from tinsmith.experiments.rubric_base import RubricBaseRecipe, rubric_conversations
 from tinsmith.renderers.renderer import Message, Role
+from tinsmith.runs.files import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.tasks.judges.endpoint import Endpoint
 from tinsmith.tasks.rubrics.dataset import read_dataset
 from tinsmith.training.connect import Connection
-from tinsmith.training.run_folder import MANIFEST, METRICS, ROLLOUTS
 
 REAL_DATA = Path(__file__).parents[3] / "shared/data/rlvr/rlvr_tinker_test.jsonl"
 """100 tasks in prose; not everybody has them."""

@@ -19,18 +19,22 @@ from small_slice import Made
 from tinsmith.engine.checkpoints import load_adapter, read
 from tinsmith.engine.export import export
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.experiments import adapter_study, study
-from tinsmith.experiments.adapter_results import PAGE, STUDY_JSON, TABLE, TIMES_JSON
-from tinsmith.experiments.adapter_settings import (
-    AdapterStudySettings,
-    adapter_study_settings,
-)
+from tinsmith.experiments.adapter_settings import adapter_study
 from tinsmith.experiments.adapter_study import run_adapter_study
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.study import Cell, run_cells
+from tinsmith.experiments.study_driver import (
+    PAGE,
+    SECONDS_JSON,
+    STUDY_JSON,
+    TABLES,
+    Study,
+    StudyArm,
+)
+from tinsmith.experiments.worlds import Told
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
@@ -38,7 +42,7 @@ from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.reports.tried_rates import chosen, read_tried
-from tinsmith.training.run_folder import CONFIG, MANIFEST, STATE
+from tinsmith.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 
@@ -68,8 +72,16 @@ def _silent(message: str) -> None:
     del message
 
 
-def settings(**changes: str) -> AdapterStudySettings:
-    return adapter_study_settings({"out": "x", **changes})
+def settings(**changes: str) -> Study:
+    return adapter_study({"out": "x", **changes})
+
+
+def tuning(study: Study) -> list[Cell]:
+    return [cell for arm in study.arms for cell in study.tuning(arm).values()]
+
+
+def arm(study: Study, name: str) -> StudyArm:
+    return next(one for one in study.arms if one.name == name)
 
 
 # What it is told
@@ -97,7 +109,7 @@ def test_the_seeds_notebook_stands_at_seed(kind: str) -> None:
 
 
 def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
-    cells = settings(at="seed", model_name="x", rates=RATES).tuning()
+    cells = tuning(settings(at="seed", model_name="x", rates=RATES))
     plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
     alike = [
         {
@@ -114,10 +126,10 @@ def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
 
 def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
     told = settings(steps="7", lora_rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
-    assert told.adapters == (LORA, AdapterKind.DORA, AdapterKind.QLORA, QDORA)
-    assert told.rates[QDORA] == (1.0, 2.0, 3.0, 4.0, 5.0)
-    assert told.rates[LORA] == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
-    cells = told.tuning()
+    assert tuple(one.name for one in told.arms) == KINDS
+    assert arm(told, QDORA).rates == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert arm(told, LORA).rates == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
+    cells = tuning(told)
     assert len({cell.folder for cell in cells}) == len(cells) == 20
     plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
     assert {plan.settings.seed for plan in plans} == {0}
@@ -166,9 +178,11 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
     lines: list[str] = []
     out = tmp_path / "study"
     run_adapter_study({"out": str(out), "dry_run": "true"}, lines.append)
-    assert "20 runs to choose rates, 12 more to report" in lines[1]
-    assert "32 runs" in lines[2]
-    assert "MB of disk" in lines[2]
+    arms = [line.partition(",")[0] for line in lines[1:-2]]
+    assert arms == ["LoRA: sft/lora", "DoRA: sft/dora", "QLoRA: sft/qlora", "QDoRA: sft/qdora"]
+    assert "20 runs to choose rates on seed 0, 12 to report" in lines[-2]
+    assert "32 runs" in lines[-1]
+    assert "MB of disk" in lines[-1]
     assert not out.exists()
     with pytest.raises(ConfigError, match="no such key"):
         run_adapter_study({"out": str(out), "dry_run": "true", "stepz": "1"}, lines.append)
@@ -179,7 +193,7 @@ def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None
 
 def test_the_rate_is_chosen_by_validation_and_the_smaller_of_equals(tmp_path: Path) -> None:
     told = settings(out=str(tmp_path), rates="1,2,3,4,5")
-    folders = {rate: told.cell(LORA, rate, 0).folder for rate in told.rates[LORA]}
+    folders = {rate: cell.folder for rate, cell in told.tuning(arm(told, LORA)).items()}
     scores = {1.0: (0.3, 0.9), 2.0: (0.5, 0.1), 3.0: (0.5, 0.2), 4.0: (0.5, 0.2), 5.0: (0.4, 0.4)}
     for rate, (value, tie_break) in scores.items():
         folders[rate].mkdir(parents=True)
@@ -197,7 +211,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     out = tmp_path_factory.mktemp("ran")
     where = {"data": str(made.data), "model_name": str(made.base)}
     told = settings(out=str(out), rates=RATES, **SMALL, **where)
-    cells = {kind.value: told.cell(kind, 8e-4, 0) for kind in (LORA, QDORA)}
+    cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
     for cell in cells.values():
         plan = make_plan(find(cell.name), {**cell.overrides, "log_path": str(cell.folder)})
         conduct(plan, told=_silent)
@@ -224,24 +238,25 @@ def _rewrite(file: Path, key: str, changes: dict[str, Any]) -> None:
 
 
 def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
-    ran: Mapping[str, Cell], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ran: Mapping[str, Cell], tmp_path: Path
 ) -> None:
-    def copied(cells: Sequence[Cell], told: study.Told) -> None:
+    def copied(cells: Sequence[Cell], told: Told) -> None:
         del told
         _copied(ran, cells)
 
-    monkeypatch.setattr(adapter_study, "run_cells", copied)
     keys = {"adapters": "lora,qdora", "rates": RATES, **SMALL}
     texts: list[bytes] = []
     for name in ("one", "two"):
-        out = run_adapter_study({**keys, "out": str(tmp_path / name)}, _silent)
+        out = run_adapter_study({**keys, "out": str(tmp_path / name)}, _silent, run=copied)
         texts.append((out / STUDY_JSON).read_bytes())
-        assert (out / TIMES_JSON).is_file()
+        assert (out / SECONDS_JSON).is_file()
     assert texts[0] == texts[1]
     found = json.loads(texts[0])
-    lora, qdora = found["rows"]
-    assert (lora["adapter"], qdora["adapter"]) == ("lora", "qdora")
-    assert lora["rate"] == qdora["rate"] == 4e-4
+    assert [(row["name"], row["rate"]) for row in found["rows"]] == [
+        ("LoRA", 4e-4),
+        ("QDoRA", 4e-4),
+    ]
+    lora, qdora = found["adapters"]["LoRA"], found["adapters"]["QDoRA"]
     assert (lora["apart"], lora["gradient"]["magnitude"]) == (None, None)
     assert 0.0 < qdora["gradient"]["share"] < 1.0
     assert qdora["apart"]["low"] <= qdora["apart"]["value"] <= qdora["apart"]["high"]
@@ -251,10 +266,10 @@ def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
     assert qdora["bytes"]["linears_to_fp32"] < 0.13
     assert found["baselines"]
     assert "seconds" not in json.dumps(found["rows"])
-    page, table = ((tmp_path / "one" / name).read_text() for name in (PAGE, TABLE))
+    page, table = ((tmp_path / "one" / name).read_text() for name in (PAGE, TABLES))
     for text in (page, table):
         assert "QDoRA" in text
-        assert found["story"][0].split(",")[0] in text
+        assert found["sentences"][0].split(",")[0] in text
     assert "://" not in page.replace("http://www.w3.org", "")
 
 

@@ -20,10 +20,10 @@ from tinsmith.experiments.conduct import Conducted, conduct
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import nano_base, papers_of
+from tinsmith.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

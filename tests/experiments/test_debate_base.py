@@ -21,7 +21,9 @@ from tinsmith.types.seeds import derive
 TASK = make_task("disruption", prompt="brief", contract="two_key")
 SCRIPT = load_script("brief")
 ITEMS = [
-    Item(paper=Paper(id=row.openalex_id, title=row.title, abstract=row.abstract), gold=LABELS[0])
+    Item(
+        paper=Paper(id=row.openalex_id, title=row.title, abstract=row.abstract), golds=(LABELS[0],)
+    )
     for row in DebatesRecipe(train=240).rows(Split.TRAIN)
 ]
 ASKS_FOR_WORDS = "\nReturn words."
@@ -57,7 +59,7 @@ def test_two_of_three_look_back_at_a_text() -> None:
 @pytest.mark.parametrize("every", [0, 3])
 def test_no_gold_label_is_told(every: int) -> None:
     recipe = DebateBaseRecipe(reading_every=every)
-    others = [replace(one, gold=LABELS[i % 3]) for i, one in enumerate(ITEMS)]
+    others = [replace(one, golds=(LABELS[i % 3],)) for i, one in enumerate(ITEMS)]
     made = debate_conversations(recipe, TASK, SCRIPT, ITEMS)
     assert made == debate_conversations(recipe, TASK, SCRIPT, others)
 

@@ -20,10 +20,10 @@ from tinsmith.experiments.debate_base import DebateBaseRecipe, debate_conversati
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import papers_of
+from tinsmith.runs.files import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.tasks.debate.script import load_script
 from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run_folder import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.

@@ -11,10 +11,11 @@ import pytest
 
 from tinsmith.experiments.experiment import Experiment
 from tinsmith.experiments.fingerprints import all_fingerprints, plan_fingerprint
-from tinsmith.experiments.keys import At, Kind
+from tinsmith.experiments.keys import At
 from tinsmith.experiments.places import places_of
 from tinsmith.experiments.plan import Plan, kind_of, make_plan, with_default_log_path
 from tinsmith.experiments.registry import EXPERIMENTS, find, lineage
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.types.errors import ConfigError

@@ -20,22 +20,22 @@ from tinsmith.data.sources.world_spec import Preset
 from tinsmith.data.splits import Split
 from tinsmith.experiments.base_model import cached_base
 from tinsmith.experiments.conduct import conduct
-from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.joint_matter import joint_matter
-from tinsmith.experiments.paper_base import PaperBaseRecipe, joint_conversations
+from tinsmith.experiments.paper_base import PaperBaseRecipe, paper_conversations
+from tinsmith.experiments.paper_matter import slice_matter
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import WorldRecipe, world_slice
-from tinsmith.reports.comparison_page import compare, comparison_html
+from tinsmith.reports.comparison_page import compare_labels, comparison_document
 from tinsmith.reports.joint_gathering import read_joint_run
+from tinsmith.reports.page import document_html
 from tinsmith.reports.run_page import run_html
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Split as Answers
-from tinsmith.tasks.joint import joint_items_of, make_joint_task
-from tinsmith.tasks.paper import Paper
+from tinsmith.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split as Answers
+from tinsmith.tasks.paper import Paper, items_of
 from tinsmith.tasks.subjects import Subject
+from tinsmith.tasks.task import make_joint_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.
@@ -88,9 +88,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     source = world_slice(WORLD, print)
     task = make_joint_task(prompt="brief")
-    items = joint_items_of(source.rows(Split.TRAIN), task)
+    items = items_of(source.rows(Split.TRAIN), task)
     brief = [replace(item, paper=_beginning(item.paper)) for item in items]
-    base = cached_base(BASE, joint_conversations(BASE, task, brief), print)
+    base = cached_base(BASE, paper_conversations(BASE, (task,), brief), print)
     settings = EmbeddedSettings(
         models={"base": str(base)}, state=tmp_path_factory.mktemp("state"), seed=5
     )
@@ -175,12 +175,12 @@ def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
     last = lines(whole, METRICS)[-1]
     assert tested.exact_match == last["test/exact_match"]
     assert f'<td class="number">{tested.exact_match:.3f}' in page
-    for view in read.tasks:
-        assert view.run.baselines is not None
-        assert view.run.baselines.target == view.name
-        text = next(one for one in view.run.baselines.scores if one.baseline == "text")
+    for name, alone in read.tasks.items():
+        assert alone.run.baselines is not None
+        assert alone.run.baselines.target == name
+        text = next(one for one in alone.run.baselines.scores if one.baseline == "text")
         assert f"{text.macro_f1.value:.3f}" in page
-        assert view.run.metrics[3]["test/macro_f1"] == last[f"test/{view.name}/macro_f1"]
+        assert alone.run.metrics[3]["test/macro_f1"] == last[f"test/{name}/macro_f1"]
     for words in ("if independent", "Best constant pair", "Prior"):
         assert words in page
 
@@ -193,7 +193,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     conduct(place.plan(shuffled, "joint/shuffled_labels"), told=print)
     conduct(place.plan(alone, "remedy/exp6", task="novelty"), told=print)
     folders = [whole, other, shuffled, alone]
-    compared = compare(folders, Subject.NOVELTY)
+    compared = compare_labels(folders, Subject.NOVELTY)
     arms = {arm.experiment: arm for arm in compared.arms}
     assert arms[NAME].two_labels
     assert [member.run.config.seed for member in arms[NAME].members] == [0, 1]
@@ -206,15 +206,15 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     held = {(one.first.partition("@")[0], one.second.partition("@")[0]) for one in compared.judged}
     assert held == {(NAME, "remedy/exp6"), ("joint/shuffled_labels", NAME)}
     assert not any("that of remedy" in one.note for one in compared.judged)
-    html = comparison_html(compared)
+    html = document_html(comparison_document(compared))
     assert "joint/disruption_novelty@1" in html
-    assert html == comparison_html(compare(folders, Subject.NOVELTY))
+    assert html == document_html(comparison_document(compare_labels(folders, Subject.NOVELTY)))
 
     with pytest.raises(ConfigError, match="--task disruption or novelty"):
-        compare([whole, other])
+        compare_labels([whole, other])
     with pytest.raises(ConfigError, match="another label"):
-        compare(folders, Subject.DISRUPTION)
-    without_one = compare([whole, other, shuffled], Subject.DISRUPTION)
+        compare_labels(folders, Subject.DISRUPTION)
+    without_one = compare_labels([whole, other, shuffled], Subject.DISRUPTION)
     assert without_one.baselines is not None
     assert without_one.baselines.target == "disruption"
     assert not any("novelty" in note for note in without_one.notes)
@@ -233,12 +233,11 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        joint_matter(plan, plan.frame, print)
+        slice_matter(plan, print)
         for plan in (
             place.plan(tmp_path),
             place.plan(tmp_path, "joint/shuffled_labels"),
         )
-        if isinstance(plan.frame, JointFrame)
     )
     golds = [[item.golds for item in one.papers.train] for one in (plain, shuffled)]
     assert golds[0] != golds[1]
@@ -277,6 +276,5 @@ def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
 
     monkeypatch.setattr(Slice, "rows", without)
     plan = place.plan(tmp_path)
-    assert isinstance(plan.frame, JointFrame)
     with pytest.raises(DataError, match="--task joint"):
-        joint_matter(plan, plan.frame, print)
+        slice_matter(plan, print)

@@ -22,12 +22,12 @@ from tinsmith.experiments import conduct as conduct_module
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training import evaluating
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.rollouts import Failure, Rollout, Sampling
-from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.types.errors import LostError
 
 # The SDK leaves sockets to the garbage collector.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli import main
+from tinsmith.runs.files import MANIFEST
 from tinsmith.tasks.rubrics.builtin import builtin_dataset
-from tinsmith.training.run_folder import MANIFEST
 
 KEYS = {
     "model_name": "tinsmith/nano",  # it writes nonsense, and needs no building

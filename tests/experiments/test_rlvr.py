@@ -44,12 +44,12 @@ from tinsmith.experiments import judge_choice
 from tinsmith.experiments.conduct import Conducted, conduct
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.tasks.judges.cache import VerdictCache
 from tinsmith.tasks.judges.chat_judge import BlockingJudge, ChatSettings
 from tinsmith.tasks.rubrics.dataset import read_dataset
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.rubric_ground import RubricGround
-from tinsmith.training.run_folder import CHECKPOINTS, JUDGE_LEDGER, MANIFEST, METRICS, ROLLOUTS
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -194,7 +194,7 @@ def test_a_second_run_asks_nothing_and_ends_the_same(
     assert set(judge.authorizations) == {f"Bearer {KEY}"}
     same_bytes(first, second)
     same_bytes(first, whole)
-    paid, free = (lines(folder, JUDGE_LEDGER) for folder in (first, second))
+    paid, free = (lines(folder, LEDGER) for folder in (first, second))
     assert sum(one["calls"] for one in paid) == asked
     assert {one["calls"] for one in free} == {0}
     assert all(one["from_cache"] == one["judged"] for one in free)
@@ -206,7 +206,7 @@ def test_the_key_is_in_no_file(place: Place, tmp_path: Path) -> None:
     assert judge.authorizations
     secrets = [KEY.encode(), str(place.connection.key).encode()]
     seen = list(every_file(tmp_path))
-    assert {path.name for path, _ in seen} >= {METRICS, ROLLOUTS, MANIFEST, JUDGE_LEDGER}
+    assert {path.name for path, _ in seen} >= {METRICS, ROLLOUTS, MANIFEST, LEDGER}
     for path, content in seen:
         assert not any(secret in content for secret in secrets), path
 
@@ -268,7 +268,7 @@ def test_trouble_is_tried_again_and_leaves_no_trace(
         run(place.judged(tmp_path / "run", judge, **changes))
     same_bytes(tmp_path / "run", whole)
     assert any(7.0 <= wait < 8.0 for wait in clock.slept)
-    ledger = lines(tmp_path / "run", JUDGE_LEDGER)
+    ledger = lines(tmp_path / "run", LEDGER)
     assert sum(one["calls"] for one in ledger) == len(judge.requests)
     judged = sum(one["judged"] - one["from_cache"] for one in ledger)
     assert len(judge.requests) >= judged + len(trouble) + 1
@@ -374,7 +374,7 @@ def test_a_run_whose_judge_was_lost_goes_on_with_a_healthy_one_to_the_same_bytes
     assert code == 0, said
     same_bytes(folder, whole)
     # What was paid before is told as well.
-    assert [one["failed"] for one in lines(folder, JUDGE_LEDGER)][:3] == [0, 12, 0]
+    assert [one["failed"] for one in lines(folder, LEDGER)][:3] == [0, 12, 0]
 
 
 # Injection

@@ -16,9 +16,10 @@ from rlvr_small import write_prose
 
 from tasks.judges.scripted_judge import KEY
 from tinsmith.cli import main
-from tinsmith.experiments.keys import KEYS, At, Kind
+from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.judges.prompting import JudgeRequest, judge_prompt
 from tinsmith.tasks.rubrics.builtin import worked_tasks
 from tinsmith.tasks.rubrics.dataset import read_dataset

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from tinsmith.experiments.keys import Asking
-from tinsmith.experiments.rubric_records import asking_circumstances, write_tasks
-from tinsmith.reports.rubric_records import TASKS, read_tasks
+from tinsmith.experiments.rubric_records import asking_circumstances
+from tinsmith.runs.files import TASKS
+from tinsmith.runs.rubric_records import read_tasks, write_tasks
 from tinsmith.tasks.rubrics.builtin import builtin_dataset
 from tinsmith.tasks.rubrics.splitting import split_tasks
 

@@ -13,7 +13,7 @@ import pytest
 from running import KEY, Running
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.data.slice_reader import Slice
-from tinsmith.experiments import paper_matter, sft_vs_rl_outcome
+from tinsmith.experiments import paper_matter
 from tinsmith.experiments.compute_spent import Cost
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.estimate import minutes
@@ -29,13 +29,14 @@ from tinsmith.experiments.planted_world import (
 )
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl import QUESTION, run_sft_vs_rl
-from tinsmith.experiments.sft_vs_rl_outcome import PAGE, SECONDS_JSON, STUDY_JSON, known_truth
-from tinsmith.experiments.sft_vs_rl_settings import sft_vs_rl_settings
+from tinsmith.experiments.sft_vs_rl_results import known_truth
+from tinsmith.experiments.sft_vs_rl_settings import WORDS, sft_vs_rl_settings
 from tinsmith.experiments.study import Cell
+from tinsmith.experiments.study_driver import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.experiments.worlds import Told, nano_base, papers_of
 from tinsmith.models.folder import read_config
 from tinsmith.models.names import expected_tensors
-from tinsmith.reports import sft_vs_rl_judging
+from tinsmith.reports.study_results import Draws
 from tinsmith.tasks.paper import items_of
 from tinsmith.tasks.task import make_task
 from tinsmith.types.errors import ConfigError
@@ -57,6 +58,7 @@ SMALLEST = {
     "with_metadata": "false",
 }
 ARMS = 7
+DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
 
 
 def _no_forecast(plan: Plan, source: Slice) -> list[str]:
@@ -84,9 +86,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     patch.setenv("TINKER_API_KEY", KEY)
     patch.setattr(paper_matter, "forecast", _no_forecast)  # it is told before each run, and is slow
-    patch.setattr(sft_vs_rl_judging, "CLAIMS", Bootstrap(draws=200))
-    patch.setattr(sft_vs_rl_judging, "TABLES", Bootstrap(draws=100))
-    patch.setattr(sft_vs_rl_outcome, "BOOTSTRAP", Bootstrap(draws=100))
     source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), _silent)
     task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
     papers = papers_of(source, task, shuffle_seed=None)
@@ -118,7 +117,7 @@ def study(made: Made, out: Path, conducted: list[Path], stop_after: int | None =
                 conducted.append(cell.folder)
 
     keys = {**SMALLEST, "data": str(made.data), "model_name": str(made.base), "out": str(out)}
-    return run_sft_vs_rl(keys, _silent, run=run)
+    return run_sft_vs_rl(keys, _silent, run=run, draws=DRAWS)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +165,7 @@ def test_arms_see_the_same_papers_and_the_last_one_takes_as_much_compute(whole: 
     assert more["papers"] == 3 * rows["SFT with RL's compute"]["steps"]
     assert "SFT + logit offset" in rows
     seconds = json.loads((whole / SECONDS_JSON).read_text())
-    assert seconds["zero_shot"] == 0.0 < seconds["rl"]
+    assert seconds["zero_shot"]["training"] == 0.0 < seconds["rl"]["training"]
 
 
 def test_the_page_says_what_the_gate_says_and_loads_nothing(whole: Path) -> None:
@@ -259,6 +258,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) ->
     said: list[str] = []
     keys = {"world": "planted", "dry_run": "true", "out": str(tmp_path / "out")}
     run_sft_vs_rl(keys, said.append)
+    assert [line.partition(":")[0] for line in said[1:-2]] == list(WORDS.values())
     assert "20 runs to choose rates on seed 0, 35 to report" in said
     assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
     assert not any(tmp_path.iterdir())

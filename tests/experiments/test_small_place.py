@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.experiments.adapter_settings import SMALL_RATES, adapter_study_settings
+from tinsmith.experiments.adapter_settings import SMALL_RATES, adapter_study
 from tinsmith.experiments.estimate import dry_run, minutes
 from tinsmith.experiments.key_help import key_help
-from tinsmith.experiments.kinds import At, Kind
+from tinsmith.experiments.kinds import At
 from tinsmith.experiments.model_pace import MEASURED_PARAMETERS, Lengths, machine_pace, run_seconds
 from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import EXPERIMENTS, find
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_settings import sft_vs_rl_settings
+from tinsmith.runs.kinds import Kind
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import ConfigError
 
@@ -84,15 +85,16 @@ def test_a_model_of_unknown_size_or_elsewhere_has_no_forecast(tmp_path: Path) ->
 
 
 def test_both_studies_have_numbers_for_it() -> None:
-    adapters = adapter_study_settings({"at": "small"})
-    assert set(adapters.rates.values()) == {SMALL_RATES}
+    adapters = adapter_study({"at": "small"})
+    assert {arm.rates for arm in adapters.arms} == {SMALL_RATES}
     assert all(
         make_plan(find(cell.name), cell.overrides).frame.at is At.SMALL
-        for cell in adapters.tuning()
+        for arm in adapters.arms
+        for cell in adapters.tuning(arm).values()
     )
     study = sft_vs_rl_settings({"at": "small", "world": StudyWorld.PLANTED.value})
-    assert study.shared["at"] == "small"
-    assert "at" not in sft_vs_rl_settings({}).shared, "an identity that was there before"
+    assert study.study.shared["at"] == "small"
+    assert "at" not in sft_vs_rl_settings({}).study.shared, "an identity that was there before"
     with pytest.raises(ConfigError) as caught:
         sft_vs_rl_settings({"at": "seed"})
     assert caught.value.allowed == "nano, small"

@@ -20,8 +20,8 @@ from tinsmith.models.folder import write_folder
 from tinsmith.models.presets import PRESETS, initial_weights
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.reports.run_page import report_run
+from tinsmith.runs.files import METRICS, ROLLOUTS, TIMINGS
 from tinsmith.tasks.rubrics.builtin import builtin_dataset
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TIMINGS
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""

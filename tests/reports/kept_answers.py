@@ -9,7 +9,7 @@ from tinsmith.analysis.runs import Runs
 from tinsmith.data.baseline_answers import BASELINE_ANSWERS, AnswersRow, write_answers
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import arms_of
-from tinsmith.reports.run_reader import read_run
+from tinsmith.runs.run_reader import read_run
 from tinsmith.types.fingerprints import file_sha256
 
 

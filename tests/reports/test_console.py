@@ -6,8 +6,8 @@ from fake_runs import LADDER, write_run
 from rich.console import Console
 
 from tinsmith.cli import main
-from tinsmith.reports.comparison_page import compare
-from tinsmith.reports.console import summary_table
+from tinsmith.reports.comparison_page import compare_labels
+from tinsmith.reports.comparison_summary import summary_table
 
 
 def run(*arguments: str) -> int:
@@ -21,7 +21,7 @@ def run(*arguments: str) -> int:
 def test_the_table_fits_80_columns_and_has_the_baselines_below(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "exp5", "sft")]
     console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(summary_table(compare(folders)))
+    console.print(summary_table(compare_labels(folders)))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     for words in ("ladder/exp5@1", "disruptive 9", "Metadata only", "210 papers"):

@@ -22,10 +22,11 @@ from test_debate_page import (
 )
 
 from tinsmith.reports.debate_comparison import compare_debates
-from tinsmith.reports.debate_comparison_page import debates_html
+from tinsmith.reports.debate_comparison_page import debates_document
 from tinsmith.reports.debate_fates import CAVING
 from tinsmith.reports.debate_gathering import read_debate_run
 from tinsmith.reports.debate_story import debate_story
+from tinsmith.reports.page import document_html
 from tinsmith.reports.wording import signed
 
 HALF_BROKEN = (replace(STOOD, last=None), replace(MENDED, last=None), BROKEN)
@@ -185,9 +186,9 @@ def test_the_story_speaks_of_experiments_where_it_can(folders: list[Path]) -> No
     assert "adversarial/gated@1, mean of seeds 0, 1: caving 0.118, put right" in told
     assert "not below them by more than one standard error" in told
     assert "takes several seeds of each" not in told
-    html = debates_html(compared)
+    html = document_html(debates_document(compared))
     assert "mean of its seeds, 61 papers" in html
-    assert html == debates_html(compare_debates(folders))
+    assert html == document_html(debates_document(compare_debates(folders)))
 
 
 def test_a_run_beside_them_has_its_own_sentence(folders: list[Path], tmp_path: Path) -> None:
@@ -225,7 +226,9 @@ def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(
     assert "a-killed is left out of what is said over seeds: it has no test" in notes
     alone = compare_debates([folders[0], again])
     assert alone.seeded.experiments == ()
-    assert "no experiment here has tested runs with several seeds" in debates_html(alone)
+    assert "no experiment here has tested runs with several seeds" in document_html(
+        debates_document(alone)
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,7 +247,7 @@ def test_what_is_unlike_is_not_compared(folders: list[Path], old: str, new: str,
     assert held.ratio is None
     assert why in held.why
     assert f"are not compared over seeds: {held.why}." in " ".join(compared.story)
-    assert f"Not compared: {held.why}." in debates_html(compared)
+    assert f"Not compared: {held.why}." in document_html(debates_document(compared))
 
 
 def test_nothing_given_up_and_nothing_right_are_told_apart(tmp_path: Path) -> None:
@@ -267,4 +270,4 @@ def test_seeds_of_one_experiment_are_not_held_against_each_other(folders: list[P
     compared = compare_debates(folders[:2])
     assert (compared.references, compared.against) == ((), ())
     assert "times as often" not in " ".join(compared.story)
-    assert "it takes two experiments under challenge" in debates_html(compared)
+    assert "it takes two experiments under challenge" in document_html(debates_document(compared))

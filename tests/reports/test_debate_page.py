@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 from headless import needs_browser, opened
 
+from golden_pages import assert_golden
 from tinsmith.cli import main
+from tinsmith.reports.comparison import compare
 from tinsmith.reports.debate_comparison import compare_debates
-from tinsmith.reports.debate_comparison_page import debates_html
+from tinsmith.reports.debate_comparison_page import debates_document
 from tinsmith.reports.debate_doubt import doubt_table
 from tinsmith.reports.debate_gathering import CONTROL, TEST, read_debate_run
 from tinsmith.reports.debate_story import cannot_be_said, debate_story
 from tinsmith.reports.debate_tables import arms_table, overall_table
+from tinsmith.reports.page import document_html
 from tinsmith.reports.run_page import run_html
 from tinsmith.tasks.answers import Confidence
 from tinsmith.tasks.contracts import TWO_KEY
@@ -165,6 +168,7 @@ def test_the_page_is_one_file_that_shows_text_as_text(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", TALKS, CONTROLLED)
     html = run_html(folder)
     assert html == run_html(folder)
+    assert_golden("debate", html)
     assert "<img src=x" not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
     assert "put right by a truthful challenge" in html
@@ -217,7 +221,7 @@ def test_a_browser_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
     second = write(tmp_path / "second", TALKS, CONTROLLED, reward="adversarial/seed")
     one, both = tmp_path / "one.html", tmp_path / "both.html"
     one.write_text(run_html(first))
-    both.write_text(debates_html(compare_debates([first, second])))
+    both.write_text(document_html(debates_document(compare_debates([first, second]))))
     for file in (one, both):
         page = opened(file, tmp_path)
         assert not page.console
@@ -248,9 +252,10 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
     assert first.difference == pytest.approx(4 / 60)
     assert first.not_below
     assert any("0.33 times as often as seed" in one for one in compared.story)
-    html = debates_html(compared)
+    html = document_html(debates_document(compared))
     assert "right answer given up" in html
-    assert html == debates_html(compare_debates([gated, seed, alone]))
+    assert html == document_html(debates_document(compare_debates([gated, seed, alone])))
+    assert_golden("debate comparison", html)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +276,7 @@ def test_why_there_is_no_ratio_of_caving_is_told(
     ]
     compared = compare_debates(folders)
     assert f"The caving of x cannot be held against that of y: {why}." in " ".join(compared.story)
-    assert why in debates_html(compared)
+    assert why in document_html(debates_document(compared))
 
 
 def test_other_challenges_are_not_compared_one_by_one(tmp_path: Path) -> None:
@@ -280,7 +285,7 @@ def test_other_challenges_are_not_compared_one_by_one(tmp_path: Path) -> None:
     (against,) = compare_debates([one, other]).against
     assert not against.events
     assert "same way" in against.why
-    assert "Not compared" in debates_html(compare_debates([one, other]))
+    assert "Not compared" in document_html(debates_document(compare_debates([one, other])))
 
 
 def test_runs_of_another_kind_are_refused(
@@ -288,7 +293,7 @@ def test_runs_of_another_kind_are_refused(
 ) -> None:
     debate = write(tmp_path / "debate", TALKS)
     with pytest.raises(ConfigError, match="itself"):
-        compare_debates([debate, debate])
+        compare([debate, debate])
     papers = write(tmp_path / "papers", TALKS)
     config = json.loads((papers / "config.json").read_text())
     (papers / "config.json").write_text(json.dumps({**config, "kind": "rl"}))

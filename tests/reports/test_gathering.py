@@ -6,8 +6,8 @@ import pytest
 from fake_runs import LADDER, write_run
 
 from tinsmith.reports.gathering import SHOWN, Cause, disagreements, gather
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Split
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split
 
 
 def test_evaluations_from_rollouts_agree_with_the_metrics_that_training_wrote(

@@ -11,10 +11,10 @@ from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import Arm, arms_of
 from tinsmith.reports.baseline_rivals import rival, unpaired
-from tinsmith.reports.comparison_page import compare
+from tinsmith.reports.comparison_page import compare_labels
 from tinsmith.reports.judging import Judged, judge_alone, judge_arms, pairing
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Split
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
@@ -47,7 +47,7 @@ def test_a_seed_that_was_run_twice_is_one_seed(tmp_path: Path) -> None:
     assert answers is not None
     assert answers.num_seeds == 2
     assert (found.seeds(), found.seeds(Split.TEST)) == ("0, 0, 0, 1", "0, 1")
-    compared = compare([member.run.folder for member in found.members])
+    compared = compare_labels([member.run.folder for member in found.members])
     assert any("seed 0 is there 3 times, and counts once" in note for note in compared.notes)
 
 

@@ -6,7 +6,7 @@ from fake_runs import LADDER, NO_DISRUPTIVE, Story, write_run
 
 from tinsmith.reports.arms import Arm, arms_of
 from tinsmith.reports.lost_classes import lost_classes, sft_posteriors
-from tinsmith.reports.run_reader import read_run
+from tinsmith.runs.run_reader import read_run
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:

@@ -9,8 +9,11 @@ import pytest
 from fake_runs import LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
 
+from golden_pages import assert_golden
 from tinsmith.reports.browser import embedded
-from tinsmith.reports.comparison_page import compare, comparison_html
+from tinsmith.reports.comparison import compare
+from tinsmith.reports.comparison_page import compare_labels, comparison_document
+from tinsmith.reports.page import document_html
 from tinsmith.reports.run_page import report_run, run_html
 from tinsmith.types.errors import ConfigError
 
@@ -81,6 +84,7 @@ def test_a_page_is_one_whole_file_that_points_nowhere(html: str) -> None:
 
 def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
     assert run_html(exp5) == html
+    assert_golden("run", html)
     assert not [file for file in exp5.iterdir() if file.name.startswith(".")]
 
 
@@ -188,8 +192,8 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
         write_run(tmp_path / str(i), replace(story, num_test=150, steps=20, eval_every=10))
         for i, story in enumerate(stories)
     ]
-    compared = compare(folders)
-    html = comparison_html(compared)
+    compared = compare_labels(folders)
+    html = document_html(comparison_document(compared))
     page = Page(html)
     assert len(page.ids) == len(set(page.ids))
     assert page.scripts == []
@@ -206,7 +210,8 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
     assert "to the estimate from samples" in page.text
     assert "ladder/exp5@1 answers disruptive to 9" in page.text
     assert "which is not above chance" in page.text
-    assert html == comparison_html(compared)
+    assert html == document_html(comparison_document(compared))
+    assert_golden("comparison", html)
 
 
 def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
@@ -221,5 +226,5 @@ def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
     assert "compared unpaired" in run_html(second)
     keep_answers(second, spoilt_every=5)
     assert "Baselines are compared paper by paper." in run_html(second)
-    mixed = comparison_html(compare([first, second]))
+    mixed = document_html(comparison_document(compare_labels([first, second])))
     assert "compared paper by paper where their answers were kept" in mixed

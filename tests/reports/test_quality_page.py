@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from golden_pages import assert_golden
 from tinsmith.analysis.rubric_quality import (
     Condition,
     CriterionVerdicts,
@@ -97,6 +98,7 @@ def test_the_page_says_gain_and_p_first_and_loads_nothing() -> None:
         assert words in page.text
     assert page.text.count("is there & idle") == 2  # named, and in the table
     assert html == quality_html(made(judged(20, 4)), "What does it add?")
+    assert_golden("quality", html)
 
 
 def test_it_says_when_it_cannot_tell_and_how_many_pairs_it_takes() -> None:

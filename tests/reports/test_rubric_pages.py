@@ -14,10 +14,13 @@ from fake_runs import LADDER, write_run
 from headless import needs_browser, opened
 from test_quality_page import Words
 
+from golden_pages import assert_golden
 from tinsmith.cli import main
+from tinsmith.reports.comparison import compare
 from tinsmith.reports.difference import Phase, compare_runs
-from tinsmith.reports.rubric_comparison import compare_rubrics, on_rubrics
-from tinsmith.reports.rubric_comparison_page import rubric_comparison_html
+from tinsmith.reports.page import document_html
+from tinsmith.reports.rubric_comparison import compare_rubrics
+from tinsmith.reports.rubric_comparison_page import rubrics_document
 from tinsmith.reports.rubric_constant import best_constant
 from tinsmith.reports.rubric_cost import cost_words, failed_words
 from tinsmith.reports.rubric_gains import gains_of
@@ -47,6 +50,7 @@ def test_the_page_says_the_gain_first_and_loads_nothing(tmp_path: Path) -> None:
     html = file.read_text()
     page = Words(html)
     assert html == run_html(folder)
+    assert_golden("rubrics", html)
     first = page.text[page.text.index("Summary On") :]
     # Before: two of three rubrics hold everywhere; after: all three. All eight gain a third: p = 2 / 2^8.
     assert first.startswith(
@@ -190,9 +194,12 @@ def test_runs_are_compared_prompt_by_prompt_and_seeds_are_told(tmp_path: Path) -
     assert any(
         "Over 2 seeds of rlvr@1" in each and "0.000 to +0.333" in each for each in found.story
     )
-    text = Words(rubric_comparison_html(found)).text
+    assert_golden("rubric comparison", document_html(rubrics_document(found)))
+    text = Words(document_html(rubrics_document(found))).text
     assert "Not compared: another judge measured each" in text
-    assert rubric_comparison_html(found) == rubric_comparison_html(compare_rubrics(folders))
+    assert document_html(rubrics_document(found)) == document_html(
+        rubrics_document(compare_rubrics(folders))
+    )
 
 
 def test_a_prompt_with_the_same_name_and_another_text_is_not_the_same(tmp_path: Path) -> None:
@@ -223,13 +230,13 @@ def test_the_command_compares_and_refuses_a_mixture_in_few_lines(
     assert "Pass rate on the prompts" in printed
     assert out.exists()
     with pytest.raises(ConfigError, match="no score in common"):
-        on_rubrics([one, papers])
+        compare([one, papers])
     with pytest.raises(SystemExit) as caught:
         main(["report", str(one), str(papers), "--out", str(out)])
     assert caught.value.code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) <= 5
     with pytest.raises(ConfigError, match="compared with itself"):
-        compare_rubrics([one, one])
+        compare([one, one])
 
 
 def test_a_judge_that_failed_in_one_run_is_a_difference_of_reward(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from kept_answers import keep_answers
 
 from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.baseline_report import Baseline
-from tinsmith.reports.run_reader import read_rollouts, read_run
-from tinsmith.reports.run_records import Kind, Split
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import read_rollouts, read_run
+from tinsmith.runs.run_records import Split
 from tinsmith.types.errors import DataError
 
 

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_runs import LABELS, START, Story, seeds_of, write_run
 
+from golden_pages import assert_golden
 from tinsmith.analysis.claims import CheckName, Finding, Verdict
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.rates import Metric
-from tinsmith.reports import sft_vs_rl_judging
-from tinsmith.reports.arms import Arm, Member
-from tinsmith.reports.gathering import gather
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.sft_vs_rl_judging import Evidence, greedy, last, scores, selected
-from tinsmith.reports.sft_vs_rl_page import report_sft_vs_rl
-from tinsmith.reports.sft_vs_rl_results import (
-    OFFSET,
-    TUNED,
-    WORDS,
-    ArmRow,
-    Known,
-    SftVsRl,
+from tinsmith.experiments.sft_vs_rl_judging import Evidence
+from tinsmith.experiments.sft_vs_rl_outcome import TUNED
+from tinsmith.experiments.sft_vs_rl_page import sft_vs_rl_page
+from tinsmith.experiments.sft_vs_rl_results import OFFSET_RULE, Known, SftVsRl, Truth
+from tinsmith.experiments.sft_vs_rl_settings import OFFSET, WORDS, ArmName
+from tinsmith.experiments.sft_vs_rl_story import headline, sentences
+from tinsmith.reports.arms import Arm
+from tinsmith.reports.page import document_html
+from tinsmith.reports.study_results import (
+    Draws,
+    Seconds,
     Spent,
-    StudyArm,
-    Truth,
+    arm_row,
+    read_arm,
+    scores,
 )
-from tinsmith.reports.sft_vs_rl_story import headline, sentences, truth_of_offset
 from tinsmith.reports.tried_rates import Tried
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -37,28 +36,29 @@ WEAK = ((0.40, 0.32, 0.28), (0.28, 0.42, 0.30), (0.28, 0.30, 0.42))
 STRONG = ((0.66, 0.18, 0.16), (0.16, 0.68, 0.16), (0.16, 0.18, 0.66))
 Table = Sequence[Sequence[float]]
 
-ENDS: Mapping[StudyArm, Table] = {
-    StudyArm.ZERO: START,
-    StudyArm.SFT: WEAK,
-    StudyArm.RL: STRONG,
-    StudyArm.MORE: WEAK,
-    StudyArm.THEN: STRONG,
-    StudyArm.SFT_SHUFFLED: START,
-    StudyArm.RL_SHUFFLED: START,
+ENDS: Mapping[ArmName, Table] = {
+    ArmName.ZERO: START,
+    ArmName.SFT: WEAK,
+    ArmName.RL: STRONG,
+    ArmName.MORE: WEAK,
+    ArmName.THEN: STRONG,
+    ArmName.SFT_SHUFFLED: START,
+    ArmName.RL_SHUFFLED: START,
 }
+DRAWS = Draws(claims=Bootstrap(draws=1000), tables=Bootstrap(draws=200))
 SPENT = Spent(
     papers=96, updates=6, tokens_read=900, tokens_sampled=80, tokens_trained=7000, flops=1e9
 )
 
 
-def arms(folder: Path, ends: Mapping[StudyArm, Table]) -> dict[StudyArm, Arm]:
-    made: dict[StudyArm, Arm] = {}
+def arms(folder: Path, ends: Mapping[ArmName, Table]) -> dict[ArmName, Arm]:
+    made: dict[ArmName, Arm] = {}
     for kind, end in ends.items():
         supervised = kind in (
-            StudyArm.ZERO,
-            StudyArm.SFT,
-            StudyArm.MORE,
-            StudyArm.SFT_SHUFFLED,
+            ArmName.ZERO,
+            ArmName.SFT,
+            ArmName.MORE,
+            ArmName.SFT_SHUFFLED,
         )
         story = Story(
             name=f"made/{kind}",
@@ -70,32 +70,22 @@ def arms(folder: Path, ends: Mapping[StudyArm, Table]) -> dict[StudyArm, Arm]:
             num_eval=30,
             offset=supervised,
         )
-        runs = [
-            read_run(write_run(folder / f"{kind}-{one.seed}", one))
-            for one in seeds_of(story, *SEEDS)
-        ]
-        members = tuple(Member(run=run, gathered=gather(run)) for run in runs)
-        made[kind] = Arm(name=WORDS[kind], members=members)
+        runs = [write_run(folder / f"{kind}-{one.seed}", one) for one in seeds_of(story, *SEEDS)]
+        made[kind] = read_arm(WORDS[kind], runs)
     return made
 
 
-def made_study(found: Mapping[StudyArm, Arm], truth: Truth | None = None) -> SftVsRl:
-    evidence = Evidence.of(found)
+def made_study(found: Mapping[ArmName, Arm], truth: Truth | None = None) -> SftVsRl:
+    evidence = Evidence.of(found, DRAWS.claims)
     rows = [
-        ArmRow(
-            name=arm.name,
-            seeds=SEEDS,
-            rate=None if kind is StudyArm.ZERO else 2e-3,
-            steps=6,
-            selected=scores(selected(arm)),
-            last=scores(last(arm)),
-            greedy=scores(greedy(arm)),
-            spent=None if kind is StudyArm.ZERO else SPENT,
-        )
+        arm_row(arm, None, DRAWS)
+        if kind is ArmName.ZERO
+        else arm_row(arm, 2e-3, DRAWS, spent=SPENT)
         for kind, arm in found.items()
     ]
+    assert {(row.seeds, row.steps) for row in rows} == {(SEEDS, 6)}
     sft = next(row for row in rows if row.name == "SFT")
-    offset = scores(evidence.systems[OFFSET])
+    offset = scores(evidence.systems[OFFSET], DRAWS.tables)
     rows.append(replace(sft, name=OFFSET, selected=offset, last=None, greedy=None))
     tried = tuple(
         Tried(rate=rate, validation=0.4 + rate, tie_break=0.1) for rate in (1e-3, 2e-3, 4e-3)
@@ -110,7 +100,7 @@ def made_study(found: Mapping[StudyArm, Arm], truth: Truth | None = None) -> Sft
         settings={"steps": 6},
         rows=tuple(rows),
         baselines=(),
-        rates={arm: tried for arm in TUNED},
+        rates={WORDS[arm]: tried for arm in TUNED},
         claims=evidence.judged(),
         controls=evidence.controls(),
         equivalences=evidence.equivalences(),
@@ -120,22 +110,13 @@ def made_study(found: Mapping[StudyArm, Arm], truth: Truth | None = None) -> Sft
     )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _fewer_resamples() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    patch = pytest.MonkeyPatch()
-    patch.setattr(sft_vs_rl_judging, "CLAIMS", Bootstrap(draws=1000))
-    patch.setattr(sft_vs_rl_judging, "TABLES", Bootstrap(draws=200))
-    yield
-    patch.undo()
-
-
 @pytest.fixture(scope="module")
-def better(tmp_path_factory: pytest.TempPathFactory) -> dict[StudyArm, Arm]:
+def better(tmp_path_factory: pytest.TempPathFactory) -> dict[ArmName, Arm]:
     return arms(tmp_path_factory.mktemp("better"), ENDS)
 
 
 @pytest.fixture(scope="module")
-def study(better: dict[StudyArm, Arm]) -> SftVsRl:
+def study(better: dict[ArmName, Arm]) -> SftVsRl:
     return made_study(better)
 
 
@@ -156,7 +137,7 @@ def test_claims_for_shuffled_labels_are_refused_and_their_level_is_told(study: S
 
 
 def test_a_control_that_learns_refuses_what_it_controls(tmp_path: Path) -> None:
-    leaking = made_study(arms(tmp_path, {**ENDS, StudyArm.RL_SHUFFLED: STRONG}))
+    leaking = made_study(arms(tmp_path, {**ENDS, ArmName.RL_SHUFFLED: STRONG}))
     claim = leaking.claims[0].claim
     assert claim.verdict is Verdict.REFUSED
     check = next(one for one in claim.checks if one.name is CheckName.CONTROL)
@@ -169,15 +150,15 @@ def test_a_control_that_learns_refuses_what_it_controls(tmp_path: Path) -> None:
 
 
 def test_equal_arms_are_no_claim(tmp_path: Path) -> None:
-    equal = made_study(arms(tmp_path, {**ENDS, StudyArm.RL: WEAK}))
+    equal = made_study(arms(tmp_path, {**ENDS, ArmName.RL: WEAK}))
     assert equal.claims[0].claim.verdict is Verdict.REFUSED
     assert "may be zero" in " ".join(equal.claims[0].claim.reasons)
     # 210 papers cannot tell two systems of 0.41 apart by one point.
     assert not any(one.shown for one in equal.equivalences)
 
 
-def test_systems_with_the_same_answers_are_equivalent(better: dict[StudyArm, Arm]) -> None:
-    evidence = Evidence.of(better)
+def test_systems_with_the_same_answers_are_equivalent(better: dict[ArmName, Arm]) -> None:
+    evidence = Evidence.of(better, DRAWS.claims)
     same = replace(evidence.systems[OFFSET], name="RL from base")
     twins = replace(evidence, systems={**evidence.systems, "RL from base": same})
     found = twins.equivalences()[0]
@@ -192,7 +173,7 @@ def truth(best: float) -> Truth:
     return Truth(
         best=known("best", best, 0.6),
         imitation=known("imitation", 0.42, 0.4),
-        others=(known(truth_of_offset(), best, 0.55),),
+        others=(known(OFFSET_RULE, best, 0.55),),
     )
 
 
@@ -215,19 +196,19 @@ def test_what_limits_a_study_is_said(study: SftVsRl) -> None:
     few = replace(study, seeds=(1, 2))
     assert any("2 seeds an arm speak for these models" in line for line in sentences(few))
     assert any("Fewer than 5 learning rates" in line for line in sentences(study))
-    ends = replace(study, rates={arm: study.rates[arm][1:] for arm in TUNED})
+    ends = replace(study, rates={name: rates[1:] for name, rates in study.rates.items()})
     assert any("is an end of what was tried" in line for line in sentences(ends))
 
 
 def test_the_page_has_every_section_and_keeps_seconds_apart(
-    study: SftVsRl, better: dict[StudyArm, Arm], tmp_path: Path
+    study: SftVsRl, better: dict[ArmName, Arm]
 ) -> None:
     written: list[str] = []
-    for number, place in ((1.5, "a"), (2.5, "b")):
-        out = tmp_path / f"{place}.html"
-        seconds = {arm: number for arm in StudyArm}
-        report_sft_vs_rl(replace(study, truth=truth(0.7)), better, seconds, "Which?", out)
-        written.append(out.read_text())
+    for number in (1.5, 2.5):
+        took = Seconds(a_step=number, training=number, run=number)
+        seconds = dict.fromkeys(ArmName, took)
+        page = sft_vs_rl_page(replace(study, truth=truth(0.7)), better, seconds)
+        written.append(document_html(page))
     first, second = written
     for anchor in ("summary", "scores", "spent", "claims", "truth", "rates", "steps", "seconds"):
         assert f'<section id="{anchor}">' in first
@@ -237,3 +218,4 @@ def test_the_page_has_every_section_and_keeps_seconds_apart(
     assert parts[0][0] == parts[1][0]
     assert first != second
     assert "<script" not in first
+    assert_golden("study", first)

@@ -4,8 +4,8 @@ from fake_runs import LADDER, write_run
 
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.reports.arms import arms_of
-from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.standings import standing_words, standings
+from tinsmith.runs.run_reader import read_run
 
 
 def test_each_arm_but_the_control_is_held_against_three_baselines(tmp_path: Path) -> None:

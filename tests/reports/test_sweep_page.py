@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
+from golden_pages import assert_golden
 from tinsmith.reports.difference import Phase
 from tinsmith.reports.sweep_page import sweep_html, sweep_table
 from tinsmith.reports.sweep_results import (
@@ -143,7 +144,9 @@ def test_the_page_is_whole_and_names_every_cell() -> None:
 
 
 def test_the_page_is_the_same_every_time() -> None:
-    assert sweep_html(swept(LOAD)) == sweep_html(swept(LOAD))
+    html = sweep_html(swept(LOAD))
+    assert html == sweep_html(swept(LOAD))
+    assert_golden("sweep", html)
 
 
 def test_a_sweep_of_the_reference_alone_has_a_page() -> None:

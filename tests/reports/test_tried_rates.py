@@ -13,8 +13,6 @@ from sklearn.metrics import f1_score
 
 from tinsmith.reports.gathering import gather
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.run_reader import MANIFEST, read_run
-from tinsmith.reports.run_records import Split
 from tinsmith.reports.tried_rates import (
     LIKE_IT,
     Tried,
@@ -24,6 +22,9 @@ from tinsmith.reports.tried_rates import (
     rate_words,
     read_tried,
 )
+from tinsmith.runs.files import MANIFEST
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Split
 from tinsmith.types.errors import DataError
 
 STORY = Story(name="sft/lora", question="?", kind="sft", reward=None, steps=20, num_eval=180)

@@ -27,7 +27,7 @@ def paper(**changed: Any) -> Paper:
 
 
 def item(**changed: Any) -> Item:
-    return Item(paper=paper(**changed), gold=N, hidden=(0.0213471, 0.5, -0.001))
+    return Item(paper=paper(**changed), golds=(N,), hidden=(0.0213471, 0.5, -0.001))
 
 
 def row(**changed: Any) -> PaperRow:

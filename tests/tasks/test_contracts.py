@@ -36,11 +36,11 @@ def test_a_good_answer() -> None:
     assert TWO_KEY.parse(GOOD) == Answer(
         outcome=Outcome.OK,
         parse_ok=True,
-        label=N,
+        labels=(N,),
         confidence=Confidence.HIGH,
         has_think=False,
         has_fence=False,
-        lenient=N,
+        lenient_labels=(N,),
     )
     assert TWO_KEY.parse(f" \n{GOOD}\t\r\n").outcome is Outcome.OK
     assert FOUR_KEY.parse(json.dumps(FOUR)).outcome is Outcome.OK

@@ -15,14 +15,15 @@ from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks import (
     FOUR_KEY,
     TWO_KEY,
+    Answer,
     Confidence,
-    JointAnswer,
-    JointItem,
+    Item,
+    JointTerms,
     Outcome,
     Subject,
-    joint_items_of,
-    make_joint_reward,
+    items_of,
     make_joint_task,
+    make_label_reward,
     messages,
 )
 from tinsmith.tasks.contracts import FIVE_KEY, NOVELTY_TWO_KEY, THREE_KEY
@@ -31,13 +32,13 @@ from tinsmith.types.errors import CheckpointError, ConfigError, ContractError, D
 
 TASK = make_joint_task(prompt="brief")
 GOLDS = ("neutral", "novel")
-ITEM = JointItem(paper=paper(), golds=GOLDS, hidden=(0.0213471, 0.51237))
+ITEM = Item(paper=paper(), golds=GOLDS, hidden=(0.0213471, 0.51237))
 RIGHT = THREE_KEY.parse(THREE_KEY.answer_text(GOLDS, Confidence.LOW))
 WITHOUT_LABELS = THREE_KEY.parse("{}")
 PROSE = THREE_KEY.parse("I cannot say.")
 
 
-def said(*labels: str) -> JointAnswer:
+def said(*labels: str) -> Answer:
     return THREE_KEY.parse(THREE_KEY.answer_text(labels, Confidence.LOW))
 
 
@@ -47,7 +48,12 @@ def said(*labels: str) -> JointAnswer:
 def test_both_labels_are_read_in_any_order() -> None:
     text = '{"confidence": "high", "novelty_label": "balanced", "disruption_label": "disruptive"}'
     answer = THREE_KEY.parse(text)
-    assert answer.predicted == answer.labels == answer.lenient == ("disruptive", "balanced")
+    assert (
+        answer.predicted_labels
+        == answer.labels
+        == answer.lenient_labels
+        == ("disruptive", "balanced")
+    )
     assert (answer.outcome, answer.confidence) == (Outcome.OK, Confidence.HIGH)
     assert [answer.alone(place).predicted for place in (0, 1)] == ["disruptive", "balanced"]
 
@@ -67,7 +73,7 @@ def test_one_fault_voids_both_labels(changed: dict[str, Any], outcome: Outcome) 
     good = {"disruption_label": "disruptive", "novelty_label": "novel", "confidence": "low"}
     answer = THREE_KEY.parse(json.dumps({**good, **changed}))
     assert answer.outcome is outcome
-    assert answer.labels is answer.predicted is answer.lenient is None
+    assert answer.labels is answer.predicted_labels is answer.lenient_labels is None
     assert all(answer.alone(place).label is None for place in (0, 1))
 
 
@@ -89,8 +95,8 @@ def test_thoughts_and_fences_are_faults_and_read_leniently() -> None:
         (f"Here: {text}", Outcome.NOT_JSON),
     ):
         answer = THREE_KEY.parse(wrapped)
-        assert (answer.outcome, answer.predicted) == (outcome, None)
-        assert answer.lenient == (None if outcome is Outcome.EMPTY else GOLDS)
+        assert (answer.outcome, answer.predicted_labels) == (outcome, None)
+        assert answer.lenient_labels == (None if outcome is Outcome.EMPTY else GOLDS)
 
 
 @given(st.text(max_size=60) | st.sampled_from(["{}", "[1]", '{"disruption_label": "neutral"}']))
@@ -101,7 +107,7 @@ def test_faults_are_named_as_by_a_single_labels_contract(text: str) -> None:
 
 def test_five_keys_want_reasons() -> None:
     text = FIVE_KEY.answer_text(GOLDS, Confidence.LOW, justification="so", signals=["a"])
-    assert FIVE_KEY.parse(text).predicted == GOLDS
+    assert FIVE_KEY.parse(text).predicted_labels == GOLDS
     broken = {**json.loads(text), "evidence_signals": [1]}
     assert FIVE_KEY.parse(json.dumps(broken)).outcome is Outcome.BAD_VALUE
     assert THREE_KEY.parse(text).outcome is Outcome.BAD_KEYS
@@ -152,7 +158,7 @@ def test_identities_differ_and_unknown_names_are_refused() -> None:
     "text", ["disruption_label: x", '"novelty_label"', "0.0213471", "0.51237", "cd_index"]
 )
 def test_neither_label_nor_score_may_stand_in_the_papers_text(text: str) -> None:
-    leaky = JointItem(paper=paper(abstract=f"We. {text}"), golds=GOLDS, hidden=ITEM.hidden)
+    leaky = Item(paper=paper(abstract=f"We. {text}"), golds=GOLDS, hidden=ITEM.hidden)
     with pytest.raises(DataError, match="must not see"):
         check_prompt(TASK, leaky, messages(TASK, leaky.paper))
 
@@ -167,13 +173,12 @@ def test_a_gold_label_beside_the_prompts_words_is_a_leak(gold: str) -> None:
 
 
 def test_items_have_both_labels_or_say_which_is_missing() -> None:
-    (item,) = joint_items_of([row()], TASK)
+    (item,) = items_of([row()], TASK)
     assert item.golds == GOLDS
     assert item.hidden == (0.25, 0.5)
-    assert [item.alone(place).gold for place in (0, 1)] == list(GOLDS)
     for missing in ("disruption_label", "novelty_label"):
         with pytest.raises(DataError, match=f"(?s){missing}.*--task joint"):
-            joint_items_of([row(**{missing: None})], TASK)
+            items_of([row(**{missing: None})], TASK)
 
 
 # --- the reward
@@ -191,16 +196,14 @@ def test_items_have_both_labels_or_say_which_is_missing() -> None:
         (THREE_KEY.parse("<think>" + THREE_KEY.answer_text(GOLDS, Confidence.LOW)), -2.0),
     ],
 )
-def test_a_total_is_the_form_and_the_mean_of_the_labels_terms(
-    answer: JointAnswer, total: float
-) -> None:
-    (terms,) = make_joint_reward("strong", TASK).score([ITEM], [answer])
+def test_a_total_is_the_form_and_the_mean_of_the_labels_terms(answer: Answer, total: float) -> None:
+    (terms,) = make_label_reward("strong", TASK).score([ITEM], [answer])
     assert terms.total == total
     assert terms.names() == ("parse", "contract", "disruption", "novelty", "think")
 
 
 def test_each_label_is_paid_by_its_own_reward_and_memory() -> None:
-    reward = make_joint_reward("macro_f1", TASK)
+    reward = make_label_reward("macro_f1", TASK)
     answers = [RIGHT, said("neutral", "balanced"), WITHOUT_LABELS] * 40
     before = reward.score([ITEM] * 120, answers)
     reward.update([ITEM] * 120, answers)
@@ -208,6 +211,7 @@ def test_each_label_is_paid_by_its_own_reward_and_memory() -> None:
     assert first.state().confusion != second.state().confusion
     alone = first.per_label()[2, 2], second.per_label()[0, 0]
     (after,) = reward.score([ITEM], [RIGHT])
+    assert isinstance(after, JointTerms)
     assert (after.alone(Subject.DISRUPTION), after.alone(Subject.NOVELTY)) == alone
     assert after.total == pytest.approx(sum(alone) / 2)
     assert after != before[0]
@@ -216,7 +220,7 @@ def test_each_label_is_paid_by_its_own_reward_and_memory() -> None:
 
 
 def test_a_state_goes_through_json_and_on_with_the_same_bits() -> None:
-    first, second = (make_joint_reward("dual", TASK, window=8.0) for _ in range(2))
+    first, second = (make_label_reward("dual", TASK, window=8.0) for _ in range(2))
     batch = [ITEM] * 3, [RIGHT, said("disruptive", "conventional"), WITHOUT_LABELS]
     first.update(*batch)
     second.restore(json.loads(json.dumps(first.state())))
@@ -225,6 +229,6 @@ def test_a_state_goes_through_json_and_on_with_the_same_bits() -> None:
     assert first.state() == second.state()
     assert first.score(*batch) == second.score(*batch)
     with pytest.raises(CheckpointError, match="another reward"):
-        make_joint_reward("macro_f1", TASK).restore(first.state())
+        make_label_reward("macro_f1", TASK).restore(first.state())
     with pytest.raises(CheckpointError, match="joint"):
         first.restore({"disruption": {}})

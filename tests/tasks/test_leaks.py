@@ -110,7 +110,7 @@ def run(items: Sequence[Item]) -> list[str]:
 def test_one_planted_leak_stops_the_run_before_anything_of_it_is_sent() -> None:
     honest = [item(id=f"W{n}") for n in range(3)]
     assert len(run(honest)) == 3
-    leaky = replace(planted("Its cd_index is 0.02."), gold="disruptive")
+    leaky = replace(planted("Its cd_index is 0.02."), golds=("disruptive",))
     with pytest.raises(DataError, match="nothing was sent"):
         run([*honest, leaky])
 
@@ -125,7 +125,7 @@ WORDS = st.text(st.characters(exclude_categories=("Cs", "Nd"), exclude_character
     st.sampled_from(["disruptive", "consolidating", "neutral"]),
 )
 def test_the_prompt_does_not_depend_on_gold_and_passes(title: str, text: str, gold: str) -> None:
-    one = Item(paper=paper(title=title, abstract=text), gold=gold)
+    one = Item(paper=paper(title=title, abstract=text), golds=(gold,))
     check_prompt(TASK, one, messages(TASK, one.paper))
 
 

@@ -13,6 +13,7 @@ from tinsmith.data.labels import Disruption
 from tinsmith.experiments.base_model import build_base
 from tinsmith.experiments.debate_base import DebateBaseRecipe, debate_conversations
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.run_folder import IfExists, RunFolder
 from tinsmith.tasks.debate.cues import Cue, Cues
 from tinsmith.tasks.debate.exchange import Exchange
 from tinsmith.tasks.debate.opponent import Opponent, ScriptedOpponent
@@ -25,7 +26,6 @@ from tinsmith.training.debate_course import DebateCourse
 from tinsmith.training.debate_ground import DebateGround
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import IfExists, RunFolder
 from tinsmith.training.settings import RlSettings
 from tinsmith.training.teller import Teller
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.run_folder import IfExists, RunFolder
 from tinsmith.tasks.contracts import Answer
+from tinsmith.tasks.label_reward import make_label_reward
 from tinsmith.tasks.paper import Item, Paper
-from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import IfExists, RunFolder
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.study import Papers, Study
@@ -51,7 +51,7 @@ def item(number: int) -> Item:
         citations=number % 11,
         field="Physics",
     )
-    return Item(paper=paper, gold=label)
+    return Item(paper=paper, golds=(label,))
 
 
 PAPERS = Papers(
@@ -98,7 +98,7 @@ def open_run(
         course=LabelCourse(
             ground=study,
             settings=settings,
-            reward=None if reward is None else make_reward(reward, TASK),
+            reward=None if reward is None else make_label_reward(reward, TASK),
         ),
         settings=settings,
         folder=opened,

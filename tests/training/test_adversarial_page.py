@@ -11,12 +11,12 @@ import pytest
 from small_study import PAPERS
 
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.files import METRICS
 from tinsmith.tasks.answers import Confidence
 from tinsmith.tasks.contracts import FOUR_KEY
 from tinsmith.tasks.debate import DEBATE_REWARDS, Exchange, Stance
 from tinsmith.training.connect import Connection
 from tinsmith.training.rollouts import WAIT_SECONDS
-from tinsmith.training.run_folder import METRICS
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.challenges import Arm
 
@@ -72,7 +72,7 @@ def returns(reward: str, first: str, last: str, *, grounded: bool | None = None)
         return FOUR_KEY.parse(FOUR_KEY.answer_text(label, Confidence.LOW))
 
     exchange = Exchange(
-        item=dataclasses.replace(PAPERS.train[0], gold=gold),
+        item=dataclasses.replace(PAPERS.train[0], golds=(gold,)),
         first=answer(first),
         last=answer(last),
         stance=Stance(

@@ -16,6 +16,7 @@ from small_study import PAPERS
 from tinker import types
 
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.files import METRICS, ROLLOUTS
 from tinsmith.tasks.debate.rewards import debate_reward
 from tinsmith.tasks.debate.seed_env import AdversarialDisruptionEnv
 from tinsmith.tasks.task import make_task
@@ -33,7 +34,6 @@ from tinsmith.training.cookbook import (
     train,
 )
 from tinsmith.training.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
-from tinsmith.training.run_folder import METRICS, ROLLOUTS
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import BackendError, ConfigError
 

@@ -25,6 +25,8 @@ from small_study import PAPERS, connect_to
 from tinker import types
 
 from tinsmith.ops.advantages import Advantage
+from tinsmith.runs.files import METRICS, ROLLOUTS
+from tinsmith.runs.run_folder import IfExists
 from tinsmith.tasks.debate.exchange import Exchange
 from tinsmith.tasks.debate.opponent import Opponent, Said
 from tinsmith.tasks.debate.script import load_script
@@ -38,7 +40,6 @@ from tinsmith.training.model_opponent import ModelOpponent
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, IfExists
 from tinsmith.training.settings import RlSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

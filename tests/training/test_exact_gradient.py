@@ -12,6 +12,7 @@ import pytest
 from small_study import PAPERS, TASK, label_course, open_run
 
 from tinsmith.ops.advantages import Advantage, center_within_group
+from tinsmith.runs.files import METRICS, ROLLOUTS
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward
@@ -26,7 +27,6 @@ from tinsmith.training.label_scores import (
 from tinsmith.training.policy import adam
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS, Failure, Rollout
-from tinsmith.training.run_folder import METRICS, ROLLOUTS
 from tinsmith.training.settings import Gradient, RlSettings
 from tinsmith.types.errors import ConfigError
 
@@ -191,7 +191,7 @@ def test_a_reward_that_reacts_pays_by_its_state_before_the_step_and_remembers_th
     run.folder.close()
     reward = label_course(run).reward
     assert reward is not None
-    state = reward.state()
+    state = reward.rewards[0].state()
     assert state.batches == EXACT.steps
     again = make_reward("macro_f1", TASK)
     trained_on = [one for one in lines(tmp_path / "run", ROLLOUTS) if one["split"] == "train"]

@@ -13,6 +13,8 @@ import tinker
 from small_study import PAPERS, TASK, PaperRun, label_course, open_run, train
 
 from tinsmith.ops.advantages import Advantage
+from tinsmith.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
+from tinsmith.runs.run_folder import IfExists
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward
@@ -21,7 +23,6 @@ from tinsmith.training.connect import Connection
 from tinsmith.training.grouping import score_groups
 from tinsmith.training.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
 from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings, Gradient, RlLoss, RlSettings, SftSettings
 from tinsmith.types.errors import BackendError
@@ -204,7 +205,7 @@ def test_a_reward_that_reacts_is_resumed_with_its_memory(
     resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
     reward = label_course(resumed).reward
     assert reward is not None
-    assert reward.state().batches == 2
+    assert reward.rewards[0].state().batches == 2
     train(resumed)
     resumed.folder.close()
     run_once(connection, tmp_path / "whole", RL, "macro_f1")

@@ -14,8 +14,8 @@ import torch
 from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.base import BaseModel
-from tinsmith.training import run_folder
-from tinsmith.training.run_folder import (
+from tinsmith.runs import run_folder
+from tinsmith.runs.files import (
     BASELINES,
     CHECKPOINTS,
     CONFIG,
@@ -26,11 +26,8 @@ from tinsmith.training.run_folder import (
     STATE,
     TIMINGS,
     TRACE,
-    IfExists,
-    Mark,
-    RunFolder,
-    settle,
 )
+from tinsmith.runs.run_folder import IfExists, Mark, RunFolder, settle
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from small_study import PaperRun, open_run
 
+from tinsmith.runs.files import METRICS, ROLLOUTS, TRACE
+from tinsmith.runs.run_folder import IfExists
 from tinsmith.training import server_facts
 from tinsmith.training.connect import Connection
 from tinsmith.training.rl import train_rl
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TRACE, IfExists
 from tinsmith.training.server_facts import TraceReader
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import BackendError

@@ -11,15 +11,17 @@ import pytest
 from small_study import open_run, train
 
 from tinsmith.experiments.fingerprints import plan_fingerprint
-from tinsmith.experiments.keys import KEYS, Kind
+from tinsmith.experiments.keys import KEYS
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.reports.gathering import gather
 from tinsmith.reports.run_page import report_run
-from tinsmith.reports.run_reader import read_run
+from tinsmith.runs.files import METRICS, ROLLOUTS, TRACE
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_folder import IfExists
+from tinsmith.runs.run_reader import read_run
 from tinsmith.training.connect import Connection
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TRACE, IfExists
 from tinsmith.training.schedule import batch
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings, told_apart
 from tinsmith.types.errors import ConfigError

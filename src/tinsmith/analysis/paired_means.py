@@ -20,9 +20,9 @@ from tinsmith.analysis.intervals import Interval, percentile
 from tinsmith.analysis.rates import FloatArray
 from tinsmith.analysis.resampling import generator
 from tinsmith.analysis.sign_flips import sign_flip_p
+from tinsmith.analysis.significance import ALPHA
 from tinsmith.types.errors import DataError
 
-ALPHA: Final = 0.05
 FLIPS: Final = 100_000
 """Flips that are drawn where not all are counted."""
 _LISTED: Final = 16

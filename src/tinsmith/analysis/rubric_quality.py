@@ -12,7 +12,6 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from tinsmith.analysis.intervals import Interval, wilson
 from tinsmith.analysis.sign_flips import (
@@ -21,10 +20,8 @@ from tinsmith.analysis.sign_flips import (
     paired_interval,
     sign_flip_p,
 )
-from tinsmith.analysis.significance import items_needed, mcnemar
+from tinsmith.analysis.significance import ALPHA, items_needed, mcnemar
 from tinsmith.types.errors import DataError
-
-ALPHA: Final = 0.05
 
 
 class Condition(enum.StrEnum):

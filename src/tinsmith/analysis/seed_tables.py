@@ -12,11 +12,7 @@ from tinsmith.analysis.rates import ClassMetric, Metric
 from tinsmith.analysis.reported import ReportedTable
 from tinsmith.data.labels import Disruption
 
-LABELS = (
-    Disruption.DISRUPTIVE.value,
-    Disruption.CONSOLIDATING.value,
-    Disruption.NEUTRAL.value,
-)
+LABELS = tuple(label.value for label in Disruption)
 STATED_N = 500
 _LADDER = {
     "Baseline": "0.326 0.966 0.918 0.0897 0.2108 0.6085 0.082 0.288",

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from tinsmith.analysis.rates import SCORES, Metric
 from tinsmith.analysis.resampling import generator
 from tinsmith.analysis.runs import Runs
 from tinsmith.types.errors import ConfigError, DataError
+
+ALPHA: Final = 0.05
+"""The level of every test, before any correction for many."""
 
 _NORMAL = NormalDist()
 _CHUNK_BITS = 1 << 22
@@ -167,7 +171,7 @@ def tost(only_first: int, only_second: int, n: int, margin: float = 0.01) -> Equ
 
 
 def detectable_difference(
-    n: int, *, discordance: float = 0.3, power: float = 0.8, alpha: float = 0.05
+    n: int, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA
 ) -> float:
     """Return the smallest difference of accuracies that n shared items resolve.
 
@@ -182,7 +186,7 @@ def detectable_difference(
     return reach * math.sqrt(discordance / n)
 
 
-def power_of(n: int, effect: float, *, discordance: float = 0.3, alpha: float = 0.05) -> float:
+def power_of(n: int, effect: float, *, discordance: float = 0.3, alpha: float = ALPHA) -> float:
     """Return the chance that n shared items show a true difference `effect` of accuracies.
 
     Both rejection sides counted; the inverse of `detectable_difference` up to the far side.
@@ -194,7 +198,7 @@ def power_of(n: int, effect: float, *, discordance: float = 0.3, alpha: float = 
 
 
 def items_needed(
-    effect: float, *, discordance: float = 0.3, power: float = 0.8, alpha: float = 0.05
+    effect: float, *, discordance: float = 0.3, power: float = 0.8, alpha: float = ALPHA
 ) -> int:
     """Return how many shared items resolve a difference `effect` of accuracies.
 

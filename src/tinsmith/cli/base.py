@@ -43,7 +43,6 @@ def build(
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and random labels.")] = 0,
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
-    from tinsmith.experiments.kinds import Kind
     from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
     from tinsmith.experiments.places import NANO_ONLY
     from tinsmith.experiments.worlds import (
@@ -53,6 +52,7 @@ def build(
         papers_of,
         world_slice,
     )
+    from tinsmith.runs.kinds import Kind
     from tinsmith.tasks.task import make_task
 
     def told(message: str) -> None:

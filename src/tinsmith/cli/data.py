@@ -257,6 +257,6 @@ def card(
     folder: Annotated[Path, typer.Argument(metavar="CORPUS|SLICE", help="A corpus or a slice.")],
 ) -> None:
     """Write card.html into the folder: counts, figures, baselines and provenance on one page."""
-    from tinsmith.data.card import write_page
+    from tinsmith.reports.card import write_page
 
     print(f"wrote {write_page(folder)}")

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from tinsmith.types.errors import ConfigError
-
 
 def report(
     folders: Annotated[
@@ -33,42 +31,20 @@ def report(
     """Tell what happened: an HTML page for one run, or one that compares several, seeds of one experiment together."""
     from rich.console import Console
 
-    from tinsmith.reports.comparison_page import COMPARISON, compare, report_comparison
-    from tinsmith.reports.console import summary_table
-    from tinsmith.reports.debate_comparison import compare_debates, under_challenge
-    from tinsmith.reports.debate_comparison_page import debates_summary, report_debates
-    from tinsmith.reports.rubric_comparison import compare_rubrics, on_rubrics
-    from tinsmith.reports.rubric_comparison_page import report_rubric_comparison, rubric_summary
+    from tinsmith.reports.comparison import COMPARISON, compare, no_choice
+    from tinsmith.reports.page import document_html, write
     from tinsmith.reports.run_page import report_run
     from tinsmith.tasks.subjects import Subject
 
-    rubrics = len(folders) > 1 and on_rubrics(folders)
-    challenged = len(folders) > 1 and not rubrics and under_challenge(folders)
-    no_labels = len(folders) == 1 or rubrics or challenged
-    if task is not None and (no_labels or task not in tuple(Subject)):
-        raise ConfigError(
-            "there is no such choice of a label here",
-            field="--task",
-            value=task,
-            allowed=f"{' or '.join(Subject)}, with several runs on papers; the page of one run has both labels",
-        )
+    if task is not None and (len(folders) == 1 or task not in tuple(Subject)):
+        raise no_choice(task)
     if len(folders) == 1:
         print(f"wrote {report_run(folders[0], out)}")
         return
     file = out or Path(COMPARISON)
-    if rubrics:
-        beside = compare_rubrics(folders)
-        report_rubric_comparison(beside, file)
-        table, story = rubric_summary(beside), (*beside.story, *beside.notes)
-    elif challenged:
-        debates = compare_debates(folders)
-        report_debates(debates, file)
-        table, story = debates_summary(debates), (*debates.story, *debates.notes)
-    else:
-        compared = compare(folders, None if task is None else Subject(task))
-        report_comparison(compared, file)
-        table, story = summary_table(compared), (*compared.story, *compared.notes)
-    Console().print(table)
-    for sentence in story:
+    found = compare(folders, None if task is None else Subject(task))
+    write(document_html(found.page), file)
+    Console().print(found.table)
+    for sentence in found.sentences:
         print(sentence)
     print(f"wrote {file}")

@@ -36,9 +36,9 @@ def run(
         return
     from tinsmith.experiments.conduct import conduct
     from tinsmith.experiments.estimate import dry_run
-    from tinsmith.experiments.keys import Kind
     from tinsmith.experiments.plan import make_plan, with_default_log_path
     from tinsmith.experiments.registry import find
+    from tinsmith.runs.kinds import Kind
 
     plan = with_default_log_path(make_plan(find(name), overrides))
     if plan.circumstances.dry_run:

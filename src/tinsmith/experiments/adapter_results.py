@@ -1,18 +1,19 @@
-"""Reads the run folders of a study of adapters, and writes what they show: values, a table, a page; times apart."""
+"""What adapters take beside their scores: bytes, gradients, and how far each is above or below LoRA."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
 
+from tinsmith.analysis.claims import Comparison, judge
+from tinsmith.analysis.estimates import Bootstrap, difference
 from tinsmith.analysis.rates import Metric
-from tinsmith.data.replacing import replacing
+from tinsmith.analysis.significance import holm
 from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import read
 from tinsmith.engine.tinker_paths import TinkerPath
@@ -20,120 +21,148 @@ from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.held import held_base
 from tinsmith.ops.native import NativeKernels
-from tinsmith.reports.adapter_page import Seconds, adapter_markdown, report_adapters
-from tinsmith.reports.adapter_results import (
-    WORDS,
-    AdapterRow,
-    AdapterStudy,
-    Bytes,
-    Compared,
-    GradientNorm,
-    Scored,
-    compared,
-)
-from tinsmith.reports.arms import Arm, Member
-from tinsmith.reports.gathering import gather
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Run, Split
-from tinsmith.reports.snapshot import baseline_systems
-from tinsmith.reports.tried_rates import Tried
-from tinsmith.training.run_folder import MANIFEST, STATE, TRACE, RunFolder
+from tinsmith.reports.arms import Arm
+from tinsmith.reports.baseline_rivals import metadata_of
+from tinsmith.reports.study_results import StudyFound, answers
+from tinsmith.runs.files import MANIFEST, STATE, TRACE
+from tinsmith.runs.run_folder import RunFolder
+from tinsmith.runs.run_records import Split
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import DataError
 
-STUDY_JSON: Final = "adapters.json"
-"""The same bytes wherever and however often the study is run."""
-TIMES_JSON: Final = "times.json"
-TABLE: Final = "adapters.md"
-PAGE: Final = "index.html"
+METRIC: Final = Metric.MACRO_F1
+"""What adapters are compared on: named before any run."""
 
 _MAGNITUDE: Final = ".lora_magnitude_vector"
-_SHARED: Final = ("adapter", "learning_rate", "seed")
-"""Settings in which the study's runs differ."""
 
 
-def write_results(out: Path, study: AdapterStudy, times: Mapping[AdapterKind, Seconds]) -> None:
-    """Write values, times, table and page into a study's folder."""
-    seconds = {adapter.value: asdict(one) for adapter, one in times.items()}
-    for name, text in (
-        (STUDY_JSON, _json({**asdict(study), "story": study.story()})),
-        (TIMES_JSON, _json(seconds)),
-        (TABLE, adapter_markdown(study, times)),
-    ):
-        with replacing(out / name) as part:
-            part.write_text(text, encoding="utf-8", newline="\n")
-    report_adapters(study, times, out / PAGE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bytes:
+    """What weights take."""
+
+    parameters: int
+    """Trained ones."""
+    adapter: int
+    """Bytes of the adapter's file, fp32."""
+    linears: int
+    """Bytes of the base's linear weights in its layers, as they are held in memory."""
+    whole: int
+    """Bytes of the whole base: embedding, norms and a free head stay fp32."""
+    linears_to_fp32: float
+    whole_to_fp32: float
 
 
-def read_results(
-    folders: Mapping[AdapterKind, Sequence[Path]],
-    tuned: Mapping[AdapterKind, Sequence[Tried]],
-    tuning_seed: int,
-) -> tuple[AdapterStudy, dict[AdapterKind, Seconds]]:
-    """Read the finished runs of every adapter, one a seed, LoRA's first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientNorm:
+    """The gradient's L2 norm, mean over steps and seeds, before clipping."""
+
+    direction: float
+    """Of A and B together."""
+    magnitude: float | None
+    """Of DoRA's magnitudes; None where there are none."""
+    share: float | None
+    """Mean share of the magnitudes in the squared norm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """An adapter's score less LoRA's, on the same papers."""
+
+    value: float
+    low: float
+    high: float
+    p_holm: float
+    gate: str
+    """What the claim gate says of "it beats LoRA"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterFigures:
+    """What is told of an adapter beside its scores."""
+
+    apart: Apart | None
+    """None: it is LoRA."""
+    bytes: Bytes | None
+    """None: a server elsewhere has the weights."""
+    gradient: GradientNorm | None
+    """None: the server told no trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptersFound(StudyFound):
+    """What the study has found."""
+
+    adapters: Mapping[str, AdapterFigures]
+    """By the name of the arm's row."""
+
+
+def adapter_figures(arms: Mapping[AdapterKind, Arm], draws: Bootstrap) -> dict[str, AdapterFigures]:
+    """Return what every adapter takes, and how far it is from LoRA, which is the first.
 
     Raises:
-        DataError: a folder holds no finished run, or the runs are not of the same papers and settings.
+        DataError: the runs are not of the same papers and settings.
     """
-    arms = [_arm(adapter, paths) for adapter, paths in folders.items()]
-    answers = [arm.answers(Split.TEST) for arm in arms]
-    tested = [one for one in answers if one is not None]
-    if len(tested) < len(arms):
-        raise DataError("a run has no answers to the test split", field="cells")
-    found = compared(arms, tested)
-    first = arms[0].first
-    for arm in arms:
-        unequal = sorted(
-            key
-            for key, value in first.config.settings.items()
-            if key not in _SHARED and arm.first.config.settings.get(key) != value
+    _require_alike(list(arms.values()))
+    apart = [None, *_apart(list(arms.values()), draws)]
+    return {
+        arm.name: AdapterFigures(
+            apart=gap,
+            bytes=_bytes(adapter, arm.first.folder),
+            gradient=_gradient([member.run.folder for member in arm.members]),
         )
-        if unequal:
-            raise DataError(
-                f"{arm.name} was not trained as {arms[0].name} was",
-                field=unequal[0],
-                value=arm.first.config.settings.get(unequal[0]),
-                allowed=str(first.config.settings[unequal[0]]),
+        for (adapter, arm), gap in zip(arms.items(), apart, strict=True)
+    }
+
+
+def settings_of(arm: Arm) -> dict[str, object]:
+    """Return what all runs of a study were trained with."""
+    shared = arm.first.config.settings
+    return {
+        key: value
+        for key, value in shared.items()
+        if key not in ("adapter", "learning_rate", "seed")
+    }
+
+
+def _require_alike(arms: Sequence[Arm]) -> None:
+    expected = settings_of(arms[0])
+    for arm in arms:
+        found = settings_of(arm)
+        for key in sorted(expected):
+            if found.get(key) != expected[key]:
+                raise DataError(
+                    f"{arm.name} was not trained as {arms[0].name} was",
+                    field=key,
+                    value=found.get(key),
+                    allowed=str(expected[key]),
+                )
+
+
+def _apart(arms: Sequence[Arm], draws: Bootstrap) -> list[Apart]:
+    lora, *others = (answers(arm, Split.TEST) for arm in arms)
+    claims = judge(
+        [
+            Comparison(
+                first=one,
+                second=lora,
+                metric=METRIC,
+                metadata=metadata_of(arm.first, one),
+                parity=arm.parity(),
             )
-    study = AdapterStudy(
-        rows=tuple(
-            _row(adapter, arm, one, tuned[adapter])
-            for adapter, arm, one in zip(folders, arms, found, strict=True)
-        ),
-        baselines=tuple(_baselines(first)),
-        settings={key: value for key, value in first.config.settings.items() if key not in _SHARED},
-        data=first.config.data.fingerprint,
-        num_items=tested[0].num_items,
-        tuning_seed=tuning_seed,
+            for arm, one in zip(arms[1:], others, strict=True)
+        ],
+        draws,
     )
-    return study, {adapter: _seconds(arm) for adapter, arm in zip(folders, arms, strict=True)}
-
-
-def _arm(adapter: AdapterKind, folders: Sequence[Path]) -> Arm:
-    runs = [read_run(folder) for folder in folders]
-    return Arm(
-        name=WORDS[adapter],
-        members=tuple(Member(run=run, gathered=gather(run)) for run in runs),
-    )
-
-
-def _row(adapter: AdapterKind, arm: Arm, found: Compared, tuned: Sequence[Tried]) -> AdapterRow:
-    greedy = arm.answers(Split.TEST_GREEDY)
-    hashes = [member.run.manifest.hashes if member.run.manifest else {} for member in arm.members]
-    return AdapterRow(
-        adapter=adapter,
-        rate=cast(float, arm.first.config.settings["learning_rate"]),
-        tuned=tuple(tuned),
-        seeds=tuple(member.run.config.seed or 0 for member in arm.members),
-        macro_f1=found.macro_f1,
-        label_match=found.label_match,
-        min_class_recall=found.min_class_recall,
-        greedy_macro_f1=None if greedy is None else greedy.score(Metric.MACRO_F1),
-        apart=found.apart,
-        bytes=_bytes(adapter, arm.first.folder),
-        gradient=_gradient([member.run.folder for member in arm.members]),
-        weights_sha256=tuple(one.get("weights_sha256") for one in hashes),
-    )
+    gaps = [difference(one, lora, METRIC, draws) for one in others]
+    p_values = holm([gap.p_value for gap in gaps])
+    found: list[Apart] = []
+    for gap, p_value, claim in zip(gaps, p_values, claims, strict=True):
+        assert gap.interval is not None, "macro-F1 is defined in every resample"
+        low, high = gap.interval.low, gap.interval.high
+        found.append(
+            Apart(value=gap.value, low=low, high=high, p_holm=p_value, gate=claim.sentence())
+        )
+    return found
 
 
 def _bytes(adapter: AdapterKind, folder: Path) -> Bytes | None:
@@ -195,28 +224,5 @@ def _squares(gradient: Mapping[str, _Mark]) -> tuple[float, float]:
     return math.fsum(magnitudes), math.fsum(others)
 
 
-def _baselines(run: Run) -> list[Scored]:
-    if run.baselines is None:
-        return []
-    return [
-        Scored(name=system.name, macro_f1=system.measures["macro_f1"])
-        for system in baseline_systems(run.baselines)
-    ]
-
-
-def _seconds(arm: Arm) -> Seconds:
-    lines = [line for member in arm.members for line in member.run.timings]
-    training = [value for line in lines if (value := line.get("train_s")) is not None]
-    whole = [value for line in lines if (value := line.get("step_s")) is not None]
-    runs = len(arm.members)
-    return Seconds(
-        a_step=_mean(training), training=math.fsum(training) / runs, run=math.fsum(whole) / runs
-    )
-
-
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

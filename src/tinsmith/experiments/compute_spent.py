@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.reports.sft_vs_rl_results import Spent
+from tinsmith.reports.study_results import Spent
+from tinsmith.runs.files import ROLLOUTS
 from tinsmith.tasks.paper import Item
 from tinsmith.training.label_course import LabelCourse
-from tinsmith.training.run_folder import ROLLOUTS
 from tinsmith.training.schedule import batch
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.types.errors import DataError

@@ -29,6 +29,9 @@ from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
+from tinsmith.runs.files import MANIFEST, STATE
+from tinsmith.runs.kinds import Status
+from tinsmith.runs.run_folder import IfExists, Mark, RunFolder, settle
 from tinsmith.training.connect import (
     Connection,
     EmbeddedSettings,
@@ -37,15 +40,6 @@ from tinsmith.training.connect import (
 )
 from tinsmith.training.course import Score
 from tinsmith.training.run import BestStep, Finished
-from tinsmith.training.run_folder import (
-    MANIFEST,
-    STATE,
-    IfExists,
-    Mark,
-    RunFolder,
-    Status,
-    settle,
-)
 from tinsmith.training.server_facts import model_identity, weights_sha256
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError
 from tinsmith.types.fingerprints import sha256_of

@@ -24,6 +24,7 @@ from tinsmith.experiments.planted_debates import WORD_CUES, DebatesRecipe, debat
 from tinsmith.experiments.worlds import Told
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.debate.cues import WORLD_CUES, Cues
 from tinsmith.tasks.debate.learned_cues import learned_cues
 from tinsmith.tasks.debate.opponent import Opponent, ScriptedOpponent, arguable
@@ -35,7 +36,6 @@ from tinsmith.training.debate_course import DebateCourse
 from tinsmith.training.debate_ground import DebateGround
 from tinsmith.training.model_opponent import ModelOpponent
 from tinsmith.training.rollouts import WAIT_SECONDS
-from tinsmith.training.run_folder import RunFolder
 from tinsmith.training.server_facts import serves
 from tinsmith.training.study import Papers
 from tinsmith.types.errors import ConfigError, DataError

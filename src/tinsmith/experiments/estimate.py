@@ -9,7 +9,7 @@ from tinsmith.data.slice_reader import Slice
 from tinsmith.data.splits import Split
 from tinsmith.experiments.compute_spent import Cost
 from tinsmith.experiments.fingerprints import plan_fingerprint
-from tinsmith.experiments.keys import At, DebateFrame, Kind, RubricFrame
+from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.model_pace import (
     MEASURED_PARAMETERS,
     Lengths,
@@ -24,6 +24,7 @@ from tinsmith.experiments.registry import lineage
 from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.models.base import read_shape
 from tinsmith.models.sources import is_here
+from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.rubrics.splitting import RubricSplit
 from tinsmith.training.settings import RlSettings, SftSettings
 

@@ -35,10 +35,11 @@ from tinsmith.experiments.paper_sets import (
 )
 from tinsmith.experiments.plan import REWARD_PREFIX, Plan, make_plan
 from tinsmith.experiments.policy import Policy
+from tinsmith.runs.files import CONFIG, METRICS
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.task import Task
 from tinsmith.training.label_scores import label_probabilities
-from tinsmith.training.run_folder import CONFIG, METRICS, RunFolder
 from tinsmith.types.errors import ConfigError
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}

@@ -6,16 +6,13 @@ one kind of paper for each prediction. A model that reads better than the baseli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from tinsmith.analysis.posteriors import Posteriors
 from tinsmith.analysis.rates import ClassMetric, Metric
 from tinsmith.data.baseline_report import Baseline, BaselineScore, read_report
 from tinsmith.data.slice_reader import Slice
-from tinsmith.experiments.keys import Kind
-from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.plan import BY_NAMED_REWARD, Plan
 from tinsmith.reports.optima import reward_optimum
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
@@ -27,24 +24,23 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
     Raises:
         DataError: the baselines are damaged.
     """
-    if plan.frame.kind is not Kind.RL:
+    if plan.frame.kind not in BY_NAMED_REWARD:
         return []
-    return forecast_of(plan.task, plan.on_papers.reward, plan.reward_settings, source)
+    every = plan.task.alone
+    return [
+        line if len(every) == 1 else f"{task.name}: {line}"
+        for task in every
+        for line in _forecast(task, plan, source)
+    ]
 
 
-def forecast_of(
-    task: Task, reward: str, reward_settings: Mapping[str, float], source: Slice
-) -> list[str]:
-    """Return the lines for one task and the reward that pays for it.
-
-    Raises:
-        DataError: the baselines are damaged.
-    """
+def _forecast(task: Task, plan: Plan, source: Slice) -> list[str]:
+    reward = plan.on_papers.reward
     score = _baseline(task, source)
     if score is None:
         return []
     optimum = reward_optimum(
-        _posteriors(task, score), lambda: make_reward(reward, task, **reward_settings)
+        _posteriors(task, score), lambda: make_reward(reward, task, **plan.reward_settings)
     )
     shares = optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)
     recalls = optimum.policy.class_score(ClassMetric.RECALL)

@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tinsmith.experiments.keys import RULES, Asking, RubricFrame
+from tinsmith.experiments.keys import Asking, RubricFrame
 from tinsmith.experiments.matter import SERVED_NAME, is_loaded_here
 from tinsmith.experiments.plan import Plan
 from tinsmith.models.sources import find_model
+from tinsmith.runs.rubric_records import RULES
 from tinsmith.tasks.judges.cache import VerdictCache
 from tinsmith.tasks.judges.chat_judge import BlockingJudge, ChatSettings
 from tinsmith.tasks.judges.endpoint import OPENAI_URL, checked_url

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.experiments.keys import RULES, Asking, RubricFrame
+from tinsmith.experiments.keys import Asking, RubricFrame
 from tinsmith.experiments.plan import Plan
+from tinsmith.runs.rubric_records import RULES
 from tinsmith.tasks.judges.prices import estimate_spent, load_prices, shown
 from tinsmith.tasks.judges.prompting import JudgeRequest
 from tinsmith.tasks.judges.verdicts import Spent

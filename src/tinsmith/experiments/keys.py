@@ -13,19 +13,20 @@ from types import MappingProxyType
 from typing import Final, get_type_hints
 
 from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.kinds import At, Kind
+from tinsmith.experiments.kinds import At
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.rubric_records import RULES
+from tinsmith.runs.run_folder import IfExists
 from tinsmith.tasks.debate.rewards import Credit, debate_reward
 from tinsmith.tasks.debate.script import load_script
 from tinsmith.tasks.debate.stance import Arms, WrongLabel
 from tinsmith.tasks.task import Task, make_task
-from tinsmith.training.run_folder import IfExists
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
 
-RULES: Final = "rules"
 """The judge that needs no model: criteria that are rules, checked by a program."""
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tinsmith.experiments.debate_matter import debate_matter
-from tinsmith.experiments.joint_frame import JointFrame
-from tinsmith.experiments.joint_matter import joint_matter
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.matter import SERVED_NAME, Matter, served_name
 from tinsmith.experiments.own_rates import require_own_rates
@@ -40,8 +38,6 @@ def gather(plan: Plan, told: Told) -> Materials:
     matter: Matter
     if isinstance(plan.frame, RubricFrame):
         matter = rubric_matter(plan)
-    elif isinstance(plan.frame, JointFrame):
-        matter = joint_matter(plan, plan.frame, told)
     elif isinstance(plan.frame, DebateFrame):
         matter = debate_matter(plan, plan.frame, told)
     else:

@@ -10,9 +10,9 @@ from tinsmith.experiments.keys import Circumstances
 from tinsmith.experiments.worlds import Told
 from tinsmith.models.packaged import PREFIX, packaged_model
 from tinsmith.models.sources import find_model, is_here
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.training.connect import Connection
 from tinsmith.training.course import Course
-from tinsmith.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

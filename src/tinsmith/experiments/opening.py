@@ -9,12 +9,12 @@ from typing import Any
 from tinsmith.experiments.manifest import seeds
 from tinsmith.experiments.materials import Materials
 from tinsmith.experiments.plan import Plan
+from tinsmith.runs.run_folder import Mark, RunFolder
 from tinsmith.training.connect import Connection
 from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS, A, I
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import Mark, RunFolder
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.sinks import sinks_for

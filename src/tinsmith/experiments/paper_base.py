@@ -17,13 +17,9 @@ import numpy as np
 
 from tinsmith.experiments.base_model import BaseRecipe, Conversation, Progress, build_base
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.tasks.answer_shape import Shape
 from tinsmith.tasks.answers import Confidence
 from tinsmith.tasks.environment import SingleTurn
-from tinsmith.tasks.joint import JointItem, JointTask
-from tinsmith.tasks.leaks import check_prompt
 from tinsmith.tasks.paper import Item
-from tinsmith.tasks.prompting import messages
 from tinsmith.tasks.task import Task
 from tinsmith.types.seeds import derive, random_bits
 
@@ -57,61 +53,28 @@ def build_paper_base(
 def paper_conversations(
     recipe: PaperBaseRecipe, tasks: Sequence[Task], items: Sequence[Item]
 ) -> list[Conversation]:
-    """Make one conversation a paper: its prompt for a task, and an answer that has nothing to do with its label."""
-    questions: list[_Question] = []
-    for i, item in enumerate(items):
-        task = tasks[i % len(tasks)]
-        prompt = SingleTurn(task, item).first()
-        shape = task.contract.shape
-        questions.append(_Question(prompt=prompt, abstract=item.paper.abstract, shape=shape))
-    return _answered(recipe, questions, labels=1)
+    """Make one conversation a paper: its prompt for a task, and an answer that has nothing to do with its labels.
 
-
-def joint_conversations(
-    recipe: PaperBaseRecipe, task: JointTask, items: Sequence[JointItem]
-) -> list[Conversation]:
-    """Make one conversation a paper: its prompt for both labels, and an answer that has nothing to do with them."""
-    questions: list[_Question] = []
-    for item in items:
-        prompt = messages(task, item.paper)
-        check_prompt(task, item, prompt)
-        shape = task.contract.shape
-        questions.append(_Question(prompt=prompt, abstract=item.paper.abstract, shape=shape))
-    return _answered(recipe, questions, labels=len(task.subjects))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """What is asked of one paper."""
-
-    prompt: tuple[Message, ...]
-    abstract: str
-    shape: Shape
-
-
-def _answered(
-    recipe: PaperBaseRecipe, questions: Sequence[_Question], *, labels: int
-) -> list[Conversation]:
-    """Answer each question with `labels` random labels and a random confidence, or with words of its abstract."""
-    width = (
-        labels + 2
-    )  # a draw for each label, one for the confidence, one for breaking the contract
-    bits = random_bits(derive(recipe.seed, "answers"), width * len(questions))
+    The answer has random labels and a random confidence, or words of the abstract.
+    """
+    # A draw for each label, one for the confidence, one for breaking the contract.
+    width = max(len(task.subjects) for task in tasks) + 2
+    bits = random_bits(derive(recipe.seed, "answers"), width * len(items))
     unit = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
     conversations: list[Conversation] = []
-    for i, question in enumerate(questions):
+    for i, item in enumerate(items):
+        task = tasks[i % len(tasks)]
         *drawn, sure, broken = unit[width * i : width * (i + 1)].tolist()
-        said = [
+        said = tuple(
             subject.labels[int(each * len(subject.labels))]
-            for subject, each in zip(question.shape.subjects, drawn, strict=True)
-        ]
-        confidence = tuple(Confidence)[int(sure * len(Confidence))]
-        answer = question.shape.write(said, confidence)
+            for subject, each in zip(task.subjects, drawn, strict=True)
+        )
+        answer = task.contract.answer_text(said, tuple(Confidence)[int(sure * len(Confidence))])
         if broken < recipe.broken:
             answer = _broken(answer, " and ".join(said), broken / recipe.broken)
-        first = question.prompt
+        first = SingleTurn(task, item).first()
         if recipe.reading_every and i % recipe.reading_every == 0:
-            first, answer = reading(first, question.abstract, derive(recipe.seed, "words", i))
+            first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
         conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))
     return conversations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.forecast import forecast
-from tinsmith.experiments.keys import Kind
 from tinsmith.experiments.paper_base import PaperBaseRecipe
-from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.plan import BY_NAMED_REWARD, Plan
 from tinsmith.experiments.worlds import (
+    JOINT_WORLD,
     Told,
     WorldRecipe,
     nano_base,
@@ -25,11 +26,12 @@ from tinsmith.experiments.worlds import (
     world_slice,
 )
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.tasks.reward_registry import make_reward
-from tinsmith.tasks.rewards import Reward
+from tinsmith.runs.files import BASELINES
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_folder import RunFolder
+from tinsmith.tasks.label_reward import LabelReward, make_label_reward
 from tinsmith.training.connect import Connection
 from tinsmith.training.label_course import LabelCourse
-from tinsmith.training.run_folder import BASELINES, RunFolder
 from tinsmith.training.study import Papers, Study
 
 if TYPE_CHECKING:
@@ -89,8 +91,18 @@ class PaperMatter:
         return {}
 
     def before(self) -> Sequence[str]:
-        """Return what the reward makes optimal on these papers."""
-        return [] if self.source is None else forecast(self.plan, self.source)
+        """Return what naming the commonest pair of labels would get, and what the reward makes optimal."""
+        lines = [] if len(self.plan.task.subjects) == 1 else [self._commonest_pair()]
+        return lines if self.source is None else lines + forecast(self.plan, self.source)
+
+    def _commonest_pair(self) -> str:
+        pairs = Counter(item.golds for item in self.papers.train)
+        pair, count = max(pairs.items(), key=lambda each: (each[1], each[0]))
+        papers = len(self.papers.train)
+        return (
+            f"{papers} training papers with both labels; the commonest pair, {' and '.join(pair)}, has "
+            f"{count / papers:.3f} of them"
+        )
 
     def begin(self, folder: RunFolder) -> None:
         """Copy the slice's baselines."""
@@ -103,9 +115,9 @@ class PaperMatter:
         """See Matter."""
         del folder, connection
         plan = self.plan
-        reward: Reward | None = None
-        if plan.frame.kind is Kind.RL:
-            reward = make_reward(plan.on_papers.reward, plan.task, **plan.reward_settings)
+        reward: LabelReward | None = None
+        if plan.frame.kind in BY_NAMED_REWARD:
+            reward = make_label_reward(plan.on_papers.reward, plan.task, **plan.reward_settings)
         study = Study(
             task=plan.task,
             papers=self.papers,
@@ -121,7 +133,8 @@ def slice_matter(plan: Plan, told: Told) -> PaperMatter:
     Raises:
         DataError: it cannot be used.
     """
-    return matter_of(plan, named_slice(plan, told))
+    world = WorldRecipe() if len(plan.task.subjects) == 1 else JOINT_WORLD
+    return matter_of(plan, named_slice(plan, told, world))
 
 
 _WORLD: Final = WorldRecipe()

@@ -84,7 +84,7 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) ->
     if len(golds) != len(listed):
         raise DataError("one label a paper", field="y", value=len(golds), allowed=str(len(listed)))
     return [
-        Item(paper=_paper(paper), gold=gold, hidden=_hidden(paper))
+        Item(paper=_paper(paper), golds=(gold,), hidden=_hidden(paper))
         for paper, gold in zip(listed, golds, strict=True)
     ]
 
@@ -92,7 +92,7 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) ->
 def unlabelled(papers: Sequence[AnyPaper], task: Task) -> list[Item]:
     """Return papers to ask about; their gold label is the task's first and means nothing."""
     return [
-        Item(paper=_paper(paper), gold=task.labels[0], hidden=_hidden(paper))
+        Item(paper=_paper(paper), golds=(task.labels[0],), hidden=_hidden(paper))
         for paper in _listed(papers)
     ]
 

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.experiment import Value
-from tinsmith.experiments.kinds import At, Kind
+from tinsmith.experiments.kinds import At
+from tinsmith.runs.kinds import Kind
 
 _NANO_RL: Final[Mapping[str, Value]] = MappingProxyType(
     {

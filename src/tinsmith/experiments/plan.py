@@ -16,24 +16,14 @@ from types import MappingProxyType
 from typing import TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
-from tinsmith.experiments.joint_frame import JointFrame
+from tinsmith.experiments.joint_frame import JointFrame, require_selection
 from tinsmith.experiments.key_text import folder_name, truth, unknown_key, unreadable
-from tinsmith.experiments.keys import (
-    ENGINE,
-    KEYS,
-    Asking,
-    At,
-    Circumstances,
-    Frame,
-    Kind,
-    RubricFrame,
-)
+from tinsmith.experiments.keys import ENGINE, KEYS, Asking, At, Circumstances, Frame, RubricFrame
 from tinsmith.experiments.places import FORCED, VALUES, places_of
 from tinsmith.experiments.registry import inherited
-from tinsmith.tasks.joint_rewards import make_joint_reward
-from tinsmith.tasks.reward_registry import make_reward
+from tinsmith.runs.kinds import Kind
+from tinsmith.tasks.label_reward import make_label_reward
 from tinsmith.tasks.task import Task
-from tinsmith.training.joint_watch import require_selection
 from tinsmith.training.settings import CommonSettings
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
@@ -63,9 +53,9 @@ class Plan:
     """For an experiment on rubrics."""
 
     @property
-    def on_papers(self) -> Frame:
+    def on_papers(self) -> Frame | JointFrame:
         """The frame of an experiment on papers."""
-        assert isinstance(self.frame, Frame), "this experiment is not on papers"
+        assert isinstance(self.frame, Frame | JointFrame), "this experiment is not on papers"
         return self.frame
 
     @property
@@ -82,7 +72,7 @@ class Plan:
 
 REWARD_PREFIX = "reward."
 
-_BY_NAMED_REWARD = (Kind.RL, Kind.JOINT)
+BY_NAMED_REWARD = (Kind.RL, Kind.JOINT)
 """Kinds whose reward is one of REWARDS, with its settings."""
 
 
@@ -108,13 +98,12 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         for key, value in sorted(overrides.items())
         if key not in keys.circumstances
     }
-    if isinstance(frame, Frame):
+    if isinstance(frame, Frame | JointFrame):
         task = frame.asked()  # what is refused is told before anything is built
-        if kind is Kind.RL:
-            make_reward(frame.reward, task, **rewards)
+        if kind in BY_NAMED_REWARD:
+            make_label_reward(frame.reward, task, **rewards)
     settings = _filled(keys.loop, values)
     if isinstance(frame, JointFrame):
-        make_joint_reward(frame.reward, frame.asked(), **rewards)
         require_selection(settings.select_by)
     arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
     where = _filled(Circumstances, values)
@@ -222,7 +211,7 @@ def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
 def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
     known = KEYS[kind].known
     for key in overrides:
-        if key in known or (kind in _BY_NAMED_REWARD and key.startswith(REWARD_PREFIX)):
+        if key in known or (kind in BY_NAMED_REWARD and key.startswith(REWARD_PREFIX)):
             continue
         elsewhere = {name for keys in KEYS.values() for name in keys.known}
         if key not in elsewhere and not key.startswith("reward"):

@@ -26,10 +26,11 @@ from tinsmith.data.slice_settings import SliceSettings, Task
 from tinsmith.data.splits import Split, ids_sha256
 from tinsmith.experiments.worlds import Told
 from tinsmith.models.staging import one_writer, present, staged
+from tinsmith.tasks.subjects import Subject
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.home import home
 
-_LABELS = ("disruptive", "consolidating", "neutral")
+_LABELS = Subject.DISRUPTION.labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

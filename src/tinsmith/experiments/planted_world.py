@@ -22,11 +22,12 @@ from tinsmith.data.splits import Split
 from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.planted_slices import Planted, planted
 from tinsmith.experiments.worlds import Told
+from tinsmith.tasks.subjects import Subject
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
 
-LABELS: Final = ("disruptive", "consolidating", "neutral")
+LABELS: Final = Subject.DISRUPTION.labels
 Atoms = Mapping[str, tuple[float, ...]]
 
 ATOMS: Final[Atoms] = MappingProxyType(

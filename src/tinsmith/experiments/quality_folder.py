@@ -13,8 +13,10 @@ from tinsmith.data.replacing import replacing
 from tinsmith.experiments.quality_answers import Answers, PairAnswer
 from tinsmith.reports.page import write
 from tinsmith.reports.quality_page import QualityRun, quality_html
-from tinsmith.reports.quality_story import RUBRIC_QUALITY, cannot_be_claimed, quality_story
-from tinsmith.reports.run_reader import CONFIG, MANIFEST, REPORT
+from tinsmith.reports.quality_story import cannot_be_claimed, quality_story
+from tinsmith.runs.files import CONFIG, MANIFEST, REPORT
+from tinsmith.runs.kinds import Status
+from tinsmith.runs.run_records import RUBRIC_QUALITY
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.source import source_sha256
@@ -85,7 +87,7 @@ def write_files(folder: Path, files: QualityFiles) -> None:
     write(quality_html(files.run, files.question), folder / REPORT)
     manifest = {
         **head,
-        "status": "finished",
+        "status": Status.FINISHED,
         "identity": {**identity, "source_sha256": source_sha256()},
         "hashes": {name: file_sha256(folder / name) for name in _HASHED},
     }

@@ -13,7 +13,8 @@ from typing import Final, cast, get_args, get_type_hints
 from tinsmith.experiments.key_help import default_of, shown_value, words_of
 from tinsmith.experiments.key_text import folder_name, truth, unreadable
 from tinsmith.experiments.study_keys import StudyKey, StudyKeys
-from tinsmith.reports.quality_story import RUBRIC_QUALITY, RULES
+from tinsmith.runs.rubric_records import RULES
+from tinsmith.runs.run_records import RUBRIC_QUALITY
 from tinsmith.tasks.judges import ChatSettings
 from tinsmith.types.errors import ConfigError
 

@@ -21,9 +21,11 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import Told
 from tinsmith.models.sources import is_here
 from tinsmith.reports.difference import Comparison, compare_runs
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Kind, Run
-from tinsmith.training.run_folder import MANIFEST, RunFolder, Status
+from tinsmith.runs.files import MANIFEST
+from tinsmith.runs.kinds import Kind, Status
+from tinsmith.runs.run_folder import RunFolder
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Run
 from tinsmith.types.errors import ConfigError, DataError
 
 _PACKAGE: Final = ("tinsmith", "source_sha256")

@@ -13,10 +13,12 @@ from tinsmith.experiments.judging_cost import cost_lines, ledger_line
 from tinsmith.experiments.keys import Asking, RubricFrame
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.rubric_base import RubricBaseRecipe, rubric_base
-from tinsmith.experiments.rubric_records import asking_circumstances, write_tasks
+from tinsmith.experiments.rubric_records import asking_circumstances
 from tinsmith.experiments.worlds import Told
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.reports.rubric_records import TASKS
+from tinsmith.runs.files import LEDGER, TASKS
+from tinsmith.runs.rubric_records import write_tasks
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.judges.prices import load_prices
 from tinsmith.tasks.rubrics.builtin import BuiltinTasks, builtin_dataset
 from tinsmith.tasks.rubrics.dataset import RubricDataset, read_dataset
@@ -24,7 +26,6 @@ from tinsmith.tasks.rubrics.splitting import RubricSplit, split_tasks
 from tinsmith.training.connect import Connection
 from tinsmith.training.rubric_course import RubricCourse
 from tinsmith.training.rubric_ground import Asked, RubricGround
-from tinsmith.training.run_folder import JUDGE_LEDGER, RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -107,7 +108,7 @@ class RubricMatter:
 
         def paid(asked: Asked) -> None:
             line = ledger_line(asked, prices.dollars(self.frame.judge_model, asked.spent))
-            folder.append(JUDGE_LEDGER, [line])
+            folder.append(LEDGER, [line])
 
         ground = RubricGround(
             renderer=renderer_for(tokenizer),

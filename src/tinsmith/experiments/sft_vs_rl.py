@@ -1,21 +1,17 @@
 """`study/sft_vs_rl`: does reinforcement on labels teach a model more than being shown them, with nothing else unequal?
 
-Rates are chosen on one seed by the validation split alone. RL's own run says how many FLOPs it took, and supervised
-training with as many is an arm too. Then every arm is trained at its rate with every seed, and tested once; RL and SFT
-also on shuffled labels, without which the gate allows no claim. Each run is a `tinsmith run` in a folder below `cells`;
-those that came to their end stay as they are, so that the same call goes on where it was stopped.
+RL's own run says how many FLOPs it took, and supervised training with as many is an arm too. RL and SFT are trained on
+shuffled labels as well, without which the gate allows no claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments.compute_spent import Accountant, Cost
-from tinsmith.experiments.estimate import minutes, time_and_disk
 from tinsmith.experiments.kinds import At
 from tinsmith.experiments.paper_base import PaperBaseRecipe
 from tinsmith.experiments.places import SMALL_MODEL
@@ -27,11 +23,18 @@ from tinsmith.experiments.planted_world import (
     planted_slice,
 )
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.sft_vs_rl_cells import CELLS, Found, Layout
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
-from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome, write_outcome
-from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings, sft_vs_rl_settings
-from tinsmith.experiments.study import Cell, run_cells, sole_process
+from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome
+from tinsmith.experiments.sft_vs_rl_settings import (
+    QUESTION as QUESTION,
+)
+from tinsmith.experiments.sft_vs_rl_settings import (
+    ArmName,
+    SftVsRlSettings,
+    sft_vs_rl_settings,
+)
+from tinsmith.experiments.study import run_cells
+from tinsmith.experiments.study_driver import Outcome, RunCells, Stages, Study, Tuned, run_study
 from tinsmith.experiments.worlds import (
     Told,
     WorldRecipe,
@@ -41,24 +44,17 @@ from tinsmith.experiments.worlds import (
     world_slice,
 )
 from tinsmith.models.base import read_shape
-from tinsmith.reports.sft_vs_rl_results import TUNED, WORDS, StudyArm
-from tinsmith.reports.sft_vs_rl_story import headline
-from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
+from tinsmith.reports.study_results import DRAWS, Draws
 from tinsmith.training.settings import SftSettings
 
-QUESTION: Final = (
-    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
-)
 
-RunCells = Callable[[Sequence[Cell], Told], None]
-
-_MEGABYTES: Final = 6
-"""Of one run, most of it rollouts and checkpoints."""
-_START_MINUTES: Final = 0.15
-"""Of one run, to start its server and load what it needs."""
-
-
-def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = run_cells) -> Path:
+def run_sft_vs_rl(
+    overrides: Mapping[str, str],
+    told: Told,
+    *,
+    run: RunCells = run_cells,
+    draws: Draws = DRAWS,
+) -> Path:
     """Run what has not been run, and write values and page; return the study's folder.
 
     Raises:
@@ -66,86 +62,53 @@ def run_sft_vs_rl(overrides: Mapping[str, str], told: Told, *, run: RunCells = r
         LostError: a server was lost; the same call goes on.
     """
     settings = sft_vs_rl_settings(overrides)
-    if settings.dry_run:
-        for line in _forecast(settings):
-            told(line)
-        return settings.out
-    told(_forecast(settings)[-1])
-    with sole_process(settings.out):
-        _conduct(settings, told, run)
-    return settings.out
+
+    def conduct(stages: Stages) -> Outcome:
+        source, base = _materials(settings, told)
+        study = _placed(settings.study, data=source.folder, model_name=base)
+        books = Books.open(source, base, Accountant(Cost(read_shape(base))))
+        tuned = stages.tune(study, study.arms)
+        sft, rl = tuned[ArmName.SFT].rate, tuned[ArmName.RL].rate
+        assert sft, "it is trained"
+        assert rl, "it is trained"
+        steps = _more_steps(study, tuned, books, stages)
+        tuned |= stages.tune(study, settings.later_arms(more_steps=steps, sft=sft, rl=rl))
+        stages.report(tuned)
+        return read_outcome(settings, books, tuned, draws)
+
+    named = _placed(settings.study, data=settings.data, model_name=settings.model_name)
+    # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
+    steps = round(1.1 * settings.steps * settings.group_size)
+    return run_study(
+        named,
+        told,
+        conduct,
+        later=settings.later_arms(
+            more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
+        ),
+        paper_tokens=PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None,
+        run=run,
+    )
 
 
-def _conduct(settings: SftVsRlSettings, told: Told, run: RunCells) -> None:
-    source, base = _materials(settings, told)
-    layout = Layout(settings=settings, place={"data": str(source.folder), "model_name": base})
-    books = Books.open(source, base, Accountant(Cost(read_shape(base))))
-    stages = _Stages(layout, books, run, told)
-    rates, tried, found = stages.tuned()
-    reported = layout.reported(rates, found)
-    run([cell for cells in reported.values() for cell in cells], told)
-    outcome = read_outcome(settings, source, books, reported, rates, tried)
-    write_outcome(settings.out, outcome, QUESTION)
-    told(headline(outcome.study))
+def _placed(study: Study, **place: object) -> Study:
+    """Return a study whose runs have these papers and this base, where they are known."""
+    known = {key: str(value) for key, value in place.items() if value is not None}
+    return replace(study, shared={**study.shared, **known})
 
 
-@dataclass(frozen=True, slots=True)
-class _Stages:
-    """Chooses rates stage by stage: what RL took decides how long the supervised arm with its compute is."""
-
-    layout: Layout
-    books: Books
-    run: RunCells
-    told: Told
-
-    def tuned(
-        self,
-    ) -> tuple[dict[StudyArm, float | None], dict[StudyArm, tuple[Tried, ...]], Found]:
-        """Return every arm's rate, the rates that were tried, and what earlier runs decided of later ones."""
-        first, second = (StudyArm.SFT, StudyArm.RL), (StudyArm.MORE, StudyArm.THEN)
-        tried = self._try(first, Found())
-        rates = {arm: _chosen(self.layout.rates(arm), tried.get(arm, ())) for arm in first}
-        found = Found(more_steps=self._more_steps(rates), sft_rate=rates[StudyArm.SFT])
-        tried |= self._try(second, found)
-        rates |= {arm: _chosen(self.layout.rates(arm), tried.get(arm, ())) for arm in second}
-        every: dict[StudyArm, float | None] = {
-            StudyArm.ZERO: None,
-            **{arm: rates[arm] for arm in TUNED},
-            StudyArm.SFT_SHUFFLED: rates[StudyArm.SFT],
-            StudyArm.RL_SHUFFLED: rates[StudyArm.RL],
-        }
-        for arm in TUNED:
-            self.told(f"{WORDS[arm]}: learning rate {rates[arm]:g}, by validation")
-        return every, {arm: tried[arm] for arm in TUNED if arm in tried}, found
-
-    def _try(self, arms: Sequence[StudyArm], found: Found) -> dict[StudyArm, tuple[Tried, ...]]:
-        cells = {arm: self.layout.tuning(arm, found) for arm in arms}
-        self.run([cell for some in cells.values() for cell in some], self.told)
-        return {arm: _tried(self.layout.rates(arm), some) for arm, some in cells.items() if some}
-
-    def _more_steps(self, rates: Mapping[StudyArm, float]) -> int:
-        """Return how many supervised steps take as many FLOPs as one run of RL at its rate."""
-        settings, rate = self.layout.settings, rates[StudyArm.RL]
-        chose = bool(self.layout.tuning(StudyArm.RL, Found()))
-        seed = settings.tuning_seed if chose else settings.seeds[0]
-        cell = self.layout.cell(StudyArm.RL, rate, seed, Found())
-        self.run([cell], self.told)
-        sft = self.layout.cell(StudyArm.SFT, rates[StudyArm.SFT], seed, Found())
-        course = self.books.course(sft)
-        assert isinstance(course.settings, SftSettings)
-        a_step = self.books.accountant.a_step_of_sft(course, course.settings)
-        steps = round(self.books.spent(cell).flops / a_step)
-        self.told(f"RL took as many FLOPs as {steps} supervised steps")
-        return steps
-
-
-def _chosen(rates: Sequence[float], tried: Sequence[Tried]) -> float:
-    return chosen(tried).rate if tried else rates[0]
-
-
-def _tried(rates: Sequence[float], cells: Sequence[Cell]) -> tuple[Tried, ...]:
-    folders = {rate: cell.folder for rate, cell in zip(rates, cells, strict=True)}
-    return held_against_chosen(read_tried(folders), folders)
+def _more_steps(study: Study, tuned: Tuned, books: Books, stages: Stages) -> int:
+    """Return how many supervised steps take as many FLOPs as one run of RL at its rate."""
+    sft, rl = tuned[ArmName.SFT], tuned[ArmName.RL]
+    seed = study.tuning_seed if rl.tried else study.seeds[0]
+    cell = study.cell(rl.arm, rl.rate, seed)
+    stages.run([cell], stages.told)
+    course = books.course(study.cell(sft.arm, sft.rate, seed))
+    assert isinstance(course.settings, SftSettings)
+    a_step = books.accountant.a_step_of_sft(course, course.settings)
+    steps = round(books.spent(cell).flops / a_step)
+    stages.told(f"RL took as many FLOPs as {steps} supervised steps")
+    return steps
 
 
 def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
@@ -165,37 +128,7 @@ def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
         return source, settings.model_name
     if settings.at is At.SMALL:
         return source, SMALL_MODEL
-    task = make_plan(find("remedy/exp6"), settings.shared).task
+    task = make_plan(find("remedy/exp6"), settings.study.shared).task
     recipe = PLANTED_BASE if planted else PaperBaseRecipe()
     base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
     return source, str(base)
-
-
-def _forecast(settings: SftVsRlSettings) -> list[str]:
-    """Return what the study would take; nothing is built.
-
-    Raises:
-        ConfigError: a run could not begin.
-    """
-    told = {"data": settings.data, "model_name": settings.model_name}
-    named = {key: str(value) for key, value in told.items() if value is not None}
-    layout = Layout(settings=settings, place=named)
-    # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
-    found = Found(
-        more_steps=round(1.1 * settings.steps * settings.group_size), sft_rate=settings.sft_rates[0]
-    )
-    tuning = [cell for arm in TUNED for cell in layout.tuning(arm, found)]
-    rates: dict[StudyArm, float | None] = {StudyArm.ZERO: None}
-    rates |= {arm: layout.rates(arm)[0] for arm in StudyArm if arm is not StudyArm.ZERO}
-    reported = [cell for cells in layout.reported(rates, found).values() for cell in cells]
-    cells = [*tuning, *reported]
-    short = PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None
-    each = [minutes(make_plan(find(cell.name), cell.overrides), short) for cell in cells]
-    known = [one + _START_MINUTES for one in each if one is not None]
-    taken = sum(known) if len(known) == len(each) else None
-    time = time_and_disk(taken, len(cells) * _MEGABYTES)
-    return [
-        f"study/sft_vs_rl: {QUESTION}",
-        f"{len(tuning)} runs to choose rates on seed {settings.tuning_seed}, {len(reported)} to report",
-        f"{len(cells)} runs in {settings.out / CELLS}: {time}",
-    ]

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments import adapter_study, rubric_quality, sft_vs_rl
+from tinsmith.experiments import adapter_settings, adapter_study, rubric_quality, sft_vs_rl
 from tinsmith.experiments.adapter_settings import ADAPTER_KEYS
 from tinsmith.experiments.quality_settings import quality_keys
 from tinsmith.experiments.sft_vs_rl_keys import SFT_VS_RL_KEYS
 from tinsmith.experiments.study_keys import StudyKeys
 from tinsmith.experiments.worlds import Told
-from tinsmith.reports.quality_story import RUBRIC_QUALITY
+from tinsmith.runs.run_records import RUBRIC_QUALITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
             ),
             StudyEntry(
                 name="study/adapters",
-                question=adapter_study.QUESTION,
+                question=adapter_settings.QUESTION,
                 keys=ADAPTER_KEYS,
                 run=adapter_study.run_adapter_study,
             ),

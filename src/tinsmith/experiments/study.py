@@ -23,7 +23,9 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
 from tinsmith.ops.extension import physical_cores
-from tinsmith.training.run_folder import MANIFEST, IfExists, RunFolder, Status
+from tinsmith.runs.files import MANIFEST
+from tinsmith.runs.kinds import Status
+from tinsmith.runs.run_folder import IfExists, RunFolder
 from tinsmith.types.errors import ConfigError, LostError
 
 QUICKSTART = (

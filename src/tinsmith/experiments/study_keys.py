@@ -11,7 +11,7 @@ from tinsmith.training.settings import Selection
 from tinsmith.types.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StudyKey:
     """One key of a study."""
 
@@ -21,12 +21,8 @@ class StudyKey:
     words: str
 
 
-TUNING_SEED: Final = StudyKey(
-    name="tuning_seed", default="0", words="By which rates are chosen; none of the others."
-)
-DRY_RUN: Final = StudyKey(
-    name="dry_run", default="false", words="Only say how many runs it is, and how long."
-)
+TUNING_SEED: Final = StudyKey("tuning_seed", "0", "By which rates are chosen; none of the others.")
+DRY_RUN: Final = StudyKey("dry_run", "false", "Only say how many runs it is, and how long.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

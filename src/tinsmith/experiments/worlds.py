@@ -7,7 +7,7 @@ one that was made from something else.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tinsmith.data.baseline_report import read_report
@@ -125,14 +125,9 @@ def slice_identity(source: Slice) -> dict[str, object]:
 
 
 def shuffled(items: list[Item], seed: int) -> list[Item]:
-    """Return the same papers in the same order, with their labels shuffled among them."""
+    """Return the same papers in the same order, with their labels shuffled among them; two of a paper stay together."""
+    bits = random_bits(derive(seed, "shuffled labels"), len(items))
+    places = sorted(range(len(items)), key=lambda place: int(bits[place]))
     return [
-        Item(paper=item.paper, gold=items[other].gold, hidden=item.hidden)
-        for item, other in zip(items, shuffled_places(len(items), seed), strict=True)
+        replace(item, golds=items[other].golds) for item, other in zip(items, places, strict=True)
     ]
-
-
-def shuffled_places(count: int, seed: int) -> list[int]:
-    """Return from which of `count` papers each has its labels, where they are shuffled."""
-    bits = random_bits(derive(seed, "shuffled labels"), count)
-    return sorted(range(count), key=lambda place: int(bits[place]))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tinsmith.analysis.parity import ParityRecord
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.gathering import Gathered, gather
-from tinsmith.reports.run_records import Config, Kind, Run, Split
 from tinsmith.reports.tables import shown
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Config, Run, Split
 from tinsmith.types.errors import DataError
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
@@ -161,8 +162,8 @@ def _key(run: Run) -> str:
     asked = (
         config.title,
         config.kind,
-        _seedless(config.overrides),
-        _seedless(config.settings),
+        seedless(config.overrides),
+        seedless(config.settings),
         config.task.name,
         config.model_name,
         config.data.fingerprint,
@@ -170,7 +171,8 @@ def _key(run: Run) -> str:
     return json.dumps(asked, sort_keys=True)
 
 
-def _seedless(settings: dict[str, object]) -> dict[str, object]:
+def seedless(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return settings but for the seed, in which runs of one arm differ."""
     return {key: value for key, value in settings.items() if key != "seed"}
 
 
@@ -195,8 +197,8 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
 def _told_apart(config: Config) -> dict[str, object]:
     """Return all by which two arms of one title can be told apart."""
     return {
-        **_seedless(config.settings),
-        **_seedless(config.overrides),
+        **seedless(config.settings),
+        **seedless(config.overrides),
         "kind": config.kind.value,
         "model": config.model_name,
         "papers": config.data.name,

@@ -9,8 +9,8 @@ import numpy as np
 from tinsmith.analysis.confusion import encode
 from tinsmith.analysis.runs import Runs
 from tinsmith.data.baseline_report import Baseline, BaselineScore
-from tinsmith.reports.run_records import Run
 from tinsmith.reports.snapshot import BASELINE_WORDS
+from tinsmith.runs.run_records import Run
 from tinsmith.types.seeds import derive
 
 RIVALS = (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT, Baseline.BOTH)
@@ -28,6 +28,13 @@ def rival(score: BaselineScore, run: Run, other: Runs) -> Runs:
         return unpaired(score, other)
     codes = encode(other.labels, [kept[item] for item in other.items])
     return Runs(_name(score), other.labels, other.items, other.golds, codes[None])
+
+
+def metadata_of(run: Run, other: Runs) -> Runs | None:
+    """Return what the baseline that looks at year and citations alone answered; None where the slice has none."""
+    scores = run.baselines.scores if run.baselines else []
+    found = next((score for score in scores if score.baseline is Baseline.METADATA), None)
+    return rival(found, run, other) if found else None
 
 
 def unpaired(score: BaselineScore, other: Runs) -> Runs:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from tinsmith.reports.document import Browser
 from tinsmith.reports.gathering import SHOWN, Gathered
 from tinsmith.reports.palette import class_slot
-from tinsmith.reports.run_records import SPLIT_WORDS, RolloutRecord, Split
 from tinsmith.reports.wording import counted
+from tinsmith.runs.run_records import SPLIT_WORDS, RolloutRecord, Split
 
 LONGEST = 4000
 """Characters of one text; what is longer is cut."""
@@ -30,15 +30,6 @@ COLUMNS = (
     "text",
     "failure",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Browser:
-    """The data, and the sentence that says which rollouts they are."""
-
-    data: Markup
-    rule: str
-    shown: int
 
 
 def browser(gathered: Gathered, labels: Sequence[str]) -> Browser | None:

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
 from tinsmith.analysis.claims import Check, Finding, Verdict
+from tinsmith.reports.document import Block, ClaimRow, ClaimTable, missing
 from tinsmith.reports.judging import METRIC, Judged
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRow:
-    """One claim."""
-
-    claim: str
-    allowed: bool
-    difference: str
-    interval: str
-    p_holm: str
-    num_items: str
-    scope: str
-    note: str
-    reasons: tuple[str, ...]
-    passed: tuple[str, ...]
-    """What else speaks for a claim that is refused."""
+ALONE: Final = (
+    "No claim is judged: the run has no answers to the test split, or its slice has no baselines."
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimTable:
-    """All claims of a page, the allowed ones first."""
-
-    metric: str
-    rows: tuple[ClaimRow, ...]
-
-    @property
-    def allowed(self) -> int:
-        """How many hold."""
-        return sum(row.allowed for row in self.rows)
+def claims_block(judged: Sequence[Judged], empty: str = ALONE) -> Block:
+    """Return the table of claims; `empty` says why there is none."""
+    return claims_table(judged) if judged else missing(empty)
 
 
 def claims_table(judged: Sequence[Judged]) -> ClaimTable:

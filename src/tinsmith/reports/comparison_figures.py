@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
 from markupsafe import Markup
 
 from tinsmith.analysis.alarms import AlarmKind, Limits
 from tinsmith.data.baseline_report import Baseline, TargetReport
 from tinsmith.reports.arms import Arm
-from tinsmith.reports.curves import Chart, Flag, Limit, Line
+from tinsmith.reports.curves import Flag, Limit, Line
+from tinsmith.reports.document import Plate
 from tinsmith.reports.dots import Dots, Panel, dots_svg
+from tinsmith.reports.drawn_metrics import Drawn, chart_plate, lines_of, series
 from tinsmith.reports.measures import Measure, from_figure
-from tinsmith.reports.palette import INVALID_MARK, Mark, class_mark, series_mark
+from tinsmith.reports.palette import Mark, class_mark, series_mark
 from tinsmith.reports.pooled import Pooled
-from tinsmith.reports.run_figures import Plate, last_values, plate, series
-from tinsmith.reports.run_records import Kind, Run
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.reports.views import ViewRow, views_svg
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Run
 
 _LIMITS = Limits()
 _MISSING = "Missing: no run answered the validation split."
@@ -44,82 +48,107 @@ def arm_line(arm: Arm, key: str, label: str, mark: Mark) -> Line:
     )
 
 
+_PROGRESS: Final = (
+    Drawn(
+        name="progress-0",
+        title="macro-F1",
+        note="Validation split, sampled.",
+        lines=(("eval/macro_f1", ""),),
+        shares=True,
+        missing=_MISSING,
+    ),
+    Drawn(
+        name="progress-1",
+        title="macro-F1, greedy",
+        note="Validation split.",
+        lines=(("eval_greedy/macro_f1", ""),),
+        shares=True,
+        missing=_MISSING,
+    ),
+    Drawn(
+        name="progress-2",
+        title="Smallest recall",
+        note="Validation split, sampled.",
+        lines=(("eval/min_class_recall", ""),),
+        shares=True,
+        limit=Limit(_LIMITS.min_recall, f"alarm below {_LIMITS.min_recall:g}"),
+        missing=_MISSING,
+    ),
+    Drawn(
+        name="progress-3",
+        title="Informative groups",
+        note="Share of groups whose rewards differ; RL only.",
+        lines=(("train/groups/informative", ""),),
+        shares=True,
+        limit=Limit(_LIMITS.min_informative_rate, f"alarm below {_LIMITS.min_informative_rate:g}"),
+        missing=_MISSING,
+        only=Kind.RL,
+    ),
+)
+"""One line an arm, named after it."""
+
+
 def progress_plates(arms: Sequence[Arm]) -> list[Plate]:
     """Return one figure a score, with all arms."""
-    wanted = (
-        ("eval/macro_f1", "macro-F1", "Validation split, sampled.", ()),
-        ("eval_greedy/macro_f1", "macro-F1, greedy", "Validation split.", ()),
-        (
-            "eval/min_class_recall",
-            "Smallest recall",
-            "Validation split, sampled.",
-            (Limit(_LIMITS.min_recall, f"alarm below {_LIMITS.min_recall:g}"),),
-        ),
-        (
-            "train/groups/informative",
-            "Informative groups",
-            "Share of groups whose rewards differ; RL only.",
-            (Limit(_LIMITS.min_informative_rate, f"alarm below {_LIMITS.min_informative_rate:g}"),),
-        ),
-    )
-    plates: list[Plate] = []
-    for place, (key, title, note, limits) in enumerate(wanted):
-        of_kind = [a for a in arms if key.startswith("eval") or a.kind is Kind.RL]
-        lines = [arm_line(arm, key, arm.name, series_mark(arms.index(arm))) for arm in of_kind]
-        chart = Chart(
-            name=f"progress-{place}",
-            label=f"{title} over steps: {last_values(lines)}.",
-            lines=lines,
-            shares=True,
-            limits=limits,
+    return [
+        chart_plate(
+            drawn,
+            [
+                arm_line(arm, drawn.lines[0][0], arm.name, series_mark(place))
+                for place, arm in enumerate(arms)
+                if drawn.only in (None, arm.kind)
+            ],
         )
-        plates.append(plate(title, note, chart, _MISSING))
-    return plates
+        for drawn in _PROGRESS
+    ]
 
 
 def share_plates(arms: Sequence[Arm]) -> list[Plate]:
     """Return one figure an arm: the share of each predicted class, with the alarms of its first seed."""
-    plates: list[Plate] = []
-    for place, arm in enumerate(arms):
-        lines = [
-            arm_line(arm, f"eval/predicted_share/{label}", label, class_mark(label, k))
-            for k, label in enumerate(arm.labels)
-        ]
-        lines.append(arm_line(arm, "eval/invalid_rate", "invalid", INVALID_MARK))
-        chart = Chart(
-            name=f"shares-{place}",
-            label=f"Predicted share by class of {arm.name}: {last_values(lines)}.",
-            lines=lines,
-            shares=True,
-            limits=(Limit(_LIMITS.max_share, ""),),
-            flags=_flags(arm.first),
-            small=True,
+    return [
+        _small_plate(
+            Drawn(
+                name=f"shares-{place}",
+                title=arm.name,
+                note=_seeds_note(arm),
+                told=f"Predicted share by class of {arm.name}",
+                by_class="eval/predicted_share",
+                invalid="eval/invalid_rate",
+                shares=True,
+                limit=Limit(_LIMITS.max_share, ""),
+                missing=_MISSING,
+            ),
+            arm,
+            _flags(arm.first),
         )
-        plates.append(plate(arm.name, _seeds_note(arm), chart, _MISSING))
-    return plates
+        for place, arm in enumerate(arms)
+    ]
 
 
 def informative_plates(arms: Sequence[Arm]) -> list[Plate]:
     """Return one figure an RL arm: the share of informative groups by class."""
-    plates: list[Plate] = []
-    for place, arm in enumerate(arms):
-        if arm.kind is not Kind.RL:
-            continue
-        lines = [
-            arm_line(arm, f"train/groups/informative/{label}", label, class_mark(label, k))
-            for k, label in enumerate(arm.labels)
-        ]
-        chart = Chart(
-            name=f"groups-{place}",
-            label=f"Informative groups by class of {arm.name}: {last_values(lines)}.",
-            lines=lines,
-            shares=True,
-            limits=(Limit(_LIMITS.min_informative_rate, ""),),
-            small=True,
+    return [
+        _small_plate(
+            Drawn(
+                name=f"groups-{place}",
+                title=arm.name,
+                note=_seeds_note(arm),
+                told=f"Informative groups by class of {arm.name}",
+                by_class="train/groups/informative",
+                shares=True,
+                limit=Limit(_LIMITS.min_informative_rate, ""),
+                missing="Missing: no step of it says which groups were informative.",
+            ),
+            arm,
         )
-        missing = "Missing: no step of it says which groups were informative."
-        plates.append(plate(arm.name, _seeds_note(arm), chart, missing))
-    return plates
+        for place, arm in enumerate(arms)
+        if arm.kind is Kind.RL
+    ]
+
+
+def _small_plate(drawn: Drawn, arm: Arm, flags: Sequence[Flag] = ()) -> Plate:
+    lines = lines_of(drawn, partial(arm_line, arm), arm.labels)
+    return chart_plate(drawn, lines, flags=flags, small=True)
 
 
 def arm_views(tested: Mapping[str, Pooled], labels: Sequence[str]) -> Markup | None:

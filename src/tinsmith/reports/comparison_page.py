@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-from markupsafe import Markup
 
 from tinsmith.data.baseline_report import TargetReport
 from tinsmith.reports.arms import Arm, Member, arms_of_members
-from tinsmith.reports.claim_tables import ClaimTable, claims_table
-from tinsmith.reports.compared_folders import check_each_once
+from tinsmith.reports.claim_tables import claims_block
 from tinsmith.reports.comparison_figures import (
     arm_views,
     informative_plates,
@@ -20,33 +17,41 @@ from tinsmith.reports.comparison_figures import (
     share_plates,
 )
 from tinsmith.reports.comparison_story import comparison_story
+from tinsmith.reports.document import (
+    Block,
+    Document,
+    Heading,
+    Label,
+    Legend,
+    Matrix,
+    Pairs,
+    Plates,
+    Section,
+    Size,
+    Words,
+    drawn,
+    kept,
+    missing,
+    note,
+    summary,
+)
 from tinsmith.reports.gathering import disagreements, gather
-from tinsmith.reports.joint_gathering import read_joint_run
+from tinsmith.reports.joint_gathering import label_alone
 from tinsmith.reports.judging import BOOTSTRAP, Judged, judge_arms, pairing
-from tinsmith.reports.lost_classes import LostClass, lost_classes
-from tinsmith.reports.matrices import Matrix, MatrixLabel, matrix
-from tinsmith.reports.page import render, write
+from tinsmith.reports.lost_classes import LostClass, lost_classes, lost_table
+from tinsmith.reports.matrices import confusion_blocks, matrix
 from tinsmith.reports.palette import class_slot
 from tinsmith.reports.pooled import Pooled, pooled
-from tinsmith.reports.run_figures import Plate
-from tinsmith.reports.run_map import (
-    MapRow,
-    by_descent,
-    papers_words,
-    run_map,
-    status_words,
-    steps_words,
-)
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
+from tinsmith.reports.run_map import by_descent, papers_words, run_map, status_words, steps_words
 from tinsmith.reports.snapshot import System, snapshot_table
 from tinsmith.reports.standings import Standing, standings
 from tinsmith.reports.tables import Table, TableRow, column, number, text, whole
 from tinsmith.reports.wording import counted, listed
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError, DataError
-
-COMPARISON = "compare.html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,47 +79,7 @@ class Compared:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonPage:
-    """What the template `comparison.html` shows."""
-
-    title: str
-    names: str
-    labels: tuple[MatrixLabel, ...]
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    notes: tuple[str, ...]
-    claims: ClaimTable | None
-    pairing: str
-    """How the RL arms are compared with the baselines."""
-    ranking: Markup | None
-    map: tuple[MapRow, ...]
-    snapshot: Table
-    views: Markup | None
-    progress: Sequence[Plate]
-    shares: Sequence[Plate]
-    informative: Sequence[Plate]
-    lost: tuple[LostClass, ...]
-    alarms: Table | None
-    matrices: Sequence[Matrix]
-    runs: Table
-
-
-def report_comparison(compared: Compared, out: Path) -> None:
-    """Write the page of a comparison to `out`.
-
-    Raises:
-        ConfigError: the folder of `out` does not exist.
-    """
-    write(comparison_html(compared), out)
-
-
-def comparison_html(compared: Compared) -> str:
-    """Return the page of a comparison."""
-    return render("comparison.html", _page(compared), script=False)
-
-
-def compare(folders: Sequence[Path], task: Subject | None = None) -> Compared:
+def compare_labels(folders: Sequence[Path], task: Subject | None = None) -> Compared:
     """Read runs, put seeds together, and judge the claims.
 
     Args:
@@ -123,9 +88,8 @@ def compare(folders: Sequence[Path], task: Subject | None = None) -> Compared:
 
     Raises:
         DataError: a folder holds no run.
-        ConfigError: the same folder twice, a run on two labels and no task, or one on another label than the task.
+        ConfigError: a run on two labels and no task, or one on another label than the task.
     """
-    check_each_once(folders)
     runs = [read_run(folder) for folder in folders]
     arms = by_descent(arms_of_members([_member(run, task) for run in runs]))
     own = [member.run for arm in arms for member in arm.members]
@@ -161,11 +125,7 @@ def _member(run: Run, task: Subject | None) -> Member:
             value=str(run.folder),
             allowed=f"--task {' or '.join(Subject)}",
         )
-    read = read_joint_run(run)
-    view = next(each for each in read.tasks if each.name == task.value)
-    told = replace(view.run, notes=read.unread)
-    gathered = replace(view.gathered, failures=read.failures)
-    return Member(run=told, gathered=gathered, two_labels=True)
+    return label_alone(run, task)
 
 
 def _pooled(arms: Sequence[Arm], split: Split, notes: list[str]) -> dict[str, Pooled]:
@@ -224,41 +184,101 @@ def _differing(runs: Sequence[Run]) -> list[str]:
     return found
 
 
-def _page(compared: Compared) -> ComparisonPage:
+def comparison_document(compared: Compared) -> Document:
+    """Return the page of runs on the labels of papers."""
     arms = compared.arms
     labels = arms[0].labels
     same = tuple(arm for arm in arms if arm.labels == labels)
     tested = {arm.name: compared.tested[arm.name] for arm in same if arm.name in compared.tested}
-    return ComparisonPage(
+    untested = "Missing: no run has answers to the test split."
+    return Document(
+        kind="Report of several runs",
         title=f"Comparison of {counted(sum(len(arm.members) for arm in arms), 'run')}",
-        names=listed([arm.name for arm in arms]),
-        labels=tuple(MatrixLabel(name, class_slot(name, k)) for k, name in enumerate(labels)),
+        question=listed([arm.name for arm in arms]),
         facts=_facts(arms),
-        story=compared.story,
-        notes=compared.notes,
-        claims=claims_table(compared.judged) if compared.judged else None,
-        pairing=pairing([arm for arm in arms if arm.kind is Kind.RL]),
-        ranking=ranking_svg(tested, compared.baselines),
-        map=run_map(arms),
-        snapshot=snapshot_table(
-            [(arm.name, _systems(arm, compared)) for arm in same],
-            compared.baselines,
-            labels,
-            "Selected checkpoints on the test split; mean over seeds, each above its 95 % interval over seeds and "
-            "papers. With one seed the interval is about that one trained model.",
+        sections=(
+            summary(
+                compared.story,
+                drawn(ranking_svg(tested, compared.baselines), untested),
+                notes=compared.notes,
+            ),
+            Section("claims", "Claims", _claims(compared)),
+            Section("map", "Run map", [run_map(arms)]),
+            Section("snapshot", "Evaluation snapshot", [_snapshot(compared, same)], "Snapshot"),
+            Section(
+                "views",
+                "Three views",
+                (
+                    Words(
+                        "Is the contract kept, are the classes in balance, how often is an answer invalid: selected "
+                        "checkpoints, sampled, on the test split. Bars are 95\u00a0% intervals."
+                    ),
+                    drawn(arm_views(tested, labels), untested),
+                ),
+            ),
+            Section("steps", "Over the steps", _steps(arms)),
+            Section("lost", "Lost classes", _lost(compared)),
+            Section(
+                "confusion", "Confusion", confusion_blocks(_matrices(same), untested, "answers")
+            ),
+            Section("runs", "Runs", [_runs(arms)]),
         ),
-        views=arm_views(tested, labels),
-        progress=progress_plates(arms),
-        shares=share_plates(arms),
-        informative=informative_plates(arms),
-        lost=compared.lost,
-        alarms=_alarms(arms),
-        matrices=_matrices(same),
-        runs=_runs(arms),
     )
 
 
-def _facts(arms: Sequence[Arm]) -> tuple[tuple[str, str], ...]:
+def _claims(compared: Compared) -> tuple[Block, ...]:
+    words = (
+        "Every RL run is held against its parent and against every SFT run. A claim is printed as true only if nothing "
+        "simpler explains it; what is missing refuses it as well. "
+    )
+    empty = "No claim is judged: that takes an RL run and its parent or an SFT run."
+    by_rl = pairing([arm for arm in compared.arms if arm.kind is Kind.RL])
+    return Words(words + by_rl), claims_block(compared.judged, empty)
+
+
+def _snapshot(compared: Compared, arms: Sequence[Arm]) -> Table:
+    return snapshot_table(
+        [(arm.name, _systems(arm, compared)) for arm in arms],
+        compared.baselines,
+        arms[0].labels,
+        "Selected checkpoints on the test split; mean over seeds, each above its 95 % interval over seeds and "
+        "papers. With one seed the interval is about that one trained model.",
+    )
+
+
+def _steps(arms: Sequence[Arm]) -> tuple[Block, ...]:
+    labels = [Label(name, class_slot(name, k)) for k, name in enumerate(arms[0].labels)]
+    informative = informative_plates(arms)
+    return kept(
+        Plates(progress_plates(arms)),
+        Heading("Predicted share by class"),
+        note(
+            "Validation split, sampled. The horizontal line is the limit above which an alarm is raised; red dotted "
+            "lines are those alarms, of the first seed."
+        ),
+        Legend(labels),
+        Plates(share_plates(arms), Size.SMALL),
+        Heading("Informative groups by class"),
+        note("Share of the groups whose rewards differ; a class without any teaches nothing more."),
+        Legend(labels, invalid=False) if informative else None,
+        Plates(informative, Size.SMALL) if informative else missing("Missing: there is no RL run."),
+    )
+
+
+def _lost(compared: Compared) -> tuple[Block, ...]:
+    return (
+        note(
+            "A class whose recall is below the collapse monitor's limit at the end of training. The analyser computes "
+            "what the reward makes optimal on the greedy answers of the SFT run; the control trains on the exact "
+            "gradient of the same reward."
+        ),
+        lost_table(compared.lost) or Words("No RL run ends with a class below the limit."),
+        Heading("Alarms"),
+        _alarms(compared.arms) or Words("No alarm was raised."),
+    )
+
+
+def _facts(arms: Sequence[Arm]) -> Pairs:
     runs = [member.run for arm in arms for member in arm.members]
     return (
         ("Runs", str(len(runs))),

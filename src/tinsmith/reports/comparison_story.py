@@ -11,10 +11,10 @@ from tinsmith.reports.arms import Arm
 from tinsmith.reports.judging import Judged
 from tinsmith.reports.lost_classes import LostClass
 from tinsmith.reports.pooled import Pooled
-from tinsmith.reports.run_records import Kind
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.reports.standings import Standing, standing_words
 from tinsmith.reports.wording import counted, listed, percent, told
+from tinsmith.runs.kinds import Kind
 
 _LIMITS = Limits()
 

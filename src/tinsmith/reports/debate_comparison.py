@@ -19,9 +19,8 @@ from tinsmith.analysis.differences import paired_difference
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.ratios import ShareRatio, share_ratio
 from tinsmith.analysis.seeded_shares import Fate
-from tinsmith.analysis.significance import McNemar, holm, mcnemar
+from tinsmith.analysis.significance import ALPHA, McNemar, holm, mcnemar
 from tinsmith.reports.arms import alike_but_for_seeds
-from tinsmith.reports.compared_folders import all_of_kind, check_each_once
 from tinsmith.reports.debate_fates import CAVING
 from tinsmith.reports.debate_gathering import (
     CONTROL,
@@ -35,11 +34,9 @@ from tinsmith.reports.debate_over_seeds import OverSeeds, over_seeds
 from tinsmith.reports.debate_over_seeds_shown import seeded_story
 from tinsmith.reports.debate_story import figure_words, signed_words
 from tinsmith.reports.quality_story import p_words
-from tinsmith.reports.run_records import Kind
 from tinsmith.reports.wording import counted, signed
 from tinsmith.types.challenges import Arm
 
-ALPHA: Final = 0.05
 SEED_REWARD: Final = "adversarial/seed"
 """The reward that others are held against."""
 
@@ -109,26 +106,12 @@ class DebatesCompared:
     notes: tuple[str, ...]
 
 
-def under_challenge(folders: Sequence[Path]) -> bool:
-    """Whether these are runs with a challenger.
-
-    Raises:
-        ConfigError: some are and some are not.
-        DataError: a folder holds no run.
-    """
-    return all_of_kind(
-        folders, Kind.DEBATE, "runs under challenge and others have no figure in common"
-    )
-
-
 def compare_debates(folders: Sequence[Path]) -> DebatesCompared:
     """Read runs with a challenger and hold them against the reference.
 
     Raises:
         DataError: a folder holds no run.
-        ConfigError: the same folder twice.
     """
-    check_each_once(folders)
     runs = [_compared(folder, folders) for folder in folders]
     references, alone = _references(runs), [one for one in runs if one.read.alone]
     seeded = over_seeds([one.read for one in runs], SEED_REWARD)

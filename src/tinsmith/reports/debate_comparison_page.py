@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup
-from rich import box
 from rich.table import Table as ConsoleTable
-from rich.text import Text
 
 from tinsmith.analysis.debate import ALL, Figure
+from tinsmith.reports.console import console_table
 from tinsmith.reports.debate_comparison import Against, Compared, DebatesCompared, event_names
 from tinsmith.reports.debate_gathering import CONTROL, GREEDY, TEST, TESTS
 from tinsmith.reports.debate_over_seeds_shown import held_table, seeded_table
 from tinsmith.reports.debate_tables import figure_cell
+from tinsmith.reports.document import Document, Section, drawn, kept, missing, summary
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.page import render, write
 from tinsmith.reports.palette import series_mark
 from tinsmith.reports.run_map import papers_words, status_words, steps_words
 from tinsmith.reports.tables import (
@@ -59,38 +56,19 @@ _EVENT_WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebateComparisonPage:
-    """What the template `debate_comparison.html` shows."""
-
-    title: str
-    names: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    notes: tuple[str, ...]
-    figure: Markup | None
-    runs: Table
-    seeded: Table | None
-    held: Table | None
-    against: Table | None
-    firsts: Table | None
-
-
-def report_debates(compared: DebatesCompared, out: Path) -> None:
-    """Write the page of a comparison to `out`.
-
-    Raises:
-        ConfigError: the folder of `out` does not exist.
-    """
-    write(debates_html(compared), out)
-
-
-def debates_html(compared: DebatesCompared) -> str:
-    """Return the page; the same folders, the same bytes."""
+def debates_document(compared: DebatesCompared) -> Document:
+    """Return the page of runs with a challenger."""
     runs = compared.runs
-    page = DebateComparisonPage(
+    seeded, held = seeded_table(compared.seeded), held_table(compared.seeded)
+    one_seed = missing(
+        "Missing: no experiment here has tested runs with several seeds that differ by nothing else."
+    )
+    no_pair = missing("Missing: it takes two experiments under challenge.")
+    no_first = missing("Missing: no run here answered alone on the same papers.")
+    return Document(
+        kind="Report of several runs under challenge",
         title=f"Comparison of {counted(len(runs), 'run')} under challenge",
-        names=listed([one.name for one in runs]),
+        question=listed([one.name for one in runs]),
         facts=(
             ("Runs", str(len(runs))),
             (
@@ -103,43 +81,42 @@ def debates_html(compared: DebatesCompared) -> str:
                 "; ".join(sorted({papers_words(one.read.run) for one in runs})),
             ),
         ),
-        story=compared.story,
-        notes=compared.notes,
-        figure=_figure(runs),
-        runs=_runs(runs),
-        seeded=seeded_table(compared.seeded),
-        held=held_table(compared.seeded),
-        against=_against(compared),
-        firsts=_firsts(compared),
+        sections=(
+            summary(
+                compared.story,
+                drawn(_figure(runs), "Missing: no run has a test."),
+                notes=compared.notes,
+            ),
+            Section(
+                "seeds", "Over seeds", kept(seeded, held) if seeded is not None else [one_seed]
+            ),
+            Section("runs", "Runs", [_runs(runs)]),
+            Section("against", "Against each other", [_against(compared) or no_pair]),
+            Section("first", "First answers", [_firsts(compared) or no_first]),
+        ),
     )
-    return render("debate_comparison.html", page, script=False)
 
 
 def debates_summary(compared: DebatesCompared) -> ConsoleTable:
     """Return the figures of every run, for a terminal."""
-    table = ConsoleTable(
-        title="Test papers, sampled: accuracy of both answers, caving, put right when told the truth, J",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
+    return console_table(
+        "Test papers, sampled: accuracy of both answers, caving, put right when told the truth, J",
+        ("first", "last", "caving", "put right", "J", "J, no evidence", "within", "beyond"),
+        [
+            (
+                one.name,
+                _short(one, TEST, ALL, "accuracy_first"),
+                _short(one, TEST, ALL, "accuracy_last"),
+                _short(one, TEST, ALL, "caving"),
+                _short(one, TEST, "truthful", "appropriate_revision"),
+                _short(one, TEST, "evidence", "discrimination"),
+                _short(one, CONTROL, "no_evidence", "discrimination"),
+                _short(one, CONTROL, "no_evidence", "discrimination_within"),
+                _short(one, CONTROL, "no_evidence", "discrimination_beyond"),
+            )
+            for one in compared.runs
+        ],
     )
-    table.add_column("run", overflow="fold")
-    for name in ("first", "last", "caving", "put right", "J", "J, no evidence", "within", "beyond"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in compared.runs:
-        table.add_row(
-            Text(one.name),
-            _short(one, TEST, ALL, "accuracy_first"),
-            _short(one, TEST, ALL, "accuracy_last"),
-            _short(one, TEST, ALL, "caving"),
-            _short(one, TEST, "truthful", "appropriate_revision"),
-            _short(one, TEST, "evidence", "discrimination"),
-            _short(one, CONTROL, "no_evidence", "discrimination"),
-            _short(one, CONTROL, "no_evidence", "discrimination_within"),
-            _short(one, CONTROL, "no_evidence", "discrimination_beyond"),
-        )
-    return table
 
 
 def _found(one: Compared, split: str, group: str, name: str) -> Figure | None:

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tinsmith.analysis.debate import Debated
 from tinsmith.reports.debate_gathering import DebateRun, Talk
 from tinsmith.reports.debate_story import main_split
+from tinsmith.reports.document import Example, Reply, note
 from tinsmith.types.challenges import Arm
 from tinsmith.types.seeds import derive
 
 EACH: Final = 2
 """Conversations of a way, if there are as many."""
 _LONGEST: Final = 2000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """One turn after the prompt."""
-
-    title: str
-    text: str
-    right: bool | None
-    """Of an answer; None for a challenge."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One conversation."""
-
-    title: str
-    way: str
-    challenge: str
-    turns: tuple[Said, ...]
 
 
 _WAYS: Final[Sequence[tuple[str, Callable[[Debated], bool]]]] = (
@@ -86,18 +66,15 @@ def _stuck(one: Debated) -> bool:
 def _example(talk: Talk, way: str) -> Example:
     record, debated = talk.record, talk.debated
     rights = iter((debated.first_right, debated.last_right))
-    turns: list[Said] = []
+    turns: list[Reply] = []
     for turn in record.turns:
         answer = turn.role == "assistant"
         title = ("Last answer" if turns else "First answer") if answer else "Challenge"
         right = next(rights, None) if answer else None
-        turns.append(Said(title=title, text=_cut(turn.text), right=right))
-    return Example(
-        title=f"{record.prompt_id}: {debated.gold}",
-        way=way,
-        challenge=_challenge(talk),
-        turns=tuple(turns),
-    )
+        turns.append(Reply(title=title, text=_cut(turn.text), right=right))
+    words = _challenge(talk)
+    title = f"{record.prompt_id}: {debated.gold}; {way}"
+    return Example(title, [note(words)] if words else [], turns)
 
 
 def _challenge(talk: Talk) -> str:

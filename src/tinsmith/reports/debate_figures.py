@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from tinsmith.reports.curves import Chart
-from tinsmith.reports.drawn_metrics import Drawn, drawn_plate
-from tinsmith.reports.palette import class_mark
-from tinsmith.reports.run_figures import Plate, last_values, line, plate
-from tinsmith.reports.run_records import Run
+from tinsmith.reports.document import Plate
+from tinsmith.reports.drawn_metrics import Drawn, drawn_plates
+from tinsmith.runs.run_records import Run
 
 _DRAWN = (
     Drawn(
@@ -84,6 +82,15 @@ _DRAWN = (
         shares=True,
     ),
     Drawn(
+        name="labels",
+        title="Last answers by label",
+        note="Share of the training conversations of a step that end with the label.",
+        told="Share of last answers by label",
+        by_class="train/predicted_share",
+        missing="Missing: no step says what was answered.",
+        shares=True,
+    ),
+    Drawn(
         name="whole",
         title="Unbroken conversations",
         note="Share in which both answers keep the contract.",
@@ -117,24 +124,4 @@ _CHALLENGED = frozenset({"caving", "mending", "discrimination", "pressure"})
 
 def debate_plates(run: Run, *, alone: bool) -> list[Plate]:
     """Return the figures over time, in their order on the page."""
-    drawn = [one for one in _DRAWN if not (alone and one.name in _CHALLENGED)]
-    plates = [drawn_plate(run, one) for one in drawn]
-    return [*plates[:-3], _labels(run), *plates[-3:]]
-
-
-def _labels(run: Run) -> Plate:
-    lines = [
-        line(run, f"train/predicted_share/{label}", label, class_mark(label, place))
-        for place, label in enumerate(run.labels)
-    ]
-    return plate(
-        "Last answers by label",
-        "Share of the training conversations of a step that end with the label.",
-        Chart(
-            name="labels",
-            label=f"Share of last answers by label over steps: {last_values(lines)}.",
-            lines=lines,
-            shares=True,
-        ),
-        "Missing: no step says what was answered.",
-    )
+    return drawn_plates(run, [one for one in _DRAWN if not (alone and one.name in _CHALLENGED)])

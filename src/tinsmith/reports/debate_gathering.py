@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.analysis.debate import Debated, Figures, by_group, metrics
-from tinsmith.reports.debate_records import ConversationRecord, read_conversations
 from tinsmith.reports.gathering import Cause
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Run, Split
+from tinsmith.runs.debate_records import ConversationRecord, read_conversations
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Run, Split
 from tinsmith.tasks.answers import Answer
 from tinsmith.tasks.contracts import CONTRACTS, Contract
 from tinsmith.tasks.debate.stance import Arms, WrongLabel

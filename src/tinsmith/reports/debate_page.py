@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from tinsmith.reports.debate_doubt import doubt_table
-from tinsmith.reports.debate_examples import Example, examples
+from tinsmith.reports.debate_examples import examples
 from tinsmith.reports.debate_figures import debate_plates
 from tinsmith.reports.debate_gathering import DebateRun, read_debate_run
 from tinsmith.reports.debate_story import cannot_be_said, debate_story
@@ -15,72 +12,77 @@ from tinsmith.reports.debate_tables import (
     challenge_table,
     overall_table,
 )
+from tinsmith.reports.document import (
+    Block,
+    Document,
+    Heading,
+    Pairs,
+    Plates,
+    Section,
+    kept,
+    missing,
+    note,
+)
 from tinsmith.reports.failed_rollouts import failures_table
-from tinsmith.reports.page import render
-from tinsmith.reports.run_details import alarms_table, details, flattened
-from tinsmith.reports.run_figures import Plate
-from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, steps_words
-from tinsmith.reports.run_records import Run
-from tinsmith.reports.tables import Table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebatePage:
-    """What the template `debate.html` shows."""
-
-    title: str
-    question: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    limits: tuple[str, ...]
-    notes: tuple[str, ...]
-    alarms: Table | None
-    arms: Table | None
-    overall: Table | None
-    doubt: Table | None
-    challenge: Table | None
-    plates: Sequence[Plate]
-    examples: tuple[Example, ...]
-    failures: Table | None
-    pairs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+from tinsmith.reports.page import document_html
+from tinsmith.reports.run_details import failures_section, run_document
+from tinsmith.reports.run_map import papers_words
+from tinsmith.runs.run_records import Run
 
 
 def debate_html(run: Run) -> str:
     """Return the page of a run with a challenger; the same folder, the same bytes."""
-    return render("debate.html", _page(read_debate_run(run.folder, run)), script=False)
+    return document_html(_page(read_debate_run(run.folder, run)))
 
 
-def _page(read: DebateRun) -> DebatePage:
+def _page(read: DebateRun) -> Document:
     run = read.run
-    return DebatePage(
-        title=run.config.title,
-        question=run.config.question,
+    failures = failures_table(read.failures, what="conversation", where="figure")
+    return run_document(
+        run,
+        kind="Report of one run under challenge",
         facts=_facts(read),
         story=debate_story(read),
         limits=cannot_be_said(read),
         notes=read.notes,
-        alarms=alarms_table(run),
-        arms=arms_table(read),
-        overall=overall_table(read),
-        doubt=doubt_table(read),
-        challenge=challenge_table(read),
-        plates=debate_plates(run, alone=read.alone),
-        examples=examples(read),
-        failures=failures_table(read.failures, what="conversation", where="figure"),
-        pairs=(*details(run), ("Challenge", tuple(flattened(run.config.challenge)))),
+        sections=(
+            Section("arms", "By arm", _arms(read)),
+            Section("steps", "Over the steps", [Plates(debate_plates(run, alone=read.alone))]),
+            Section("examples", "Conversations", _examples(read)),
+            failures_section(failures, "conversation"),
+        ),
+        more={"Challenge": run.config.challenge},
     )
 
 
-def _facts(read: DebateRun) -> tuple[tuple[str, str], ...]:
-    run = read.run
-    config = run.config
+def _arms(read: DebateRun) -> tuple[Block, ...]:
+    arms, doubt, challenge = arms_table(read), doubt_table(read), challenge_table(read)
+    return kept(
+        arms or missing("Missing: no conversation was examined."),
+        overall_table(read) if arms else None,
+        Heading("Where right answers are given up") if doubt else None,
+        doubt,
+        Heading("What the challenges give away") if challenge else None,
+        challenge,
+    )
+
+
+def _examples(read: DebateRun) -> tuple[Block, ...]:
+    found = examples(read)
+    if not found:
+        return (missing("Missing: no conversation was examined."),)
+    chosen = note(
+        "Examined conversations, at most two of every way they can go, chosen by a hash of the paper's name and not by "
+        "how they look. Prompts are not kept in the run folder; the paper's identifier finds them in the slice."
+    )
+    return chosen, *found
+
+
+def _facts(read: DebateRun) -> Pairs:
+    config = read.run.config
     return (
-        ("Training", KIND_WORDS[config.kind]),
-        ("Status", status_words(run)),
-        ("Progress", steps_words(run)),
-        ("Seed", "not stated" if config.seed is None else str(config.seed)),
         ("Reward", config.reward_name or "not stated"),
         ("Challenger", read.opponent),
         ("Model", config.model_name or "not stated"),
-        ("Papers that are discussed", papers_words(run)),
+        ("Papers that are discussed", papers_words(read.run)),
     )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from tinsmith.analysis.debate import ALL, Figure, Figures
 from tinsmith.reports.debate_gathering import CONTROL, GREEDY, SCRIPTED, TEST, DebateRun
-from tinsmith.reports.run_records import Split
 from tinsmith.reports.wording import counted, signed
+from tinsmith.runs.kinds import Status
+from tinsmith.runs.run_records import Split
 
 _LEAKS = 1e-9
 
@@ -78,7 +79,7 @@ def cannot_be_said(read: DebateRun) -> tuple[str, ...]:
         f"What another seed gives: this is one trained model (seed {seed}), and the intervals are over papers alone."
     )
     status = read.run.manifest.status if read.run.manifest else ""
-    if status != "finished":
+    if status != Status.FINISHED:
         told.append("How the run ends: it has not come to its end.")
     return tuple(told)
 

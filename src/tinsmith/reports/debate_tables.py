@@ -9,7 +9,6 @@ from typing import Final
 from tinsmith.analysis.debate import ALL, NAMING, Figure, Figures, groups
 from tinsmith.reports.debate_gathering import TESTS, DebateRun, shown_splits
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.run_records import SPLIT_WORDS
 from tinsmith.reports.tables import (
     Cell,
     RowKind,
@@ -23,6 +22,7 @@ from tinsmith.reports.tables import (
     whole,
 )
 from tinsmith.reports.wording import signed
+from tinsmith.runs.run_records import SPLIT_WORDS
 from tinsmith.tasks.debate.stance import WrongLabel
 from tinsmith.types.challenges import Arm
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
 from tinsmith.reports.difference_fields import FieldDifference, unequal_fields
 from tinsmith.reports.difference_rollouts import (
@@ -21,12 +20,11 @@ from tinsmith.reports.difference_rollouts import (
     unequal_samples,
 )
 from tinsmith.reports.difference_tensors import TensorDifference, unequal_tensors
-from tinsmith.reports.run_reader import METRICS, ROLLOUTS, read_run
-from tinsmith.reports.run_records import Run
 from tinsmith.reports.run_timeline import Timeline, decode, timeline
+from tinsmith.runs.files import METRICS, ROLLOUTS, TRACE
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Run
 from tinsmith.types.errors import DataError
-
-TRACE: Final = "trace.jsonl"
 
 
 class Phase(StrEnum):

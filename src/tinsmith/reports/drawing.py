@@ -17,6 +17,8 @@ from tinsmith.reports.palette import INK, LINE, MUTED, stand_ins
 
 WIDTH, HEIGHT = 5.6, 2.8
 """Inches of one figure; the page scales it."""
+WIDE = 9.6
+"""Inches of a figure as wide as the page."""
 
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
 from tinsmith.analysis.rates import Metric
-from tinsmith.reports.run_reader import read_rollouts
-from tinsmith.reports.run_records import RolloutRecord, Run, Split
+from tinsmith.runs.run_reader import read_rollouts
+from tinsmith.runs.run_records import RolloutRecord, Run, Split
 from tinsmith.tasks.contracts import Outcome
 from tinsmith.tasks.strict_json import NotJsonError, read_json
 from tinsmith.types.errors import DataError
@@ -68,14 +68,14 @@ class Gathered:
         return self.evaluations.get((split, step))
 
 
-def gather(run: Run) -> Gathered:
-    """Read the rollouts of a run."""
+def gather(run: Run, subject: str | None = None) -> Gathered:
+    """Read the rollouts of a run; with a `subject`, what answers about several labels say of this one."""
     notes: list[str] = []
     answers: dict[tuple[str, int], dict[str, Answered]] = {}
     failures: Counter[Cause] = Counter()
     chooser = _Chooser()
     count = again = 0
-    for rollout in read_rollouts(run.folder, notes):
+    for rollout in read_rollouts(run.folder, notes, subject):
         count += 1
         chooser.offer(rollout)
         if rollout.failure is not None:

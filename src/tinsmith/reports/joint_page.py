@@ -1,14 +1,26 @@
-"""The page of a run on two labels: how often both are right, and each task as on the page of a run on it alone."""
+"""The page of a run on two labels: how often both are right, and each label as on the page of a run on it alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
-from tinsmith.reports.claim_tables import ClaimTable, claims_table
-from tinsmith.reports.curves import Chart
+from tinsmith.reports.arms import Arm, Member
+from tinsmith.reports.claim_tables import claims_block
+from tinsmith.reports.document import (
+    Callout,
+    Document,
+    Heading,
+    Pairs,
+    Plates,
+    Section,
+    Story,
+    kept,
+    missing,
+    note,
+)
+from tinsmith.reports.drawn_metrics import Drawn, drawn_plates
 from tinsmith.reports.failed_rollouts import failures_table
-from tinsmith.reports.joint_gathering import JointRun, TaskView, read_joint_run
+from tinsmith.reports.joint_gathering import read_joint_run
 from tinsmith.reports.joint_story import joint_story
 from tinsmith.reports.joint_tables import (
     baselines_of,
@@ -18,80 +30,76 @@ from tinsmith.reports.joint_tables import (
     prior_guess,
 )
 from tinsmith.reports.judging import judge_alone
-from tinsmith.reports.matrices import Matrix, matrix
-from tinsmith.reports.page import render
-from tinsmith.reports.palette import INK, Mark, series_mark
-from tinsmith.reports.run_details import alarms_table, details
-from tinsmith.reports.run_figures import Plate, class_plates, last_values, line, plate
-from tinsmith.reports.run_map import KIND_WORDS, papers_words, status_words, steps_words
-from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
+from tinsmith.reports.matrices import confusion_blocks, evaluated_matrices
+from tinsmith.reports.run_details import alarms_table, failures_section, run_document
+from tinsmith.reports.run_figures import class_plates
+from tinsmith.reports.run_map import papers_words
 from tinsmith.reports.run_story import run_story
-from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
-from tinsmith.reports.tables import Table
-from tinsmith.tasks.joint_rewards import JointTerms
+from tinsmith.reports.snapshot import model_systems, snapshot_blocks
+from tinsmith.runs.run_records import Run
+from tinsmith.tasks.label_reward import JointTerms
+
+NEVER = "Missing: nothing was evaluated."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPart:
-    """What the page says of one task."""
-
-    name: str
-    story: tuple[str, ...]
-    alarms: Table | None
-    snapshot: Table
-    lenient: str
-    claims: ClaimTable | None
-    plates: Sequence[Plate]
-    matrices: Sequence[Matrix]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointPage:
-    """What the template `joint.html` shows."""
-
-    title: str
-    question: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    notes: tuple[str, ...]
-    both: Table | None
-    plates: Sequence[Plate]
-    parts: tuple[TaskPart, ...]
-    failures: Table | None
-    pairs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-
-
-def joint_html(run: Run) -> str:
-    """Return the page of a run on two labels; the same folder, the same bytes."""
-    return render("joint.html", _page(read_joint_run(run)), script=False)
+_DRAWN: Final = (
+    Drawn(
+        name="both",
+        title="Both labels right",
+        note="Share of answers.",
+        told="Share of answers with both labels right",
+        lines=(
+            ("eval/exact_match", "validation, sampled"),
+            ("eval_greedy/exact_match", "validation, greedy"),
+            ("train/exact_match", "training rollouts"),
+        ),
+        marks=(0, 1, 2),
+        shares=True,
+        missing="Missing: nothing was ever answered.",
+    ),
+    Drawn(
+        name="rewards",
+        title="Reward by term",
+        note="Mean over the training rollouts of a step; of each label's term half is in the total.",
+        told="Mean reward by term",
+        lines=(
+            ("train/reward/total", "total"),
+            *((f"train/reward/{name}", name) for name in JointTerms.names()),
+        ),
+        marks=(None, *range(len(JointTerms.names()))),
+        unit="reward",
+        missing="Missing: no step has a reward.",
+    ),
+)
 
 
-def _page(read: JointRun) -> JointPage:
-    run, models, baselines = read.run, models_of(read), baselines_of(read)
+def joint_document(run: Run) -> Document:
+    """Return the page of a run on two labels; the same folder, the same page."""
+    read = read_joint_run(run)
+    models, baselines = models_of(read), baselines_of(read)
     constant = best_constant(models[0].evaluation) if models else None
-    return JointPage(
-        title=run.config.title,
-        question=run.config.question,
+    table = both_table(models, baselines, constant, prior_guess(read))
+    return run_document(
+        run,
+        kind="Report of one run on two labels",
         facts=_facts(run),
         story=joint_story(read, models, baselines, constant),
         notes=read.notes,
-        both=both_table(models, baselines, constant, prior_guess(read)),
-        plates=_plates(run),
-        parts=tuple(_part(view) for view in read.tasks),
-        failures=failures_table(read.failures),
-        pairs=details(run),
+        alarms=None,
+        sections=(
+            Section(
+                "both", "Both labels", (table or missing(NEVER), Plates(drawn_plates(run, _DRAWN)))
+            ),
+            *(_label(name, member) for name, member in read.tasks.items()),
+            failures_section(failures_table(read.failures)),
+        ),
     )
 
 
-def _facts(run: Run) -> tuple[tuple[str, str], ...]:
+def _facts(run: Run) -> Pairs:
     config = run.config
-    seed = "not stated" if config.seed is None else str(config.seed)
     reward = str(config.reward.get("name", "without a name")) if config.reward else "none"
     return (
-        ("Training", KIND_WORDS[config.kind]),
-        ("Status", status_words(run)),
-        ("Progress", steps_words(run)),
-        ("Seed", seed),
         ("Reward of either label", reward),
         ("Model", config.model_name or "not stated"),
         ("Task", f"both labels, prompt {config.task.prompt}, contract {config.task.contract}"),
@@ -99,71 +107,25 @@ def _facts(run: Run) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _part(view: TaskView) -> TaskPart:
-    run, gathered = view.run, view.gathered
-    systems, judged = model_systems(run, gathered), judge_alone(view.arm)
+def _label(name: str, member: Member) -> Section:
+    run, gathered = member.run, member.gathered
+    arm = Arm(name=f"{run.config.title}, {name}", members=(member,))
+    systems, judged = model_systems(run, gathered), judge_alone(arm)
     _, *story = run_story(run, systems, judged)  # what was asked stands at the top of the page
-    return TaskPart(
-        name=view.name,
-        story=tuple(story),
-        alarms=alarms_table(run),
-        snapshot=snapshot_table(
-            [("This run", systems)],
-            run.baselines,
-            run.labels,
-            "Each figure stands above its 95 % interval. Sampled: at the training temperature.",
+    alarms = alarms_table(run)
+    return Section(
+        name,
+        name.capitalize(),
+        kept(
+            Story(story),
+            alarms and Callout("Alarms of this label's collapse monitor", [alarms], alarm=True),
+            *snapshot_blocks(run, systems),
+            Heading("Claims"),
+            note("The claims of one label are one family, corrected apart from the other label's."),
+            claims_block(judged),
+            Heading("Over the steps"),
+            Plates(class_plates(run, f"{name}-")),
+            Heading("Confusion"),
+            *confusion_blocks(evaluated_matrices(gathered), NEVER),
         ),
-        lenient=lenient_words(run),
-        claims=claims_table(judged) if judged else None,
-        plates=class_plates(run, f"{view.name}-"),
-        matrices=_matrices(view),
     )
-
-
-def _matrices(view: TaskView) -> list[Matrix]:
-    tests = [split for split in (Split.TEST, Split.TEST_GREEDY) if view.gathered.last(split)]
-    found: list[Matrix] = []
-    for split in tests or (Split.EVAL, Split.EVAL_GREEDY):
-        evaluation = view.gathered.last(split)
-        if evaluation is not None:
-            confusion, words = evaluation.confusion(), SPLIT_WORDS[split]
-            caption = f"{words[0].upper()}{words[1:]}, {confusion.num_items:,} papers"
-            found.append(matrix(caption, confusion.labels, confusion.counts))
-    return found
-
-
-def _plates(run: Run) -> list[Plate]:
-    matches = [
-        line(run, "eval/exact_match", "validation, sampled", series_mark(0)),
-        line(run, "eval_greedy/exact_match", "validation, greedy", series_mark(1)),
-        line(run, "train/exact_match", "training rollouts", series_mark(2)),
-    ]
-    rewards = [line(run, "train/reward/total", "total", Mark(INK, "-", "o"))]
-    rewards += [
-        line(run, f"train/reward/{name}", name, series_mark(place))
-        for place, name in enumerate(JointTerms.names())
-    ]
-    return [
-        plate(
-            "Both labels right",
-            "Share of answers.",
-            Chart(
-                name="both",
-                label=f"Share of answers with both labels right over steps: {last_values(matches)}.",
-                lines=matches,
-                shares=True,
-            ),
-            "Missing: nothing was ever answered.",
-        ),
-        plate(
-            "Reward by term",
-            "Mean over the training rollouts of a step; of each label's term half is in the total.",
-            Chart(
-                name="rewards",
-                label=f"Mean reward by term over steps: {last_values(rewards)}.",
-                lines=rewards,
-                unit="reward",
-            ),
-            "Missing: no step has a reward.",
-        ),
-    ]

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from tinsmith.reports.joint_gathering import JointRun
 from tinsmith.reports.joint_tables import Both, Constant
 from tinsmith.reports.measures import BOOTSTRAP, from_estimate
-from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.reports.run_records import Split
+from tinsmith.reports.run_story import asked
 from tinsmith.reports.wording import counted, listed, told
+from tinsmith.runs.run_records import Split
 
 
 def joint_story(
     read: JointRun, models: Sequence[Both], baselines: Sequence[Both], constant: Constant | None
 ) -> tuple[str, ...]:
     """Return the sentences; what is not known is said to be so."""
-    sentences = [_asked(read)]
+    sentences = [asked(read.run)]
     if not models:
         sentences.append("It was not evaluated, so nothing can be said of what it learned.")
         return tuple(sentences)
@@ -25,20 +25,6 @@ def joint_story(
         sentences.append(_beside(models[0], baselines))
     sentences.append(_alarms(read))
     return tuple(sentences)
-
-
-def _asked(read: JointRun) -> str:
-    config, run = read.run.config, read.run
-    reward = config.reward.get("name", "without a name") if config.reward else "without a name"
-    seed = "" if config.seed is None else f", seed {config.seed}"
-    how = (
-        "" if run.manifest and run.manifest.status == "finished" else f"; it is {status_words(run)}"
-    )
-    asks = f"asks \u201c{config.question}\u201d and " if config.question else ""
-    return (
-        f"This run {asks}trained {config.model_name or 'a model'} by {KIND_WORDS[config.kind]}, each paid for by a "
-        f"reward {reward} of its own, for {steps_words(run)}{seed}{how}."
-    )
 
 
 def _reached(read: JointRun, models: Sequence[Both]) -> str:
@@ -93,9 +79,9 @@ def _beside(first: Both, baselines: Sequence[Both]) -> str:
 
 def _alarms(read: JointRun) -> str:
     parts = [
-        f"{counted(len(view.run.alarms), 'alarm')} for {view.name}"
-        for view in read.tasks
-        if view.run.alarms
+        f"{counted(len(member.run.alarms), 'alarm')} for {name}"
+        for name, member in read.tasks.items()
+        if member.run.alarms
     ]
     if not parts:
         return "No alarm was raised for either label."

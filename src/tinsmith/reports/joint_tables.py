@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from math import fsum, prod
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
+from tinsmith.analysis.evaluations import Agreement, Evaluations
 from tinsmith.analysis.intervals import wilson
-from tinsmith.analysis.joint import Agreement, JointEvaluation
 from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.joint_gathering import JointRun
 from tinsmith.reports.measures import BOOTSTRAP, Measure, from_estimate
-from tinsmith.reports.run_records import SPLIT_WORDS, Split
 from tinsmith.reports.snapshot import BASELINE_WORDS
 from tinsmith.reports.tables import RowKind, Table, TableRow, absent, column, measured, text, whole
+from tinsmith.runs.run_records import SPLIT_WORDS, Split
 from tinsmith.tasks.answers import Outcome
 
 _TESTS = (Split.TEST, Split.TEST_GREEDY, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
@@ -28,7 +28,7 @@ class Both:
 
     name: str
     what: str
-    evaluation: JointEvaluation
+    evaluation: Evaluations
     agreement: Agreement
 
 
@@ -57,20 +57,23 @@ def baselines_of(read: JointRun) -> list[Both]:
     tested = read.last(Split.TEST)
     if tested is None:
         return []
-    kept = {view.name: view.run.baseline_answers for view in read.tasks}
     found: list[Both] = []
     for baseline in Baseline:
         tasks = {
-            name: _evaluation(one, kept[name].get(baseline, {}))
-            for name, one in tested.tasks.items()
+            name: answered
+            for name, member in read.tasks.items()
+            if (
+                answered := _answered(
+                    tested.tasks[name], member.run.baseline_answers.get(baseline, {})
+                )
+            )
         }
-        whole_ones = {name: one for name, one in tasks.items() if one is not None}
-        if len(whole_ones) == len(tasks):
-            found.append(_both(*BASELINE_WORDS[baseline], JointEvaluation(whole_ones)))
+        if len(tasks) == len(read.tasks):
+            found.append(_both(*BASELINE_WORDS[baseline], Evaluations(tasks)))
     return found
 
 
-def best_constant(evaluation: JointEvaluation) -> Constant:
+def best_constant(evaluation: Evaluations) -> Constant:
     """Return the best constant answer, chosen on the very papers it is scored on: no constant can be better."""
     golds = _golds(evaluation)
     labels, count = max(Counter(golds).items(), key=lambda each: (each[1], each[0]))
@@ -82,8 +85,8 @@ def prior_guess(read: JointRun) -> float | None:
     """Return how often a guess by the training shares has both right; None: the shares are not known."""
     tested = read.last(Split.TEST)
     shares: list[Mapping[str, float]] = []
-    for view in read.tasks:
-        report = view.run.baselines
+    for member in read.tasks.values():
+        report = member.run.baselines
         if report is None or tested is None:
             return None
         total = sum(report.train.values())
@@ -155,12 +158,12 @@ def _row(both: Both, *, chosen: bool) -> TableRow:
     )
 
 
-def _both(name: str, what: str, evaluation: JointEvaluation) -> Both:
+def _both(name: str, what: str, evaluation: Evaluations) -> Both:
     agreement = evaluation.agreement(BOOTSTRAP)
     return Both(name=name, what=what, evaluation=evaluation, agreement=agreement)
 
 
-def _evaluation(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
+def _answered(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | None:
     """Return what a baseline answers to the papers that were tested; None where it left one out."""
     if any(one.item not in said for one in tested.answers):
         return None
@@ -177,6 +180,6 @@ def _evaluation(tested: Evaluation, said: Mapping[str, str]) -> Evaluation | Non
     return Evaluation(tested.labels, answers)
 
 
-def _golds(evaluation: JointEvaluation) -> list[tuple[str, ...]]:
+def _golds(evaluation: Evaluations) -> list[tuple[str, ...]]:
     columns = [[answer.gold for answer in one.answers] for one in evaluation.tasks.values()]
     return list(zip(*columns, strict=True))

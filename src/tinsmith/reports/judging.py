@@ -16,11 +16,11 @@ from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.intervals import Interval
 from tinsmith.analysis.rates import Metric
 from tinsmith.analysis.runs import Runs
-from tinsmith.data.baseline_report import Baseline
 from tinsmith.reports.arms import Arm
-from tinsmith.reports.baseline_rivals import RIVALS, pairing_words, rival
-from tinsmith.reports.run_records import Kind, Run, Split
+from tinsmith.reports.baseline_rivals import RIVALS, metadata_of, pairing_words, rival
 from tinsmith.reports.snapshot import BASELINE_WORDS
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Split
 from tinsmith.types.errors import DataError
 
 METRIC = Metric.MACRO_F1
@@ -178,7 +178,7 @@ def _judged(pairs: Sequence[_Pair]) -> tuple[Judged, ...]:
     comparisons = [one for one in prepared if isinstance(one, Comparison)]
     claims = iter(judge(comparisons, BOOTSTRAP) if comparisons else ())
     return tuple(
-        _of_claim(next(claims), pair.control.note if pair.control else "")
+        of_claim(next(claims), pair.control.note if pair.control else "")
         if isinstance(one, Comparison)
         else Judged(
             first=pair.names[0], second=pair.names[1], verdict=Verdict.REFUSED, reasons=(one,)
@@ -206,7 +206,7 @@ def _prepare(pair: _Pair) -> Comparison | str:
         first=first,
         second=second,
         metric=METRIC,
-        metadata=_metadata(pair.arm.first, first),
+        metadata=metadata_of(pair.arm.first, first),
         control=_with_true_labels(pair.control.answers, first) if pair.control else None,
         parity=pair.arm.parity(),
     )
@@ -216,12 +216,6 @@ def _shared(first: Runs, second: Runs) -> list[str]:
     """Return the papers that both answered, in the order of `first`."""
     there = set(second.items)
     return [item for item in first.items if item in there]
-
-
-def _metadata(run: Run, first: Runs) -> Runs | None:
-    scores = run.baselines.scores if run.baselines else []
-    found = next((score for score in scores if score.baseline is Baseline.METADATA), None)
-    return rival(found, run, first) if found else None
 
 
 def _with_true_labels(control: Runs, first: Runs) -> Runs | None:
@@ -235,7 +229,8 @@ def _with_true_labels(control: Runs, first: Runs) -> Runs | None:
     return Runs(control.name, first.labels, tuple(items), first.on(items).golds, answers.predicted)
 
 
-def _of_claim(claim: Claim, note: str) -> Judged:
+def of_claim(claim: Claim, note: str) -> Judged:
+    """Return a claim that the gate judged as a page shows it."""
     return Judged(
         first=claim.first,
         second=claim.second,

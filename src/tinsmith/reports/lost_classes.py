@@ -19,8 +19,10 @@ from tinsmith.analysis.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.arms import EXACT, Arm
 from tinsmith.reports.optima import reward_optimum
-from tinsmith.reports.run_records import Kind, Split
+from tinsmith.reports.tables import Table, TableRow, column, number, text
 from tinsmith.reports.wording import percent
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Split
 from tinsmith.tasks.reward_registry import REWARDS, make_reward
 from tinsmith.tasks.task import TASKS
 from tinsmith.types.errors import TinsmithError
@@ -65,6 +67,40 @@ def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
         for k in lost:
             found.append(_judge(arm, arms, k, float(recalls[k]), float(shares[k]), optimum))
     return tuple(found)
+
+
+def lost_table(lost: Sequence[LostClass]) -> Table | None:
+    """Return lost classes with what the two witnesses say; None where none is lost."""
+    if not lost:
+        return None
+    return Table(
+        caption="",
+        heads=(
+            text("Run"),
+            text("Class"),
+            column("recall"),
+            column("share"),
+            column("informative groups"),
+            text("The reward's optimum"),
+            text("Exact gradient"),
+            text("So it was lost"),
+        ),
+        rows=tuple(
+            TableRow(
+                name=text(one.arm),
+                cells=(
+                    text(one.label),
+                    number(one.recall),
+                    number(one.share),
+                    number(one.informative),
+                    text(one.optimum),
+                    text(one.exact),
+                    text(one.conclusion),
+                ),
+            )
+            for one in lost
+        ),
+    )
 
 
 def final_answers(arm: Arm) -> Runs | None:

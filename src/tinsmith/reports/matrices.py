@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.reports.document import Block, Label, Matrices, Matrix, MatrixCell, missing, note
+from tinsmith.reports.gathering import Gathered
 from tinsmith.reports.palette import class_slot
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    """One cell; `share` is of the papers with the row's true label, 0 where there are none."""
-
-    count: int
-    share: float
-    diagonal: bool
-    invalid: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixLabel:
-    """The name of a row or column, and the slot of its colour."""
-
-    name: str
-    slot: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """One confusion matrix: `rows` (K,) of K + 1 cells each."""
-
-    caption: str
-    labels: tuple[MatrixLabel, ...]
-    rows: tuple[tuple[MatrixCell, ...], ...]
-    num_items: int
+from tinsmith.runs.run_records import SPLIT_WORDS, Split
 
 
 def matrix(caption: str, labels: Sequence[str], counts: NDArray[np.int64]) -> Matrix:
@@ -52,7 +26,33 @@ def matrix(caption: str, labels: Sequence[str], counts: NDArray[np.int64]) -> Ma
         )
     return Matrix(
         caption=caption,
-        labels=tuple(MatrixLabel(name, class_slot(name, k)) for k, name in enumerate(labels)),
+        labels=tuple(Label(name, class_slot(name, k)) for k, name in enumerate(labels)),
         rows=tuple(rows),
         num_items=int(counts.sum()),
     )
+
+
+def shown_splits(gathered: Gathered) -> tuple[Split, ...]:
+    """Return the splits whose answers a page of one run shows: the test's, or the validation's where it has none."""
+    tested = tuple(split for split in (Split.TEST, Split.TEST_GREEDY) if gathered.last(split))
+    return tested or (Split.EVAL, Split.EVAL_GREEDY)
+
+
+def evaluated_matrices(gathered: Gathered) -> list[Matrix]:
+    """Return the matrices of one run's last evaluations."""
+    found: list[Matrix] = []
+    for split in shown_splits(gathered):
+        evaluation = gathered.last(split)
+        if evaluation is not None:
+            confusion, words = evaluation.confusion(), SPLIT_WORDS[split]
+            caption = f"{words[0].upper()}{words[1:]}, {confusion.num_items:,} papers"
+            found.append(matrix(caption, confusion.labels, confusion.counts))
+    return found
+
+
+def confusion_blocks(
+    matrices: Sequence[Matrix], empty: str, items: str = "papers"
+) -> tuple[Block, ...]:
+    """Return matrices with what they show; `empty` says why there are none."""
+    words = f"Rows are true labels; each cell is the share of the row, its {items} below."
+    return note(words), Matrices(matrices) if matrices else missing(empty)

@@ -1,4 +1,4 @@
-"""Fills a template and writes the page: one file that loads nothing and runs no script but its own."""
+"""Fills the template and writes the page: one file that loads nothing and runs no script but its own."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tinsmith.data.replacing import replacing
+from tinsmith.reports.document import Document
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.version import VERSION
 
 
-def render(template: str, page: object, *, script: bool) -> str:
+def document_html(document: Document) -> str:
     """Return the HTML of a page; all text in it is escaped but what is Markup already."""
     environment = Environment(
         loader=PackageLoader("tinsmith.reports"),
@@ -25,14 +26,15 @@ def render(template: str, page: object, *, script: bool) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    code = _resource("browser.js") if script else ""
-    return environment.get_template(template).render(
-        page=page,
+    code = "" if document.browser is None else _resource("browser.js")
+    html = environment.get_template("document.html").render(
+        page=document,
         css=Markup(_resource("page.css")),
         script=Markup(code),
         policy=_policy(code),
         version=VERSION,
     )
+    return html.lstrip()  # the lines between the macros
 
 
 def write(html: str, file: Path) -> None:

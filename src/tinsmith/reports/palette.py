@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 Dash = str | tuple[int, tuple[float, ...]]
 
-INK, MUTED, LINE, ALARM, INVALID = (f"#0000{i:02x}" for i in range(1, 6))
+INK, MUTED, LINE, ALARM, INVALID, HEAT = (f"#0000{i:02x}" for i in range(1, 7))
 
 _VARIABLES = {
     INK: "--ink",
@@ -19,6 +19,7 @@ _VARIABLES = {
     LINE: "--line",
     ALARM: "--alarm",
     INVALID: "--invalid",
+    HEAT: "--heat",
 }
 _SERIES = 8
 _SLOTS: Mapping[str, int] = {

@@ -13,7 +13,7 @@ from tinsmith.analysis.resampling import resampled_counts, resampled_seeds
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.measures import BOOTSTRAP, Measure, Measures
-from tinsmith.reports.run_records import Split
+from tinsmith.runs.run_records import Split
 
 _METRICS = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL)
 _BY_CLASS = (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE)

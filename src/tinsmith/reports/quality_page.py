@@ -17,9 +17,19 @@ from tinsmith.analysis.rubric_quality import (
     Unit,
 )
 from tinsmith.reports.curves import Limit
+from tinsmith.reports.document import (
+    Block,
+    Bullets,
+    Callout,
+    Document,
+    Section,
+    drawn,
+    note,
+    summary,
+)
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.page import render
+from tinsmith.reports.page import document_html
 from tinsmith.reports.palette import series_mark
 from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story
 from tinsmith.reports.tables import (
@@ -62,26 +72,6 @@ class QualityRun:
     quality: RubricQuality
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityPage:
-    """What the template `quality.html` shows."""
-
-    title: str
-    question: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    limits: tuple[str, ...]
-    figure: Markup | None
-    accuracies: Table
-    contrasts: Table
-    positions: Table | None
-    idle: tuple[str, ...]
-    more_idle: int
-    criteria: Table
-    cost: Table
-    failures: str
-
-
 CONDITION_WORDS: Final = {
     Condition.WITHOUT: "without rubric",
     Condition.OWN: "with its own rubric",
@@ -92,7 +82,17 @@ CONDITION_WORDS: Final = {
 def quality_html(run: QualityRun, question: str) -> str:
     """Return the page; the same run, the same bytes."""
     quality = run.quality
-    page = QualityPage(
+    limits = cannot_be_claimed(
+        quality, built_in=run.built_in, by_rules=run.by_rules, drawn=run.drawn
+    )
+    failures = note(_failures(run))
+    no_places = note(
+        "The judge by rules does not look at places: it takes the response that is shown first only where nothing else "
+        "parts the two."
+    )
+    figure = drawn(_figure(quality.accuracies), "Missing: there is no accuracy.")
+    page = Document(
+        kind="Report of a rubric's quality",
         title=f"Rubric quality for the judge {run.judge}",
         question=question,
         facts=(
@@ -103,29 +103,41 @@ def quality_html(run: QualityRun, question: str) -> str:
             ("Pairs' fingerprint", run.sha256[:12]),
             ("Seed", str(run.seed)),
         ),
-        story=quality_story(quality, run.judge),
-        limits=cannot_be_claimed(
-            quality, built_in=run.built_in, by_rules=run.by_rules, drawn=run.drawn
-        ),
-        figure=_figure(quality.accuracies),
-        accuracies=_accuracies(quality, by_rules=run.by_rules),
-        contrasts=_contrasts(quality),
-        positions=_positions(quality.accuracies),
-        idle=quality.idle[:_MOST_CRITERIA],
-        more_idle=max(0, len(quality.idle) - _MOST_CRITERIA),
-        criteria=_criteria(quality.criteria),
-        cost=Table(
-            caption="What asking everything once takes, by the texts that went and came; what this run really sent, "
-            "attempts and answers from the cache included, stands in spent.json.",
-            heads=(text("Cost"), column("")),
-            rows=tuple(
-                TableRow(name=text(name), cells=(Cell(text=value, number=True),))
-                for name, value in run.cost
+        sections=(
+            summary(
+                quality_story(quality, run.judge),
+                Callout("What cannot be claimed", [Bullets(limits)]),
+                failures,
             ),
+            Section("accuracy", "Accuracy", [figure, _accuracies(quality, by_rules=run.by_rules)]),
+            Section("gains", "Gains", [_contrasts(quality)]),
+            Section("places", "Places", [_positions(quality.accuracies) or no_places]),
+            Section("criteria", "Criteria", [*_idle(quality), _criteria(quality.criteria)]),
+            Section("cost", "Cost and failures", [_cost(run), failures]),
         ),
-        failures=_failures(run),
     )
-    return render("quality.html", page, script=False)
+    return document_html(page)
+
+
+def _idle(quality: RubricQuality) -> tuple[Block, ...]:
+    if not quality.idle:
+        return ()
+    more = max(0, len(quality.idle) - _MOST_CRITERIA)
+    named = [*quality.idle[:_MOST_CRITERIA], *([f"{more} more in quality.json"] if more else [])]
+    words = "These hold for both responses or for neither, in every pair that has them:"
+    return note(words), Bullets(named)
+
+
+def _cost(run: QualityRun) -> Table:
+    return Table(
+        caption="What asking everything once takes, by the texts that went and came; what this run really sent, "
+        "attempts and answers from the cache included, stands in spent.json.",
+        heads=(text("Cost"), column("")),
+        rows=tuple(
+            TableRow(name=text(name), cells=(Cell(text=value, number=True),))
+            for name, value in run.cost
+        ),
+    )
 
 
 def _figure(accuracies: Sequence[Accuracy]) -> Markup | None:

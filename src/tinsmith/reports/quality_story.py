@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from tinsmith.analysis.rubric_quality import (
-    ALPHA,
     Condition,
     Contrast,
     Finding,
     RubricQuality,
     Unit,
 )
+from tinsmith.analysis.significance import ALPHA
 from tinsmith.reports.wording import counted, signed
-
-RUBRIC_QUALITY: Final = "rubric_quality"
-"""The measurement's name, on the command line and in its folder."""
-RULES: Final = "rules"
-"""The name of the judge that knows surfaces and rules."""
+from tinsmith.runs.rubric_records import RULES
 
 
 def quality_story(quality: RubricQuality, judge: str) -> tuple[str, ...]:

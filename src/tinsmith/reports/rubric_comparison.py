@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from tinsmith.analysis.paired_means import ALPHA, PairedMeans, paired_means
-from tinsmith.analysis.significance import holm
-from tinsmith.reports.compared_folders import all_of_kind, check_each_once
+from tinsmith.analysis.paired_means import PairedMeans, paired_means
+from tinsmith.analysis.significance import ALPHA, holm
+from tinsmith.reports.arms import seedless
 from tinsmith.reports.quality_story import p_words
 from tinsmith.reports.rubric_constant import best_constant
 from tinsmith.reports.rubric_gains import BOOTSTRAP, Gains, gain_words, gains_of
 from tinsmith.reports.rubric_gathering import RubricRun, read_rubric_run
-from tinsmith.reports.run_records import Config, Kind
 from tinsmith.reports.wording import counted, signed
+from tinsmith.runs.run_records import Config
 
 _TOLD = 6
 """Most pairs that get a sentence; the table has all."""
@@ -60,26 +60,12 @@ class RubricsCompared:
     notes: tuple[str, ...]
 
 
-def on_rubrics(folders: Sequence[Path]) -> bool:
-    """Whether these are runs on rubrics.
-
-    Raises:
-        ConfigError: some are and some are not.
-        DataError: a folder holds no run.
-    """
-    return all_of_kind(
-        folders, Kind.RLVR, "runs on rubrics and runs on papers have no score in common"
-    )
-
-
 def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
     """Read runs on rubrics and compare them in pairs.
 
     Raises:
         DataError: a folder holds no run.
-        ConfigError: the same folder twice.
     """
-    check_each_once(folders)
     names = _names(folders)
     runs: list[Compared] = []
     for folder, name in zip(folders, names, strict=True):
@@ -220,14 +206,10 @@ def _recipe(config: Config) -> str:
     """Return all that was asked for but the seed."""
     asked = (
         config.title,
-        _seedless(config.overrides),
-        _seedless(config.settings),
+        seedless(config.overrides),
+        seedless(config.settings),
         config.reward,
         config.model_name,
         config.data.fingerprint,
     )
     return json.dumps(asked, sort_keys=True)
-
-
-def _seedless(settings: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in settings.items() if key != "seed"}

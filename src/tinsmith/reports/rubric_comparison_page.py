@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
-from rich import box
 from rich.table import Table as ConsoleTable
-from rich.text import Text
 
+from tinsmith.reports.console import console_table
 from tinsmith.reports.curves import Limit
+from tinsmith.reports.document import Document, Section, drawn, summary
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.page import render, write
 from tinsmith.reports.palette import series_mark
 from tinsmith.reports.rubric_comparison import Compared, Pair, RubricsCompared
 from tinsmith.reports.rubric_cost import cost_words, failed_words
@@ -36,83 +33,59 @@ from tinsmith.reports.tables import (
 from tinsmith.reports.wording import counted, listed, signed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RubricComparisonPage:
-    """What the template `rubric_comparison.html` shows."""
-
-    title: str
-    names: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    notes: tuple[str, ...]
-    figure: Markup | None
-    runs: Table
-    pairs: Table
-    asked: Table
-
-
-def report_rubric_comparison(compared: RubricsCompared, out: Path) -> None:
-    """Write the page of a comparison to `out`.
-
-    Raises:
-        ConfigError: the folder of `out` does not exist.
-    """
-    write(rubric_comparison_html(compared), out)
-
-
-def rubric_comparison_html(compared: RubricsCompared) -> str:
-    """Return the page; the same folders, the same bytes."""
+def rubrics_document(compared: RubricsCompared) -> Document:
+    """Return the page of runs on rubrics."""
     runs = compared.runs
-    page = RubricComparisonPage(
+    models = sorted({one.read.run.config.model_name or "not stated" for one in runs})
+    return Document(
+        kind="Comparison of runs on rubrics",
         title=f"Comparison of {counted(len(runs), 'run')} on rubrics",
-        names=listed([one.name for one in runs]),
+        question=listed([one.name for one in runs]),
         facts=(
             ("Runs", str(len(runs))),
             ("Judges", listed(sorted({one.read.judge for one in runs}))),
-            (
-                "Models",
-                listed(sorted({one.read.run.config.model_name or "not stated" for one in runs})),
-            ),
+            ("Models", listed(models)),
             ("Tasks", "; ".join(sorted({tasks_words(one.read.run) for one in runs}))),
         ),
-        story=compared.story,
-        notes=compared.notes,
-        figure=_figure(runs),
-        runs=_runs(runs),
-        pairs=_pairs(compared.pairs),
-        asked=_asked(runs),
+        sections=(
+            summary(compared.story, notes=compared.notes),
+            Section(
+                "runs",
+                "Runs",
+                [drawn(_figure(runs), "Missing: no run has an examination."), _runs(runs)],
+            ),
+            Section("pairs", "Pairs", [_pairs(compared.pairs)]),
+            Section("settings", "Settings", [_asked(runs)]),
+        ),
     )
-    return render("rubric_comparison.html", page, script=False)
 
 
-def rubric_summary(compared: RubricsCompared) -> ConsoleTable:
+def rubrics_summary(compared: RubricsCompared) -> ConsoleTable:
     """Return what each run gained, for a terminal."""
-    table = ConsoleTable(
-        title="Pass rate on the prompts of the examinations, sampled, with 95 % interval of the gain",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
+    return console_table(
+        "Pass rate on the prompts of the examinations, sampled, with 95 % interval of the gain",
+        ("first", "last", "gain", "greedy", "without verdicts"),
+        [
+            (
+                one.name,
+                _mean(one.read.sampled[:1]) if one.gains.sampled is not None else "missing",
+                _mean(one.read.sampled[-1:]),
+                _gain(one),
+                _mean(one.read.greedy[-1:]),
+                f"{one.read.ledger.failed:,}",
+            )
+            for one in compared.runs
+        ],
     )
-    table.add_column("run", overflow="fold")
-    for name in ("first", "last", "gain", "greedy", "without verdicts"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in compared.runs:
-        found = one.gains.sampled
-        gain = "missing"
-        if found is not None:
-            gain = signed(found.gain)
-            if found.interval is not None:
-                gain += f" {signed(found.interval.low)} to {signed(found.interval.high)}"
-        table.add_row(
-            Text(one.name),
-            _mean(one.read.sampled[:1]) if found is not None else "missing",
-            _mean(one.read.sampled[-1:]),
-            gain,
-            _mean(one.read.greedy[-1:]),
-            f"{one.read.ledger.failed:,}",
-        )
-    return table
+
+
+def _gain(one: Compared) -> str:
+    found = one.gains.sampled
+    if found is None:
+        return "missing"
+    if found.interval is None:
+        return signed(found.gain)
+    return f"{signed(found.gain)} {signed(found.interval.low)} to {signed(found.interval.high)}"
 
 
 def _mean(examinations: Sequence[Examination]) -> str:

@@ -10,11 +10,11 @@ from itertools import compress
 from typing import Final
 
 from tinsmith.reports.rubric_gathering import RubricRun
+from tinsmith.runs.rubric_records import RULES
 from tinsmith.tasks.rubrics.rule import Rule
 from tinsmith.tasks.rubrics.rule_text import parse_rule
 from tinsmith.types.errors import DataError
 
-RULES: Final = "rules"
 """The judge that is a program, and can be asked again when a page is made."""
 MOST_TEXTS: Final = 5_000
 """Texts that are tried: those that the run wrote most often."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tinsmith.reports.rubric_constant import RULES
 from tinsmith.reports.rubric_gathering import RubricRun
 from tinsmith.reports.tables import Cell, Table, TableRow, column, text, whole
 from tinsmith.reports.wording import counted, percent
+from tinsmith.runs.rubric_records import RULES
 from tinsmith.tasks.judges.prices import shown
 
 

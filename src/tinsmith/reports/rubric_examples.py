@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from tinsmith.reports.document import Example, Judgement, Reply, Verbatim, missing
 from tinsmith.reports.rubric_gathering import Examination, RubricRun
-from tinsmith.reports.rubric_records import RubricRollout
+from tinsmith.runs.rubric_records import RubricRollout
 
 SHOWN: Final = 6
 """Prompts, if there are as many."""
 _LONGEST: Final = 3000
 _LONGEST_RATIONALE: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A rubric, whether it holds, and why."""
-
-    criterion: str
-    passed: bool
-    rationale: str
-    """Empty where it only repeats the criterion."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """One response with its verdicts."""
-
-    title: str
-    text: str
-    held: int
-    said: tuple[Said, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One prompt; `gain` is that of the mean over its sampled responses."""
-
-    prompt_id: str
-    prompt: str
-    """Empty where the run did not write it down."""
-    first: float
-    last: float
-    responses: tuple[Response, ...]
 
 
 def examples(run: RubricRun) -> tuple[Example, ...]:
@@ -69,34 +37,31 @@ def _chosen(ranked: list[str]) -> list[str]:
 def _example(run: RubricRun, prompt: str, first: Examination, last: Examination) -> Example:
     task = run.tasks.get(prompt)
     asked = (first, last) if first is not last else (last,)
+    before, after = float(first.by_prompt[prompt]), float(last.by_prompt[prompt])
+    told = missing("The prompt is not in the run's folder.")
     return Example(
-        prompt_id=prompt,
-        prompt=_cut(task.prompt, _LONGEST) if task else "",
-        first=float(first.by_prompt[prompt]),
-        last=float(last.by_prompt[prompt]),
-        responses=tuple(_response(run, one.shown[prompt], one.step) for one in asked),
+        f"{prompt}: {before:.3f} to {after:.3f}",
+        [Verbatim(_cut(task.prompt, _LONGEST)) if task and task.prompt else told],
+        [_reply(run, one.shown[prompt], one.step) for one in asked],
     )
 
 
-def _response(run: RubricRun, one: RubricRollout, step: int) -> Response:
-    said = tuple(
-        Said(
-            run.criterion((one.prompt_id, place)),
-            verdict.passed,
-            _reason(verdict.rationale, run.criterion((one.prompt_id, place))),
-        )
-        for place, verdict in enumerate(one.verdicts)
-    )
-    return Response(
+def _reply(run: RubricRun, one: RubricRollout, step: int) -> Reply:
+    judged: list[Judgement] = []
+    for place, verdict in enumerate(one.verdicts):
+        criterion = run.criterion((one.prompt_id, place))
+        judged.append(Judgement(criterion, verdict.passed, _reason(verdict.rationale, criterion)))
+    held = sum(each.passed for each in judged)
+    return Reply(
         title=f"Step {step:,}",
         text=_cut(one.text, _LONGEST),
-        held=sum(each.passed for each in said),
-        said=said,
+        remark=f"{held} of {len(judged)} rubrics hold",
+        judgements=tuple(judged),
     )
 
 
 def _reason(rationale: str, criterion: str) -> str:
-    """Leave out what a judge by rules says: the rule once more."""
+    """Return why; leave out what a judge by rules says: the rule once more."""
     rule = criterion.removeprefix("rule: ")
     if rationale in (f"holds: {rule}", f"fails: {rule}"):
         return ""

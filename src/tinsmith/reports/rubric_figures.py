@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinsmith.analysis.alarms import AlarmKind
-from tinsmith.reports.curves import Chart, Limit, Line
-from tinsmith.reports.drawn_metrics import NO_EXAMINATION, Drawn, drawn_plate
+from tinsmith.reports.curves import Limit, Line
+from tinsmith.reports.document import Plate
+from tinsmith.reports.drawn_metrics import Drawn, chart_plate, drawn_plates, flags_of
 from tinsmith.reports.palette import series_mark
 from tinsmith.reports.rubric_constant import Constant
 from tinsmith.reports.rubric_gains import rate_of
 from tinsmith.reports.rubric_gathering import Examination, RubricRun
-from tinsmith.reports.run_figures import Plate, flags_of, last_values, line, plate
 
 _DRAWN = (
+    Drawn(
+        name="distinct",
+        title="Distinct texts",
+        note="Share of the responses of an examination that are not the same as another one.",
+        told="Share of distinct texts",
+        lines=(("eval/distinct_texts", "sampled"), ("eval_greedy/distinct_texts", "greedy")),
+        marks=(0, 1),
+        shares=True,
+        alarms=(AlarmKind.SAME_TEXT,),
+    ),
     Drawn(
         name="reward",
         title="Training reward",
@@ -71,30 +81,20 @@ _DRAWN = (
 
 def rubric_plates(run: RubricRun, constant: Constant | None) -> list[Plate]:
     """Return the figures over time, in their order on the page."""
-    return [
-        _pass_rates(run, constant),
-        _distinct(run),
-        *(drawn_plate(run.run, one) for one in _DRAWN),
-    ]
+    return [_pass_rates(run, constant), *drawn_plates(run.run, _DRAWN)]
 
 
 def _pass_rates(run: RubricRun, constant: Constant | None) -> Plate:
-    lines = [_rates(run.sampled, "sampled", 0), _rates(run.greedy, "greedy", 1)]
-    limits = () if constant is None else (Limit(constant.mean, "best text for all"),)
     words = "Held-out prompts" if run.held_out else "Prompts that are also trained on"
-    return plate(
-        "Pass rate",
-        f"{words}; bands are 95 % intervals over prompts.",
-        Chart(
-            name="pass-rate",
-            label=f"Pass rate over steps: {last_values(lines)}.",
-            lines=lines,
-            shares=True,
-            limits=limits,
-            flags=flags_of(run.run, AlarmKind.JUDGE_FAILED),
-        ),
-        NO_EXAMINATION,
+    drawn = Drawn(
+        name="pass-rate",
+        title="Pass rate",
+        note=f"{words}; bands are 95 % intervals over prompts.",
+        shares=True,
+        limit=None if constant is None else Limit(constant.mean, "best text for all"),
     )
+    lines = [_rates(run.sampled, "sampled", 0), _rates(run.greedy, "greedy", 1)]
+    return chart_plate(drawn, lines, flags=flags_of(run.run, AlarmKind.JUDGE_FAILED))
 
 
 def _rates(examinations: Sequence[Examination], label: str, place: int) -> Line:
@@ -107,23 +107,4 @@ def _rates(examinations: Sequence[Examination], label: str, place: int) -> Line:
         values=[rate.value for rate in rates],
         low=[rate.low or 0.0 for rate in rates] if whole else None,
         high=[rate.high or 0.0 for rate in rates] if whole else None,
-    )
-
-
-def _distinct(run: RubricRun) -> Plate:
-    lines = [
-        line(run.run, "eval/distinct_texts", "sampled", series_mark(0)),
-        line(run.run, "eval_greedy/distinct_texts", "greedy", series_mark(1)),
-    ]
-    return plate(
-        "Distinct texts",
-        "Share of the responses of an examination that are not the same as another one.",
-        Chart(
-            name="distinct",
-            label=f"Share of distinct texts over steps: {last_values(lines)}.",
-            lines=lines,
-            shares=True,
-            flags=flags_of(run.run, AlarmKind.SAME_TEXT),
-        ),
-        NO_EXAMINATION,
     )

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tinsmith.reports.gathering import Cause
-from tinsmith.reports.rubric_records import (
+from tinsmith.runs.rubric_records import (
     JUDGE,
     LedgerRecord,
     RubricRollout,
@@ -21,8 +21,8 @@ from tinsmith.reports.rubric_records import (
     read_responses,
     read_tasks,
 )
-from tinsmith.reports.run_reader import read_run
-from tinsmith.reports.run_records import Run, Split
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Run, Split
 
 SAMPLED, GREEDY = Split.EVAL.value, Split.EVAL_GREEDY.value
 Place = tuple[str, int]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tinsmith.analysis.paired_means import PairedMeans
-from tinsmith.reports.rubric_constant import RULES, Constant
+from tinsmith.reports.rubric_constant import Constant
 from tinsmith.reports.rubric_cost import judge_sentence, left_out_sentence
 from tinsmith.reports.rubric_gains import Gains, gain_words
 from tinsmith.reports.rubric_gathering import RubricRun
 from tinsmith.reports.wording import counted, signed
+from tinsmith.runs.kinds import Status
+from tinsmith.runs.rubric_records import RULES
 
 FEW: int = 12
 """Prompts below which a page says that they are few."""
@@ -67,7 +69,7 @@ def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
     if lost:
         told.append(f"Anything about the {counted(lost, 'examined response')} without verdicts.")
     status = run.run.manifest.status if run.run.manifest else ""
-    if status != "finished":
+    if status != Status.FINISHED:
         told.append("How the run ends: it has not come to its end.")
     return tuple(told)
 

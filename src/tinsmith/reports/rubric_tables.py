@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from tinsmith.reports.document import Bullets, Fold, missing
 from tinsmith.reports.rubric_gains import rate_of
 from tinsmith.reports.rubric_gathering import Examination, Place, RubricRun, Tally, by_criterion
 from tinsmith.reports.tables import Cell, Table, TableRow, column, measured, number, text, whole
@@ -15,15 +16,6 @@ from tinsmith.reports.wording import counted, signed
 MOST: Final = 12
 """Rows of the criteria that gained most, and of those that lost most; names of those that never move."""
 _LONGEST: Final = 400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stuck:
-    """Criteria that say nothing, and how many more there are than those named."""
-
-    title: str
-    named: tuple[str, ...]
-    more: int
 
 
 def examinations_table(run: RubricRun) -> Table | None:
@@ -121,7 +113,7 @@ def _moved_table(words: str, found: Sequence[_Moved]) -> Table:
     )
 
 
-def stuck(run: RubricRun) -> tuple[Stuck, ...]:
+def stuck(run: RubricRun) -> tuple[Fold, ...]:
     """Return the criteria that held never, or always: in training they teach nothing, in examinations tell nothing."""
     examined: dict[Place, Tally] = {}
     for exam in run.sampled:
@@ -129,7 +121,7 @@ def stuck(run: RubricRun) -> tuple[Stuck, ...]:
             whole_run = examined.setdefault(place, Tally())
             whole_run.held += tally.held
             whole_run.n += tally.n
-    found: list[Stuck] = []
+    found: list[Fold] = []
     for where, places in (
         ("a training response", run.trained.places),
         ("a sampled response of any examination", examined),
@@ -141,16 +133,14 @@ def stuck(run: RubricRun) -> tuple[Stuck, ...]:
     return tuple(found)
 
 
-def _stuck(run: RubricRun, title: str, places: Mapping[Place, Tally], share: Fraction) -> Stuck:
+def _stuck(run: RubricRun, title: str, places: Mapping[Place, Tally], share: Fraction) -> Fold:
     shares = by_criterion(run, places)
     names = [name for name, found in shares.items() if all(each == share for each in found)]
     names.sort(key=lambda name: (-len(shares[name]), name))
     told = f"{title}: {len(names):,} of {counted(len(shares), 'criterion', 'criteria')}"
-    return Stuck(
-        title=told,
-        named=tuple(_cut(name) for name in names[:MOST]),
-        more=max(0, len(names) - MOST),
-    )
+    more = max(0, len(names) - MOST)
+    shown = [_cut(name) for name in names[:MOST]] + ([f"{more} more"] if more else [])
+    return Fold(told, [Bullets(shown) if shown else missing("None.")])
 
 
 def _mean(shares: Sequence[Fraction]) -> Fraction:

@@ -1,12 +1,91 @@
-"""What every run's page ends with: its alarms as a table, and its settings, identity and circumstances as they are."""
+"""What the page of every run has, whatever it is on: how it went first, and last its settings and identity."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
+from typing import Final
 
-from tinsmith.reports.run_records import Config, Kind, Run
-from tinsmith.reports.tables import Cell, Table, TableRow, column, number, shown, text, whole
+from tinsmith.reports.document import (
+    Block,
+    Callout,
+    Document,
+    Fold,
+    Pairs,
+    Section,
+    Values,
+    Words,
+    missing,
+    summary,
+)
+from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
+from tinsmith.reports.tables import Cell, Table, TableRow, column, flattened, number, text, whole
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_records import Config, Run
+
+NOTHING_MORE: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
+
+
+def run_document(
+    run: Run,
+    *,
+    kind: str,
+    facts: Pairs,
+    story: Sequence[str],
+    notes: Sequence[str],
+    sections: Sequence[Section],
+    limits: Sequence[str] = (),
+    top: Sequence[Block] = (),
+    alarms: str | None = "Alarms",
+    more: Mapping[str, Mapping[str, object]] = NOTHING_MORE,
+) -> Document:
+    """Return the page of one run.
+
+    Args:
+        run: what the folder says.
+        kind: what sort of run it is, above the title.
+        facts: beside those that every run has.
+        story: what happened.
+        notes: what could not be read.
+        sections: between the summary and the details.
+        limits: what cannot be said.
+        top: what ends the summary.
+        alarms: the title of their table in the summary; None: they stand elsewhere.
+        more: headed values at the end of the details.
+    """
+    found = None if alarms is None else alarms_table(run)
+    raised = None if found is None else Callout(alarms or "", [found], alarm=True)
+    seed = "not stated" if run.config.seed is None else str(run.config.seed)
+    values = [*details(run), *((title, flattened(found)) for title, found in more.items())]
+    return Document(
+        kind=kind,
+        title=run.config.title,
+        question=run.config.question,
+        facts=(
+            ("Training", KIND_WORDS[run.config.kind]),
+            ("Status", status_words(run)),
+            ("Progress", steps_words(run)),
+            ("Seed", seed),
+            *facts,
+        ),
+        sections=(
+            summary(story, raised, *top, limits=limits, notes=notes),
+            *sections,
+            Section(
+                "details", "Details", [_fold(*each, place) for place, each in enumerate(values)]
+            ),
+        ),
+    )
+
+
+def _fold(title: str, pairs: Pairs, place: int) -> Fold:
+    return Fold(title, [Values(pairs) if pairs else missing("Missing.")], opened=place == 0)
+
+
+def failures_section(failures: Table | None, what: str = "rollout") -> Section:
+    """Return the section of what came to nothing."""
+    return Section("failures", "Failures", [failures or Words(f"No {what} failed.")])
 
 
 def alarms_table(run: Run) -> Table | None:
@@ -37,7 +116,7 @@ def alarms_table(run: Run) -> Table | None:
     )
 
 
-def details(run: Run) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the headed lists of names and values at the end of a run's page."""
     config, manifest = run.config, run.manifest
     data = config.data
@@ -60,7 +139,7 @@ def details(run: Run) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
         ("Median seconds of a step", _timings(run)),
         ("Checkpoints", {f"step {one.step}": one.state_path for one in run.checkpoints}),
     ]
-    return tuple((title, tuple(flattened(values))) for title, values in sections)
+    return [(title, flattened(values)) for title, values in sections]
 
 
 def _fields(record: object) -> dict[str, object]:
@@ -68,18 +147,6 @@ def _fields(record: object) -> dict[str, object]:
     names: Sequence[str] = getattr(record, "__struct_fields__", ())
     found = {name: getattr(record, name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, "", ())}
-
-
-def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the leaves of nested mappings as pairs of dotted name and text, in their order."""
-    pairs: list[tuple[str, str]] = []
-    for key, inner in value.items():
-        name = f"{prefix}{key}"
-        if isinstance(inner, Mapping) and inner:
-            pairs += flattened(inner, f"{name}.")
-        else:
-            pairs.append((name, shown(inner)))
-    return pairs
 
 
 def _timings(run: Run) -> dict[str, object]:

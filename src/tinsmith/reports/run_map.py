@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from tinsmith.reports.arms import Arm
-from tinsmith.reports.run_records import Kind, Run
+from tinsmith.reports.document import MapRow, RunMap
 from tinsmith.reports.tables import shown
+from tinsmith.runs.kinds import Kind, Status
+from tinsmith.runs.run_records import Run
 
-STATUS_WORDS = {
-    "finished": "finished",
-    "interrupted": "interrupted by hand; it can be resumed",
-    "lost": "stopped because its server or judge was lost; it can be resumed",
-    "running": "still running, or killed without notice",
+STATUS_WORDS: Mapping[str, str] = {
+    Status.FINISHED: "finished",
+    Status.INTERRUPTED: "interrupted by hand; it can be resumed",
+    Status.LOST: "stopped because its server or judge was lost; it can be resumed",
+    Status.RUNNING: "still running, or killed without notice",
 }
 KIND_WORDS = {
     Kind.RL: "RL",
@@ -24,25 +25,9 @@ KIND_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapRow:
-    """One experiment."""
-
-    depth: int
-    """How many of its forebears are on the page."""
-    name: str
-    kind: str
-    question: str
-    parent: str
-    delta: tuple[tuple[str, str], ...]
-    overrides: tuple[tuple[str, str], ...]
-    seeds: str
-    status: str
-
-
-def run_map(arms: Sequence[Arm]) -> tuple[MapRow, ...]:
+def run_map(arms: Sequence[Arm]) -> RunMap:
     """Return the map of a page, each experiment below its parent where that is there."""
-    return tuple(_row(arm, depth) for depth, arm in _placed(arms))
+    return RunMap([_row(arm, depth) for depth, arm in _placed(arms)])
 
 
 def by_descent(arms: Sequence[Arm]) -> tuple[Arm, ...]:

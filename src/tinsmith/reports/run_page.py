@@ -3,70 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-from markupsafe import Markup
 
 from tinsmith.analysis.calibration import Calibration
 from tinsmith.reports.arms import Arm, arms_of
-from tinsmith.reports.browser import Browser, browser
-from tinsmith.reports.claim_tables import ClaimTable, claims_table
+from tinsmith.reports.browser import browser
+from tinsmith.reports.claim_tables import claims_block
 from tinsmith.reports.confidence import calibration_svg, calibration_table
 from tinsmith.reports.debate_page import debate_html
+from tinsmith.reports.document import (
+    Block,
+    Document,
+    Heading,
+    Pairs,
+    Plate,
+    Plates,
+    Section,
+    Size,
+    Words,
+    drawn,
+    kept,
+    missing,
+    note,
+)
 from tinsmith.reports.failed_rollouts import failures_table
 from tinsmith.reports.gathering import Gathered, disagreements
-from tinsmith.reports.joint_page import joint_html
+from tinsmith.reports.joint_page import joint_document
 from tinsmith.reports.judging import judge_alone, pairing
-from tinsmith.reports.matrices import Matrix, matrix
-from tinsmith.reports.page import render, write
+from tinsmith.reports.matrices import confusion_blocks, evaluated_matrices, shown_splits
+from tinsmith.reports.page import document_html, write
 from tinsmith.reports.rubric_page import rubric_html
-from tinsmith.reports.run_details import alarms_table, details
-from tinsmith.reports.run_figures import Plate, run_plates
-from tinsmith.reports.run_map import (
-    KIND_WORDS,
-    MapRow,
-    papers_words,
-    run_map,
-    status_words,
-    steps_words,
-)
-from tinsmith.reports.run_reader import REPORT, read_run
-from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
+from tinsmith.reports.run_details import failures_section, run_document
+from tinsmith.reports.run_figures import run_plates
+from tinsmith.reports.run_map import papers_words, run_map
 from tinsmith.reports.run_story import run_story
-from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
-from tinsmith.reports.tables import Table
+from tinsmith.reports.snapshot import model_systems, snapshot_blocks
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
+from tinsmith.runs.files import REPORT
+from tinsmith.runs.kinds import Kind
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import SPLIT_WORDS, Run
 from tinsmith.types.errors import DataError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPage:
-    """What the template `run.html` shows."""
-
-    title: str
-    question: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    notes: tuple[str, ...]
-    alarms: Table | None
-    map: tuple[MapRow, ...]
-    snapshot: Table
-    lenient: str
-    claims: ClaimTable | None
-    pairing: str
-    """How it is compared with the baselines."""
-    views: Markup | None
-    trajectory: Table | None
-    plates: Sequence[Plate]
-    matrices: Sequence[Matrix]
-    calibration: Table | None
-    calibration_svg: Markup | None
-    failures: Table | None
-    browser: Browser | None
-    pairs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    """Headed lists of names and values: identity, settings, and so on."""
 
 
 def report_run(folder: Path, out: Path | None = None) -> Path:
@@ -92,85 +70,121 @@ def run_html(folder: Path) -> str:
     if run.config.kind is Kind.DEBATE:
         return debate_html(run)
     if run.config.kind is Kind.JOINT:
-        return joint_html(run)
+        return document_html(joint_document(run))
     (arm,) = arms_of([run])
-    return render("run.html", _page(arm), script=True)
+    return document_html(_page(arm))
 
 
-def _page(arm: Arm) -> RunPage:
+def _page(arm: Arm) -> Document:
     run, gathered = arm.first, arm.members[0].gathered
     systems, judged = model_systems(run, gathered), judge_alone(arm)
     calibrations, notes = _calibrations(gathered)
-    return RunPage(
-        title=run.config.title,
-        question=run.config.question,
+    return run_document(
+        run,
+        kind="Report of one run",
         facts=_facts(run),
         story=run_story(run, systems, judged),
         notes=(*run.notes, *gathered.notes, *disagreements(run, gathered), *notes),
-        alarms=alarms_table(run),
-        map=run_map([arm]),
-        snapshot=snapshot_table(
-            [("This run", systems)],
-            run.baselines,
-            run.labels,
-            "Each figure stands above its 95 % interval. Sampled: at the training temperature.",
+        alarms="Alarms of the collapse monitor",
+        top=(Heading("Run map"), run_map([arm])),
+        sections=(
+            Section(
+                "snapshot",
+                "Evaluation snapshot",
+                (
+                    Words(
+                        "The selected checkpoint beside rows that any model must beat before its score means something."
+                    ),
+                    *snapshot_blocks(run, systems),
+                ),
+                short="Snapshot",
+            ),
+            Section(
+                "claims",
+                "Claims",
+                (
+                    Words(
+                        "A claim is printed as true only if nothing simpler explains it. "
+                        + pairing([arm])
+                    ),
+                    claims_block(judged),
+                ),
+            ),
+            *_evaluated(run, gathered),
+            Section("confidence", "Stated confidence", _confidence(calibrations), "Confidence"),
+            failures_section(failures_table(gathered.failures)),
+            Section(
+                "rollouts",
+                "Rollouts",
+                [
+                    browser(gathered, run.labels)
+                    or missing("Missing: rollouts.jsonl has no readable line.")
+                ],
+            ),
         ),
-        lenient=lenient_words(run),
-        claims=claims_table(judged) if judged else None,
-        pairing=pairing([arm]),
-        views=run_views(run, gathered),
-        trajectory=trajectory_table(run, gathered),
-        plates=run_plates(run),
-        matrices=_matrices(gathered),
-        calibration=calibration_table(calibrations) if calibrations else None,
-        calibration_svg=calibration_svg("calibration", calibrations),
-        failures=failures_table(gathered.failures),
-        browser=browser(gathered, run.labels),
-        pairs=details(run),
     )
 
 
-def _facts(run: Run) -> tuple[tuple[str, str], ...]:
+def _facts(run: Run) -> Pairs:
     config = run.config
-    seed = "not stated" if config.seed is None else str(config.seed)
     reward = str(config.reward.get("name", "without a name")) if config.reward else "none"
+    task = config.task
     return (
-        ("Training", KIND_WORDS[config.kind]),
-        ("Status", status_words(run)),
-        ("Progress", steps_words(run)),
-        ("Seed", seed),
         ("Reward", reward),
         ("Model", config.model_name or "not stated"),
-        (
-            "Task",
-            f"{config.task.name}, prompt {config.task.prompt}, contract {config.task.contract}",
-        ),
+        ("Task", f"{task.name}, prompt {task.prompt}, contract {task.contract}"),
         ("Papers", papers_words(run)),
     )
 
 
-def _shown_splits(gathered: Gathered) -> tuple[Split, ...]:
-    tested = tuple(split for split in (Split.TEST, Split.TEST_GREEDY) if gathered.last(split))
-    return tested or (Split.EVAL, Split.EVAL_GREEDY)
+def _evaluated(run: Run, gathered: Gathered) -> tuple[Section, ...]:
+    """Return what evaluations say over the run and at its end."""
+    never = "Missing: the validation split was never answered."
+    flags = note("Red dotted lines are alarms, numbered as in the table of the summary.")
+    return (
+        Section(
+            "views",
+            "Three views",
+            (
+                Words(
+                    "Is the contract kept, are the classes in balance, how often is an answer invalid: on the "
+                    "validation split unless the row says otherwise. Bars are 95\u00a0% intervals."
+                ),
+                drawn(run_views(run, gathered), never),
+            ),
+        ),
+        Section("trajectory", "Trajectory", [trajectory_table(run, gathered) or missing(never)]),
+        Section(
+            "steps",
+            "Over the steps",
+            kept(flags if run.alarms else None, Plates(run_plates(run))),
+        ),
+        Section(
+            "confusion",
+            "Confusion",
+            confusion_blocks(
+                evaluated_matrices(gathered),
+                "Missing: no evaluation has its answers in rollouts.jsonl.",
+            ),
+        ),
+    )
 
 
-def _matrices(gathered: Gathered) -> list[Matrix]:
-    found: list[Matrix] = []
-    for split in _shown_splits(gathered):
-        evaluation = gathered.last(split)
-        if evaluation is not None:
-            confusion = evaluation.confusion()
-            caption = f"{SPLIT_WORDS[split]}, {confusion.num_items:,} papers"
-            found.append(
-                matrix(caption[0].upper() + caption[1:], confusion.labels, confusion.counts)
-            )
-    return found
+def _confidence(calibrations: Sequence[tuple[str, Calibration]]) -> Sequence[Block]:
+    if not calibrations:
+        return [missing("Missing: no evaluated answer states a confidence.")]
+    plate = Plate(
+        "Stated confidence against being right",
+        "Larger marks stand for more papers; lines are 95\u00a0% intervals. On the diagonal a word can be believed.",
+        calibration_svg("calibration", calibrations),
+    )
+    return [Plates([plate], Size.HALF), calibration_table(calibrations)]
 
 
 def _calibrations(gathered: Gathered) -> tuple[list[tuple[str, Calibration]], list[str]]:
     found: list[tuple[str, Calibration]] = []
     notes: list[str] = []
-    for split in _shown_splits(gathered):
+    for split in shown_splits(gathered):
         evaluation = gathered.last(split)
         if evaluation is None:
             continue

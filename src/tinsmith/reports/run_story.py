@@ -9,15 +9,16 @@ from tinsmith.analysis.claims import Verdict
 from tinsmith.reports.judging import Judged
 from tinsmith.reports.measures import Measures, from_row
 from tinsmith.reports.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.reports.run_records import Kind, Run
 from tinsmith.reports.snapshot import System
 from tinsmith.reports.wording import counted, listed, percent, told
+from tinsmith.runs.kinds import Kind, Status
+from tinsmith.runs.run_records import Run
 
 
 def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> tuple[str, ...]:
     """Return the sentences; what is not known is said to be so."""
     sentences = (
-        _asked(run),
+        asked(run),
         _unread(run),
         _reached(run, systems),
         _beside_baselines(judged),
@@ -28,14 +29,18 @@ def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> 
     return tuple(sentence for sentence in sentences if sentence)
 
 
-def _asked(run: Run) -> str:
+def asked(run: Run) -> str:
+    """Say what was asked, what was trained by which reward, and how far it came."""
     config = run.config
     by = KIND_WORDS[config.kind]
+    reward = (config.reward or {}).get("name", "without a name")
     if config.kind is Kind.RL and config.reward:
-        by = f"{by} with the reward {config.reward.get('name', 'without a name')}"
+        by = f"{by} with the reward {reward}"
+    if config.kind is Kind.JOINT:
+        by = f"{by}, each paid for by a reward {reward} of its own,"
     seed = "" if config.seed is None else f", seed {config.seed}"
     status = run.manifest.status if run.manifest else ""
-    how = "" if status == "finished" else f"; it is {status_words(run)}"
+    how = "" if status == Status.FINISHED else f"; it is {status_words(run)}"
     if run.manifest is None:
         how = "; how it ended is not known, as it has no manifest"
     model = f"{config.model_name or 'a model'} by {by} for {steps_words(run)}{seed}{how}."

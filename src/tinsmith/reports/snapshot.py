@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tinsmith.data.baseline_report import Baseline, TargetReport
+from tinsmith.reports.document import Block, kept, note
 from tinsmith.reports.gathering import Gathered
 from tinsmith.reports.measures import Measure, Measures, from_evaluation, from_figure, from_row
 from tinsmith.reports.palette import class_slot
-from tinsmith.reports.run_records import SPLIT_WORDS, Run, Split
 from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, column, measured, text, whole
+from tinsmith.runs.run_records import SPLIT_WORDS, Run, Split
 
 BASELINE_WORDS: Mapping[Baseline, tuple[str, str]] = {
     Baseline.MAJORITY: ("Constant", "always the most frequent training class"),
@@ -99,6 +100,18 @@ def _checkpoint(run: Run, split: Split) -> str:
         return "the manifest does not say which step was selected"
     last = "; also the last one" if selected.step == run.last_step else ""
     return f"step {selected.step}, selected by {selected.by or 'an unnamed rule'}{last}"
+
+
+def snapshot_blocks(run: Run, systems: Sequence[System]) -> tuple[Block, ...]:
+    """Return the snapshot of one run, and what its answers score when their form is forgiven."""
+    table = snapshot_table(
+        [("This run", systems)],
+        run.baselines,
+        run.labels,
+        "Each figure stands above its 95 % interval. Sampled: at the training temperature.",
+    )
+    words = lenient_words(run)
+    return kept(table, note(words) if words else None)
 
 
 def lenient_words(run: Run) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import Final
@@ -15,10 +14,11 @@ from rich import box
 from rich.table import Table as ConsoleTable
 from rich.text import Text
 
+from tinsmith.reports.document import Document, Section, drawn, note, summary
 from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.drawing import draw, one
 from tinsmith.reports.measures import Measure
-from tinsmith.reports.page import render, write
+from tinsmith.reports.page import document_html, write
 from tinsmith.reports.palette import ALARM, INK, LINE, series_mark
 from tinsmith.reports.sweep_results import CellResult, Sampled, Sweep, Verdict, place_words, story
 from tinsmith.reports.tables import Cell, RowKind, Table, TableRow, absent, column, text
@@ -29,21 +29,6 @@ _LEAST: Final = 1e-10
 
 _NAME: Final = 30
 """Characters in a line of a row's name on a figure."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPage:
-    """What the template `sweep.html` shows."""
-
-    title: str
-    facts: tuple[tuple[str, str], ...]
-    story: tuple[str, ...]
-    bits: Markup | None
-    sizes: Markup | None
-    sampling: Table
-    training: Table
-    peers: Table
-    cells: Table
 
 
 def report_sweep(sweep: Sweep, out: Path) -> None:
@@ -57,7 +42,47 @@ def report_sweep(sweep: Sweep, out: Path) -> None:
 
 def sweep_html(sweep: Sweep) -> str:
     """Return the page of a sweep."""
-    return render("sweep.html", _page(sweep), script=False)
+    measured = [cell for cell in sweep.cells if cell.trained is not None]
+    none = "Missing: no cell was computed."
+    page = Document(
+        kind="Report of a sweep",
+        title=f"Sweep of {sweep.model}",
+        question="What changes the bits, by how much, and where does it first show?",
+        facts=(
+            ("Cells", f"{len(measured)} of {len(sweep.cells)}"),
+            ("Completions of one prompt", f"{sweep.completions} at each temperature"),
+            ("Tokens", f"{sweep.prompt} + {sweep.tokens}"),
+            ("Optimizer steps", str(sweep.steps)),
+            *sorted(sweep.machine.items()),
+        ),
+        sections=(
+            summary(story(sweep)),
+            Section(
+                "bits",
+                "Bits",
+                (
+                    note("The larger figure of both temperatures; unique completions at each."),
+                    drawn(_bits(measured), none),
+                ),
+            ),
+            Section(
+                "sizes",
+                "Sizes",
+                (
+                    note(
+                        "The largest difference of a log-probability in nats, at either temperature; of the final "
+                        "weights the largest |a - b| / |a| of a tensor."
+                    ),
+                    drawn(_sizes(measured), none),
+                ),
+            ),
+            Section("sampling", "Sampling", [_sampling(sweep.cells)]),
+            Section("training", "Training", [_training(measured)]),
+            Section("peers", "Under the names of other stacks", [_peers(measured)], "Peers' names"),
+            Section("cells", "Cells", [_cells(sweep.cells)]),
+        ),
+    )
+    return document_html(page)
 
 
 def sweep_table(sweep: Sweep) -> ConsoleTable:
@@ -94,27 +119,6 @@ LEGEND: Final = (
     "nothing is promised"
 )
 """What the columns of `sweep_table` are."""
-
-
-def _page(sweep: Sweep) -> SweepPage:
-    measured = [cell for cell in sweep.cells if cell.trained is not None]
-    return SweepPage(
-        title=f"Sweep of {sweep.model}",
-        facts=(
-            ("Cells", f"{len(measured)} of {len(sweep.cells)}"),
-            ("Completions of one prompt", f"{sweep.completions} at each temperature"),
-            ("Tokens", f"{sweep.prompt} + {sweep.tokens}"),
-            ("Optimizer steps", str(sweep.steps)),
-            *sorted(sweep.machine.items()),
-        ),
-        story=story(sweep),
-        bits=_bits(measured),
-        sizes=_sizes(measured),
-        sampling=_sampling(sweep.cells),
-        training=_training(measured),
-        peers=_peers(measured),
-        cells=_cells(sweep.cells),
-    )
 
 
 def _drawn(cells: Sequence[CellResult]) -> tuple[list[str], list[CellResult]]:

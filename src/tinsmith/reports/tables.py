@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar, cast
 
 from tinsmith.analysis.intervals import Interval
 from tinsmith.reports.measures import Measure
@@ -52,6 +53,7 @@ class TableRow:
 class Table:
     """One table."""
 
+    macro: ClassVar[str] = "table"
     caption: str
     heads: tuple[Cell, ...]
     """The first one stands over the rows' names."""
@@ -99,6 +101,35 @@ def whole(value: int | None, why: str = "missing") -> Cell:
 def column(name: str, under: str = "", *, label: int | None = None) -> Cell:
     """Return the head of a column of numbers."""
     return Cell(text=name, under=under, number=True, label=label)
+
+
+def plain(
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False
+) -> Table:
+    """Return a table of cells as they are to be read; the first of a row names it, others are numbers or `words`."""
+    first, *others = heads
+    return Table(
+        caption=caption,
+        heads=(text(first), *(Cell(text=head, number=not words) for head in others)),
+        rows=tuple(
+            TableRow(
+                name=text(name), cells=tuple(Cell(text=cell, number=not words) for cell in cells)
+            )
+            for name, *cells in rows
+        ),
+    )
+
+
+def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the leaves of nested mappings as pairs of dotted name and text, in their order."""
+    pairs: list[tuple[str, str]] = []
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(inner, Mapping) and inner:
+            pairs += flattened(cast(Mapping[str, object], inner), f"{name}.")
+        else:
+            pairs.append((name, shown(inner)))
+    return pairs
 
 
 def shown(value: object) -> str:

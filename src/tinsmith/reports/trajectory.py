@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from tinsmith.reports.gathering import Gathered
 from tinsmith.reports.measures import Measure, from_evaluation
 from tinsmith.reports.palette import class_slot
-from tinsmith.reports.run_records import Run, Split
 from tinsmith.reports.tables import (
     Cell,
     RowKind,
@@ -21,6 +20,7 @@ from tinsmith.reports.tables import (
     whole,
 )
 from tinsmith.reports.wording import listed
+from tinsmith.runs.run_records import Run, Split
 
 
 def evaluated_steps(run: Run) -> tuple[int, ...]:

@@ -14,9 +14,10 @@ from tinsmith.analysis.rates import Metric
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.gathering import gather
 from tinsmith.reports.measures import BOOTSTRAP, Measure
-from tinsmith.reports.run_reader import MANIFEST, read_run
-from tinsmith.reports.run_records import Manifest, Selected, Split
 from tinsmith.reports.wording import listed
+from tinsmith.runs.files import MANIFEST
+from tinsmith.runs.run_reader import read_run
+from tinsmith.runs.run_records import Manifest, Selected, Split
 from tinsmith.types.errors import DataError
 
 LIKE_IT: Final = "not told apart"

@@ -12,8 +12,8 @@ from tinsmith.reports.dots import Dots, Panel, dots_svg
 from tinsmith.reports.gathering import Gathered
 from tinsmith.reports.measures import Measures, from_evaluation, from_row
 from tinsmith.reports.palette import INVALID_MARK, class_mark, series_mark
-from tinsmith.reports.run_records import Run, Split
 from tinsmith.reports.trajectory import evaluated_steps
+from tinsmith.runs.run_records import Run, Split
 
 
 @dataclass(frozen=True, slots=True)

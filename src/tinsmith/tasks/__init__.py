@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tinsmith.tasks.answers import Answer, Confidence, JointAnswer, Outcome
+from tinsmith.tasks.answers import Answer, Confidence, Outcome
 from tinsmith.tasks.contracts import CONTRACTS, FOUR_KEY, TWO_KEY, Contract, Form
 from tinsmith.tasks.environment import Environment, SingleTurn, Transcript, Turn
-from tinsmith.tasks.joint import JointItem, JointTask, joint_items_of, make_joint_task
-from tinsmith.tasks.joint_rewards import JointReward, JointTerms, make_joint_reward
+from tinsmith.tasks.label_reward import JointTerms, LabelReward, make_label_reward
 from tinsmith.tasks.paper import Item, Paper, items_of, paper_of
 from tinsmith.tasks.prompt_files import PROMPTS
 from tinsmith.tasks.prompting import messages
@@ -15,7 +14,7 @@ from tinsmith.tasks.reward_state import RewardState
 from tinsmith.tasks.rewards import SOFT, STRONG, Reward, RewardTable, Terms
 from tinsmith.tasks.set_rewards import per_label_at
 from tinsmith.tasks.subjects import Subject
-from tinsmith.tasks.task import TASKS, Task, make_task
+from tinsmith.tasks.task import TASKS, Task, make_joint_task, make_task
 
 __all__ = [
     "CONTRACTS",
@@ -32,11 +31,8 @@ __all__ = [
     "Environment",
     "Form",
     "Item",
-    "JointAnswer",
-    "JointItem",
-    "JointReward",
-    "JointTask",
     "JointTerms",
+    "LabelReward",
     "Outcome",
     "Paper",
     "Reward",
@@ -49,9 +45,8 @@ __all__ = [
     "Transcript",
     "Turn",
     "items_of",
-    "joint_items_of",
-    "make_joint_reward",
     "make_joint_task",
+    "make_label_reward",
     "make_reward",
     "make_task",
     "messages",

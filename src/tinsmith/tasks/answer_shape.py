@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.tasks.answers import Confidence, JointAnswer, Outcome
+from tinsmith.tasks.answers import Answer, Confidence, Outcome
 from tinsmith.tasks.strict_json import JsonObject, JsonValue, NotJsonError, read_json
 from tinsmith.tasks.subjects import Subject
 from tinsmith.tasks.wrappings import FENCE, has_think, outer_object
@@ -43,7 +43,7 @@ class Shape:
         reasons = (JUSTIFICATION_KEY, SIGNALS_KEY) if self.with_reasons else ()
         return (*(subject.label_key for subject in self.subjects), *reasons, CONFIDENCE_KEY)
 
-    def parse(self, text: str) -> JointAnswer:
+    def parse(self, text: str) -> Answer:
         """Read an answer. Never raises, whatever the text; takes time linear in its length."""
         reading = self._read(text)
         think = has_think(text)
@@ -59,14 +59,14 @@ class Shape:
         lenient = reading.labels
         if lenient is None and (inner := outer_object(text)) is not None:
             lenient = self._read(inner).labels
-        return JointAnswer(
+        return Answer(
             outcome=outcome,
             parse_ok=reading.parse_ok,
             labels=reading.labels,
             confidence=reading.confidence,
             has_think=think,
             has_fence=fence,
-            lenient=lenient,
+            lenient_labels=lenient,
         )
 
     def _read(self, text: str) -> _Reading:

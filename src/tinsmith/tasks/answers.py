@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -37,33 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One text as its contract reads it."""
-
-    outcome: Outcome
-    parse_ok: bool
-    """The text is one JSON value."""
-    label: str | None
-    """Where the text satisfies the contract, even if a think tag stands inside a string."""
-    confidence: Confidence | None
-    has_think: bool
-    has_fence: bool
-    lenient: str | None
-    """The label after thoughts, fences and outer text were taken off; `label` where there is one."""
-
-    @property
-    def payload_ok(self) -> bool:
-        """Whether the text satisfies the contract; a think tag inside a string does not matter."""
-        return self.label is not None
-
-    @property
-    def predicted(self) -> str | None:
-        """The label of an answer without any fault; what a strict evaluation counts."""
-        return self.label if self.outcome is Outcome.OK else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointAnswer:
-    """One text that labels a paper for several subjects, as its contract reads it. All labels are valid, or none is."""
+    """One text as its contract reads it: a label for each subject that was asked about. All are valid, or none is."""
 
     outcome: Outcome
     parse_ok: bool
@@ -73,7 +47,7 @@ class JointAnswer:
     confidence: Confidence | None
     has_think: bool
     has_fence: bool
-    lenient: tuple[str, ...] | None
+    lenient_labels: tuple[str, ...] | None
     """The labels after thoughts, fences and outer text were taken off; `labels` where there are such."""
 
     @property
@@ -82,18 +56,37 @@ class JointAnswer:
         return self.labels is not None
 
     @property
-    def predicted(self) -> tuple[str, ...] | None:
+    def predicted_labels(self) -> tuple[str, ...] | None:
         """The labels of an answer without any fault; what a strict evaluation counts."""
         return self.labels if self.outcome is Outcome.OK else None
 
+    @property
+    def label(self) -> str | None:
+        """`labels` of an answer about one subject."""
+        return _only(self.labels)
+
+    @property
+    def predicted(self) -> str | None:
+        """`predicted_labels` of an answer about one subject."""
+        return _only(self.predicted_labels)
+
+    @property
+    def lenient(self) -> str | None:
+        """`lenient_labels` of an answer about one subject."""
+        return _only(self.lenient_labels)
+
     def alone(self, place: int) -> Answer:
         """Return what it says of the subject at `place`, as if nothing else had been asked."""
-        return Answer(
-            outcome=self.outcome,
-            parse_ok=self.parse_ok,
-            label=None if self.labels is None else self.labels[place],
-            confidence=self.confidence,
-            has_think=self.has_think,
-            has_fence=self.has_fence,
-            lenient=None if self.lenient is None else self.lenient[place],
+        labels, lenient = self.labels, self.lenient_labels
+        return replace(
+            self,
+            labels=None if labels is None else (labels[place],),
+            lenient_labels=None if lenient is None else (lenient[place],),
         )
+
+
+def _only(labels: tuple[str, ...] | None) -> str | None:
+    if labels is None:
+        return None
+    (label,) = labels
+    return label

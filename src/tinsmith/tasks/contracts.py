@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.tasks.answer_shape import CONFIDENCE_KEY, JUSTIFICATION_KEY, SIGNALS_KEY, Shape
-from tinsmith.tasks.answers import Answer, Confidence, JointAnswer, Outcome
+from tinsmith.tasks.answers import Answer, Confidence, Outcome
 from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError
 
@@ -25,6 +25,7 @@ __all__ = [
     "CONTRACTS",
     "FIVE_KEY",
     "FOUR_KEY",
+    "JOINT",
     "JOINT_CONTRACTS",
     "JUSTIFICATION_KEY",
     "NOVELTY_FOUR_KEY",
@@ -36,12 +37,13 @@ __all__ = [
     "Confidence",
     "Contract",
     "Form",
-    "JointAnswer",
-    "JointContract",
     "Outcome",
     "contract_for",
-    "joint_contract",
 ]
+
+
+JOINT: Final = "joint"
+"""What a task or contract about all subjects at once is called."""
 
 
 class Form(StrEnum):
@@ -66,76 +68,24 @@ class Form(StrEnum):
 class Contract:
     """The keys of an answer and what may stand under them."""
 
-    subject: Subject
+    subjects: tuple[Subject, ...]
+    """What it has labels for, in the order of its keys."""
     form: Form
 
     @property
+    def about(self) -> str:
+        """Its only subject, or JOINT."""
+        return self.subjects[0].value if len(self.subjects) == 1 else JOINT
+
+    @property
     def name(self) -> str:
-        """Its name in CONTRACTS."""
-        return f"{self.subject}/{self.form}"
+        """Its name among the contracts."""
+        return f"{self.about}/{self.form}"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in their fixed order."""
-        return self.subject.labels
-
-    @property
-    def shape(self) -> Shape:
-        """What its texts are held against."""
-        return Shape(subjects=(self.subject,), with_reasons=self.form.with_reasons)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys in the order in which they are shown and written."""
-        return self.shape.keys
-
-    def parse(self, text: str) -> Answer:
-        """Read an answer. Never raises, whatever the text; takes time linear in its length."""
-        return self.shape.parse(text).alone(0)
-
-    def answer_text(
-        self,
-        label: str,
-        confidence: Confidence,
-        *,
-        justification: str = "",
-        signals: Sequence[str] = (),
-    ) -> str:
-        """Write an answer that satisfies the contract: one line of JSON, keys in their order.
-
-        Justification and signals are left out of a TWO_KEY answer.
-
-        Raises:
-            ContractError: the label is none of the contract's, or a text has a lone surrogate.
-
-        >>> TWO_KEY.answer_text(TWO_KEY.labels[0], Confidence.LOW)
-        '{"disruption_label": "disruptive", "confidence": "low"}'
-        """
-        return self.shape.write((label,), confidence, justification=justification, signals=signals)
-
-    def schema(self) -> dict[str, object]:
-        """Return the JSON Schema (2020-12) of an answer, for people and for constrained sampling.
-
-        It says all that `parse` demands but that no key may be there twice.
-        """
-        return self.shape.schema()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointContract:
-    """The contract of an answer that labels a paper for every subject at once."""
-
-    form: Form
-
-    @property
-    def name(self) -> str:
-        """Its name in JOINT_CONTRACTS."""
-        return f"joint/{self.form}"
-
-    @property
-    def subjects(self) -> tuple[Subject, ...]:
-        """What it has labels for, in the order of its keys."""
-        return tuple(Subject)
+        """The labels of every subject in their fixed order."""
+        return tuple(label for subject in self.subjects for label in subject.labels)
 
     @property
     def shape(self) -> Shape:
@@ -147,53 +97,67 @@ class JointContract:
         """The keys in the order in which they are shown and written."""
         return self.shape.keys
 
-    def parse(self, text: str) -> JointAnswer:
+    def parse(self, text: str) -> Answer:
         """Read an answer. Never raises, whatever the text; takes time linear in its length."""
         return self.shape.parse(text)
 
     def answer_text(
         self,
-        labels: Sequence[str],
+        labels: str | tuple[str, ...],
         confidence: Confidence,
         *,
         justification: str = "",
         signals: Sequence[str] = (),
     ) -> str:
-        """Write an answer that satisfies the contract; `labels`: one a subject, in their order.
+        """Write an answer that satisfies the contract: one line of JSON, keys in their order.
+
+        Justification and signals are left out where the form has none.
+
+        Args:
+            labels: the label, or one a subject in their order.
+            confidence: how sure it says it is.
+            justification: why.
+            signals: what in the paper speaks for it.
 
         Raises:
             ContractError: a label is none of its subject's, or a text has a lone surrogate.
 
+        >>> TWO_KEY.answer_text("neutral", Confidence.LOW)
+        '{"disruption_label": "neutral", "confidence": "low"}'
         >>> THREE_KEY.answer_text(("disruptive", "novel"), Confidence.LOW)
         '{"disruption_label": "disruptive", "novelty_label": "novel", "confidence": "low"}'
         """
-        return self.shape.write(labels, confidence, justification=justification, signals=signals)
+        each = (labels,) if isinstance(labels, str) else labels
+        return self.shape.write(each, confidence, justification=justification, signals=signals)
 
     def schema(self) -> dict[str, object]:
-        """Return the JSON Schema (2020-12) of an answer; see Contract.schema."""
+        """Return the JSON Schema (2020-12) of an answer, for people and for constrained sampling.
+
+        It says all that `parse` demands but that no key may be there twice.
+        """
         return self.shape.schema()
 
 
-FOUR_KEY: Final = Contract(subject=Subject.DISRUPTION, form=Form.FOUR_KEY)
-TWO_KEY: Final = Contract(subject=Subject.DISRUPTION, form=Form.TWO_KEY)
-NOVELTY_FOUR_KEY: Final = Contract(subject=Subject.NOVELTY, form=Form.FOUR_KEY)
-NOVELTY_TWO_KEY: Final = Contract(subject=Subject.NOVELTY, form=Form.TWO_KEY)
-FIVE_KEY: Final = JointContract(form=Form.FIVE_KEY)
-THREE_KEY: Final = JointContract(form=Form.THREE_KEY)
+FOUR_KEY: Final = Contract(subjects=(Subject.DISRUPTION,), form=Form.FOUR_KEY)
+TWO_KEY: Final = Contract(subjects=(Subject.DISRUPTION,), form=Form.TWO_KEY)
+NOVELTY_FOUR_KEY: Final = Contract(subjects=(Subject.NOVELTY,), form=Form.FOUR_KEY)
+NOVELTY_TWO_KEY: Final = Contract(subjects=(Subject.NOVELTY,), form=Form.TWO_KEY)
+FIVE_KEY: Final = Contract(subjects=tuple(Subject), form=Form.FIVE_KEY)
+THREE_KEY: Final = Contract(subjects=tuple(Subject), form=Form.THREE_KEY)
 
 CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
     {one.name: one for one in (FOUR_KEY, TWO_KEY, NOVELTY_FOUR_KEY, NOVELTY_TWO_KEY)}
 )
 """Every contract about one subject by its name, `subject/form`."""
 
-JOINT_CONTRACTS: Final[Mapping[str, JointContract]] = MappingProxyType(
+JOINT_CONTRACTS: Final[Mapping[str, Contract]] = MappingProxyType(
     {one.name: one for one in (FIVE_KEY, THREE_KEY)}
 )
 """Every contract about all subjects by its name, `joint/form`."""
 
 
-def contract_for(subject: Subject, form: str) -> Contract:
-    """Return the contract of a subject by the name of its form.
+def contract_for(about: str, form: str) -> Contract:
+    """Return the contract about a subject, or about JOINT, by the name of its form.
 
     Raises:
         ConfigError: there is no such form.
@@ -201,23 +165,8 @@ def contract_for(subject: Subject, form: str) -> Contract:
     >>> contract_for(Subject.DISRUPTION, "two_key") is TWO_KEY
     True
     """
-    name = f"{subject}/{form}"
-    if name not in CONTRACTS:
-        raise _no_such(form, [one.form for one in CONTRACTS.values() if one.subject is subject])
-    return CONTRACTS[name]
-
-
-def joint_contract(form: str) -> JointContract:
-    """Return the contract about all subjects by the name of its form.
-
-    Raises:
-        ConfigError: there is no such form.
-    """
-    name = f"joint/{form}"
-    if name not in JOINT_CONTRACTS:
-        raise _no_such(form, [one.form for one in JOINT_CONTRACTS.values()])
-    return JOINT_CONTRACTS[name]
-
-
-def _no_such(form: str, allowed: Sequence[Form]) -> ConfigError:
-    return ConfigError("no such contract", field="contract", value=form, allowed=", ".join(allowed))
+    known = {**CONTRACTS, **JOINT_CONTRACTS}
+    if (name := f"{about}/{form}") not in known:
+        allowed = ", ".join(one.form for one in known.values() if one.about == about)
+        raise ConfigError("no such contract", field="contract", value=form, allowed=allowed)
+    return known[name]

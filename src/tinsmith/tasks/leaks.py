@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.tasks.paper import Paper
-from tinsmith.tasks.prompting import Asking, shown
+from tinsmith.tasks.paper import Item, Paper
+from tinsmith.tasks.prompting import shown
 from tinsmith.tasks.subjects import Subject
+from tinsmith.tasks.task import Task
 from tinsmith.types.errors import DataError
 
 FORBIDDEN: Final = (
@@ -41,21 +42,7 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?
 _FIX: Final = "leave this paper out, or repair its text, then cut the slice again"
 
 
-class Guarded(Protocol):
-    """An item, as far as leaks go: whatever its labels are, every score of its row is hidden."""
-
-    @property
-    def paper(self) -> Paper:
-        """All that a prompt may know."""
-        ...
-
-    @property
-    def hidden(self) -> tuple[float, ...]:
-        """The row's scores."""
-        ...
-
-
-def check_prompt(task: Asking, item: Guarded, messages: Sequence[Message]) -> None:
+def check_prompt(task: Task, item: Item, messages: Sequence[Message]) -> None:
     """Check a rendered prompt against the item it asks about.
 
     Raises:
@@ -70,7 +57,7 @@ def check_prompt(task: Asking, item: Guarded, messages: Sequence[Message]) -> No
             check_text(item, message.content)
 
 
-def check_text(item: Guarded, text: str) -> None:
+def check_text(item: Item, text: str) -> None:
     """Check any text that a model reads about an item, for example a rendered prompt's tokens as text.
 
     Raises:
@@ -90,7 +77,7 @@ def check_text(item: Guarded, text: str) -> None:
                 raise _leak(item.paper, number[0])
 
 
-def _check_words(task: Asking, paper: Paper, messages: Sequence[Message]) -> None:
+def _check_words(task: Task, paper: Paper, messages: Sequence[Message]) -> None:
     prompt = task.loaded_prompt()
     allowed = {Role.USER: prompt.user.fill(shown(paper))}
     if prompt.system is not None:

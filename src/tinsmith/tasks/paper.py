@@ -1,4 +1,4 @@
-"""A paper as a prompt may know it, and an item: a paper, its gold label and what must stay hidden."""
+"""A paper as a prompt may know it, and an item: a paper, its gold labels and what must stay hidden."""
 
 from __future__ import annotations
 
@@ -25,12 +25,19 @@ class Paper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A paper with the label its answer is scored against. No prompt is made from an item."""
+    """A paper with the labels its answer is scored against. No prompt is made from an item."""
 
     paper: Paper
-    gold: str
+    golds: tuple[str, ...]
+    """One for each subject of the task, in their order."""
     hidden: tuple[float, ...] = ()
     """The row's scores, kept only so that a check can look for them in a prompt."""
+
+    @property
+    def gold(self) -> str:
+        """The label, where one subject is asked about."""
+        (gold,) = self.golds
+        return gold
 
     @property
     def prompt_id(self) -> str:
@@ -55,25 +62,24 @@ def items_of(rows: Iterable[PaperRow], task: Task) -> list[Item]:
     """Return one item a row, in order.
 
     Raises:
-        DataError: a row has no label for this task.
+        DataError: a row lacks a label for this task.
     """
     return [_item(row, task) for row in rows]
 
 
 def _item(row: PaperRow, task: Task) -> Item:
-    gold = task.subject.gold(row)
-    if gold is None:
-        raise DataError(
-            f"paper {row.openalex_id} has no label for the task {task.name}",
-            field=task.subject.label_key,
-            value=None,
-            allowed=", ".join(task.labels),
-            fix=f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}",
-        )
-    return Item(paper=paper_of(row), gold=gold, hidden=scores_of(row))
-
-
-def scores_of(row: PaperRow) -> tuple[float, ...]:
-    """Return the scores behind a row's labels, which no prompt may hold."""
+    golds: list[str] = []
+    for subject in task.subjects:
+        gold = subject.gold(row)
+        if gold is None:
+            raise DataError(
+                f"paper {row.openalex_id} has no label for the task {task.name}",
+                field=subject.label_key,
+                value=None,
+                allowed=", ".join(subject.labels),
+                fix=f"cut the slice for this task: tinsmith data slice CORPUS --task {task.name}",
+            )
+        golds.append(gold)
     scores = (row.cd_index, row.novelty_score, row.conventionality_score)
-    return tuple(score for score in scores if score is not None)
+    hidden = tuple(score for score in scores if score is not None)
+    return Item(paper=paper_of(row), golds=tuple(golds), hidden=hidden)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.tasks.answers import Confidence
-from tinsmith.tasks.contracts import Contract, Form, JointContract
+from tinsmith.tasks.contracts import Contract
 from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
@@ -91,77 +91,45 @@ class Prompt:
     """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
 
 
-def load_prompt(subject: Subject, name: str, contract: Contract, *, with_metadata: bool) -> Prompt:
-    """Read a prompt for a contract; without metadata it says neither year nor citations.
+def load_prompt(name: str, contract: Contract, *, with_metadata: bool) -> Prompt:
+    """Read a prompt that asks for what a contract answers; without metadata it says neither year nor citations.
 
     Raises:
         ConfigError: there is no such prompt, or its file is not as it must be.
     """
-    if name not in PROMPTS:
-        raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(PROMPTS))
-    return _load(subject, name, contract, with_metadata)
-
-
-def load_joint_prompt(name: str, contract: JointContract, *, with_metadata: bool) -> Prompt:
-    """Read a prompt that asks for the labels of all subjects; without metadata it says neither year nor citations.
-
-    Raises:
-        ConfigError: there is no such prompt, or its file is not as it must be.
-    """
-    if name not in JOINT_PROMPTS:
-        allowed = ", ".join(JOINT_PROMPTS)
-        raise ConfigError("no such joint prompt", field="prompt", value=name, allowed=allowed)
-    return _load_joint(name, contract, with_metadata)
+    known = PROMPTS if len(contract.subjects) == 1 else JOINT_PROMPTS
+    if name not in known:
+        raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(known))
+    return _load(name, contract, with_metadata)
 
 
 @cache
-def _load(subject: Subject, name: str, contract: Contract, with_metadata: bool) -> Prompt:
-    said = _said_by(contract)
-    return _filled(f"{subject}/{name}.md", contract, said, _SECTIONS, with_metadata)
-
-
-@cache
-def _load_joint(name: str, contract: JointContract, with_metadata: bool) -> Prompt:
-    said = {"confidences": _listed(tuple(Confidence))}
-    for subject in contract.subjects:
-        said |= {f"{subject}_labels": _listed(subject.labels), f"{subject}_key": subject.label_key}
-    return _filled(f"joint/{name}.md", contract, said, _JOINT_SECTIONS, with_metadata)
-
-
-def _filled(
-    path: str,
-    contract: Contract | JointContract,
-    said: Mapping[str, str],
-    allowed: Mapping[str, frozenset[str]],
-    with_metadata: bool,
-) -> Prompt:
+def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
     """Read a prompt's file, and put into it what its contract says."""
-    sections, sha256 = read_sections(path, allowed)
+    allowed = _SECTIONS if len(contract.subjects) == 1 else _JOINT_SECTIONS
+    sections, sha256 = read_sections(f"{contract.about}/{name}.md", allowed)
     part = "user" if with_metadata else "user_without_metadata"
     system = sections.get("system")
     answer_sha256 = None
     filled = None
     if system is not None:
-        answer, answer_sha256 = _answer(contract.form, said, allowed)
-        filled = system.fill({**said, "answer": answer})
+        said = _said_by(contract)
+        answers, answer_sha256 = read_sections(f"answers/{contract.form}.md", allowed)
+        filled = system.fill({**said, "answer": answers["answer"].fill(said)})
     identity = [sha256, answer_sha256, part, contract.name, filled]
     return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
 
 
-def _answer(
-    form: Form, said: Mapping[str, str], allowed: Mapping[str, frozenset[str]]
-) -> tuple[str, str]:
-    sections, sha256 = read_sections(f"answers/{form}.md", allowed)
-    return sections["answer"].fill(said), sha256
-
-
 def _said_by(contract: Contract) -> dict[str, str]:
-    return {
-        "labels": _listed(contract.labels),
-        "label_key": contract.subject.label_key,
-        "confidences": _listed(tuple(Confidence)),
-        "example": contract.answer_text(contract.labels[-1], Confidence.MEDIUM),
-    }
+    said = {"confidences": _listed(tuple(Confidence))}
+    if len(contract.subjects) == 1:
+        said["labels"] = _listed(contract.labels)
+        said["label_key"] = contract.subjects[0].label_key
+        said["example"] = contract.answer_text(contract.labels[-1], Confidence.MEDIUM)
+        return said
+    for subject in contract.subjects:
+        said |= {f"{subject}_labels": _listed(subject.labels), f"{subject}_key": subject.label_key}
+    return said
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks.paper import Paper
-from tinsmith.tasks.prompt_files import Prompt
+from tinsmith.tasks.task import Task
 
 UNKNOWN = "unknown"
 """What a prompt says where the record has nothing."""
 
 
-class Asking(Protocol):
-    """A task, as far as its words go."""
-
-    def loaded_prompt(self) -> Prompt:
-        """Return what it says."""
-        ...
-
-
-def messages(task: Asking, paper: Paper) -> tuple[Message, ...]:
+def messages(task: Task, paper: Paper) -> tuple[Message, ...]:
     """Return the conversation before the first answer: a system message, if the prompt has one, and the user's.
 
     Raises:

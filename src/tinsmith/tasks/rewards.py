@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tinsmith.tasks.answers import Answer
 from tinsmith.tasks.reward_state import RewardState, wrong_state
+from tinsmith.tasks.subjects import Subject
 from tinsmith.types.errors import DataError
 
 _DECIMALS: Final = 12
@@ -44,6 +45,11 @@ class Terms:
     def total(self) -> float:
         """The sum, rounded to 12 decimals."""
         return rounded_sum(self.parse, self.contract, self.task, self.think)
+
+    def alone(self, subject: Subject) -> float:
+        """Return the total: no other subject counts."""
+        del subject
+        return self.total
 
 
 def rounded_sum(*terms: float) -> float:

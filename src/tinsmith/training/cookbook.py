@@ -13,6 +13,7 @@ from pathlib import Path
 import tinker
 
 from tinsmith.renderers.renderer import Renderer
+from tinsmith.runs.run_folder import IfExists, RunFolder
 from tinsmith.tasks.debate.opponent import Opponent
 from tinsmith.tasks.debate.seed_env import AdversarialDisruptionEnv
 from tinsmith.tasks.paper import Item
@@ -35,7 +36,6 @@ from tinsmith.training.cookbook_types import (
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import IfExists, RunFolder
 from tinsmith.training.settings import RlSettings
 from tinsmith.training.teller import Teller
 from tinsmith.types.errors import ConfigError

@@ -5,17 +5,19 @@ Every evaluation of a run draws with the same seeds, so that two of them differ 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import tinker
 
 from tinsmith.analysis.evaluation import Answered, Evaluation
+from tinsmith.analysis.evaluations import Evaluations
 from tinsmith.analysis.information import label_information
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training.label_scores import label_probabilities, trained_label_logprobs
-from tinsmith.training.policy import told_drift
 from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, examined_lines
 from tinsmith.training.rollouts import Rollout, Sampling, sample_groups
@@ -33,7 +35,7 @@ PROBED = 48
 class Evaluated:
     """What an evaluation says, and the answers it rests on."""
 
-    evaluation: Evaluation
+    evaluation: Evaluations
     lines: list[Line]
     rollouts: list[PaperRollout]
 
@@ -62,33 +64,20 @@ def evaluate(
         progress=progress,
     )
     answers = [group[0] for group in sample_groups(client, study, items, sampling)]
-    lines = examined_lines(step, split, answers, answer_facts, item_facts)
+    lines = examined_lines(step, split, answers, study.answer_facts, study.item_facts)
     rollouts = [one for one in answers if isinstance(one, Rollout)]
-    evaluation = Evaluation(study.task.labels, tuple(_answered(one) for one in rollouts))
-    return Evaluated(evaluation=evaluation, lines=lines, rollouts=rollouts)
-
-
-def answer_facts(rollout: PaperRollout) -> Line:
-    """Return what a rollout's line says of its answer."""
-    answer = rollout.answer
-    return {
-        "outcome": answer.outcome.value,
-        **item_facts(rollout.item),
-        "predicted": answer.predicted,
-        "confidence": answer.confidence,
+    by_subject = {
+        subject.value: Evaluation(subject.labels, tuple(_answered(one, place) for one in rollouts))
+        for place, subject in enumerate(study.task.subjects)
     }
+    return Evaluated(evaluation=Evaluations(by_subject), lines=lines, rollouts=rollouts)
 
 
-def item_facts(item: Item) -> Line:
-    """Return what a rollout's line says of its paper."""
-    return {"gold": item.gold}
-
-
-def _answered(rollout: PaperRollout) -> Answered:
-    answer = rollout.answer
+def _answered(rollout: PaperRollout, place: int) -> Answered:
+    answer = rollout.answer.alone(place)
     return Answered(
         item=rollout.item.paper.id,
-        gold=rollout.item.gold,
+        gold=rollout.item.golds[place],
         predicted=answer.predicted,
         outcome=answer.outcome.value,
         parse_ok=answer.parse_ok,
@@ -97,16 +86,22 @@ def _answered(rollout: PaperRollout) -> Answered:
     )
 
 
-def probe(
-    trainer: tinker.TrainingClient,
-    reference: tinker.SamplingClient | None,
-    study: Study,
-    items: Sequence[Item],
-    rollouts: Sequence[PaperRollout],
+def information(
+    trainer: tinker.TrainingClient, study: Study, items: Sequence[Item]
 ) -> dict[str, float]:
-    """Return how much the paper decides about the label, and how far the policy is from its base, in nats a token."""
-    pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED]))
-    metrics = {"eval/label_mi": label_information(pi)}
-    if reference is not None and rollouts:
-        metrics |= told_drift(reference, rollouts)
-    return metrics
+    """Return how much the paper decides about each subject's label, in nats, from the probabilities of all choices."""
+    choices = study.choices()
+    pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED])).tolist()
+    found: dict[str, float] = {}
+    for place, subject in enumerate(study.task.subjects):
+        alone = [
+            [
+                math.fsum(
+                    p for p, labels in zip(row, choices, strict=True) if labels[place] == label
+                )
+                for label in subject.labels
+            ]
+            for row in pi
+        ]
+        found[subject.value] = label_information(np.array(alone))
+    return found

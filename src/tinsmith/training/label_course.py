@@ -9,20 +9,15 @@ from typing import cast
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
-from tinsmith.tasks.contracts import Answer, Outcome
+from tinsmith.tasks.answers import Answer, Outcome
+from tinsmith.tasks.label_reward import LabelReward, LabelTerms
 from tinsmith.tasks.paper import Item
-from tinsmith.tasks.rewards import Reward, RewardState, Terms
 from tinsmith.training.course import Examined, Examinee, Tested, chosen_and_last, tested_share
-from tinsmith.training.evaluating import (
-    PaperRollout,
-    answer_facts,
-    evaluate,
-    item_facts,
-    probe,
-)
+from tinsmith.training.evaluating import Evaluated, PaperRollout, evaluate, information
 from tinsmith.training.exact import LabelGradient
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.offset import tested_with_offset
+from tinsmith.training.policy import told_drift
 from tinsmith.training.progress import Progress, untold
 from tinsmith.training.rollout_metrics import Line, share
 from tinsmith.training.schedule import subset
@@ -37,12 +32,12 @@ class LabelCourse:
 
     ground: Study
     settings: CommonSettings
-    reward: Reward | None = None
+    reward: LabelReward | None = None
     """None: nothing is rewarded, as in supervised training."""
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watch = Watch(self.ground.task.labels)
+        self.watch = Watch(self.ground.task)
 
     @property
     def train_items(self) -> Sequence[Item]:
@@ -76,15 +71,14 @@ class LabelCourse:
 
     def example(self, item: Item) -> tuple[tuple[int, ...], int]:
         """Return what supervised training reads: prompt and right answer, and how many tokens are the prompt's."""
-        return self.ground.example(item, self.ground.answer(item.gold))
+        return self.ground.example(item, self.ground.answer(item.golds))
 
-    def score(self, rollouts: Sequence[PaperRollout]) -> list[Terms]:
+    def score(self, rollouts: Sequence[PaperRollout]) -> list[LabelTerms]:
         """See Course."""
         assert self.reward is not None
-        golds = [one.item.gold for one in rollouts]
-        answers = [one.answer for one in rollouts]
-        terms = self.reward.score(golds, answers)
-        self.reward.update(golds, answers)
+        items, answers = [one.item for one in rollouts], [one.answer for one in rollouts]
+        terms = self.reward.score(items, answers)
+        self.reward.update(items, answers)
         return terms
 
     def exact(self) -> LabelGradient | None:
@@ -93,8 +87,9 @@ class LabelCourse:
         if not isinstance(settings, RlSettings) or settings.gradient is not Gradient.EXACT:
             return None
         assert self.reward is not None
+        (reward,) = self.reward.rewards  # both labels in one answer have no exact gradient
         return LabelGradient(
-            study=self.ground, paid=self.reward.per_label(), group_size=settings.group_size
+            study=self.ground, paid=reward.per_label(), group_size=settings.group_size
         )
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> Sequence[Alarm]:
@@ -103,57 +98,53 @@ class LabelCourse:
 
     def train_metrics(self, groups: Sequence[ScoredGroup[Item, Answer]]) -> dict[str, float]:
         """See Course."""
-        labels = self.ground.task.labels
-        metrics: dict[str, float] = {}
-        for label in labels:
-            of_label = [group.informative for group in groups if group.item.gold == label]
-            if of_label:
-                metrics[f"train/groups/informative/{label}"] = share(of_label)
+        task = self.ground.task
         rollouts = [one.rollout for group in groups for one in group.scored]
-        if not rollouts:
-            return metrics
-        answers = [one.answer for one in rollouts]
-        metrics["train/parse_ok"] = share(answer.outcome is Outcome.OK for answer in answers)
-        metrics["train/label_match"] = share(
-            one.answer.predicted == one.item.gold for one in rollouts
-        )
-        for label in labels:
-            metrics[f"train/predicted_share/{label}"] = share(a.predicted == label for a in answers)
+        metrics: dict[str, float] = {}
+        for place, subject in enumerate(task.subjects):
+            for label in subject.labels:
+                of_label = [one.informative for one in groups if one.item.golds[place] == label]
+                if of_label:
+                    metrics[f"train/groups/informative/{label}"] = share(of_label)
+            if not rollouts:
+                continue
+            under = task.under("train", subject)
+            said = [one.answer.alone(place).predicted for one in rollouts]
+            metrics[f"{under}/label_match"] = share(
+                label == one.item.golds[place] for label, one in zip(said, rollouts, strict=True)
+            )
+            for label in subject.labels:
+                metrics[f"{under}/predicted_share/{label}"] = share(one == label for one in said)
+        if rollouts:
+            metrics["train/parse_ok"] = share(one.answer.outcome is Outcome.OK for one in rollouts)
+        if rollouts and len(task.subjects) > 1:
+            metrics["train/exact_match"] = share(
+                one.answer.predicted_labels == one.item.golds for one in rollouts
+            )
         return metrics
 
     def facts(self, rollout: PaperRollout) -> Line:
         """See Course."""
-        return answer_facts(rollout)
+        return self.ground.answer_facts(rollout)
 
     def item_facts(self, item: Item) -> Line:
         """See Course."""
-        return item_facts(item)
+        return self.ground.item_facts(item)
 
     def examine(self, policy: Examinee, step: int) -> Examined:
         """Evaluate on the validation split, sampled and greedily, and look at the labels' probabilities."""
         items = self.validation_items
-        found = [
-            evaluate(
-                policy.client,
-                self.ground,
-                items,
-                self.settings,
-                step=step,
-                split=split,
-                greedy=greedy,
-                progress=policy.progress,
-            )
-            for greedy, split in ((False, "eval"), (True, "eval_greedy"))
-        ]
-        sampled, greedily = found
-        metrics = {**sampled.evaluation.metrics("eval")}
-        metrics |= greedily.evaluation.metrics("eval_greedy")
-        metrics |= probe(policy.trainer, policy.base(), self.ground, items, sampled.rollouts)
+        sampled, greedily = self._asked(policy.client, items, step, "eval", policy.progress)
+        metrics = sampled.evaluation.metrics("eval") | greedily.evaluation.metrics("eval_greedy")
+        told = information(policy.trainer, self.ground, items)
+        for subject in self.ground.task.subjects:
+            metrics[f"{self.ground.task.under('eval', subject)}/label_mi"] = told[subject]
+        metrics |= told_drift(policy.base(), sampled.rollouts)
         return Examined(
             metrics=metrics,
             lines=[*sampled.lines, *greedily.lines],
             score=score(sampled.evaluation, step, self.settings.select_by),
-            alarms=self.watch.saw_evaluation(step, sampled.evaluation, metrics["eval/label_mi"]),
+            alarms=self.watch.saw_evaluation(step, sampled.evaluation, told),
         )
 
     def test(
@@ -176,22 +167,32 @@ class LabelCourse:
     def _look(
         self, client: tinker.SamplingClient, step: int, split: str, progress: Progress
     ) -> Tested:
-        metrics: dict[str, float] = {}
-        lines: list[Line] = []
-        for greedy, name in ((False, split), (True, f"{split}_greedy")):
-            found = evaluate(
+        sampled, greedily = self._asked(client, self.test_items, step, split, progress)
+        metrics = sampled.evaluation.metrics(split) | greedily.evaluation.metrics(f"{split}_greedy")
+        return Tested(metrics=metrics, lines=[*sampled.lines, *greedily.lines])
+
+    def _asked(
+        self,
+        client: tinker.SamplingClient,
+        items: Sequence[Item],
+        step: int,
+        split: str,
+        progress: Progress,
+    ) -> list[Evaluated]:
+        """Ask at the training temperature, and greedily."""
+        return [
+            evaluate(
                 client,
                 self.ground,
-                self.test_items,
+                items,
                 self.settings,
                 step=step,
                 split=name,
                 greedy=greedy,
                 progress=progress,
             )
-            metrics |= found.evaluation.metrics(name)
-            lines += found.lines
-        return Tested(metrics=metrics, lines=lines)
+            for greedy, name in ((False, split), (True, f"{split}_greedy"))
+        ]
 
     def trace(self) -> Mapping[str, float]:
         """See Course."""
@@ -200,11 +201,11 @@ class LabelCourse:
     @property
     def alarms(self) -> Sequence[Alarm]:
         """See Course."""
-        return self.watch.monitor.alarms
+        return self.watch.alarms
 
     def state(self) -> object:
         """See Course."""
-        reward = None if self.reward is None else self.reward.state().to_json()
+        reward = None if self.reward is None else self.reward.state()
         return {"watch": self.watch.state(), "reward": reward}
 
     def restore(self, state: object) -> None:
@@ -212,7 +213,7 @@ class LabelCourse:
         kept = cast(Mapping[str, object], state)
         self.watch.restore(kept["watch"])
         if self.reward is not None:
-            self.reward.restore(RewardState.from_json(kept["reward"]))
+            self.reward.restore(kept["reward"])
 
     def close(self) -> None:
         """See Course; nothing is held open."""

@@ -26,12 +26,13 @@ def label_logprobs(
 ) -> NDArray[np.float64]:
     """Return [N, K] log-probabilities of the openings of the K labels, at temperature 1; not normalised.
 
+    Of a task about several subjects K counts the combinations of their labels, as `Study.choices` has them.
     For a policy that is only served: one request a paper and label.
 
     Raises:
         TinkerError: the server failed.
     """
-    openings = [study.label_tokens(label) for label in study.task.labels]
+    openings = [study.label_tokens(labels) for labels in study.choices()]
     pending = [
         client.compute_logprobs(types.ModelInput.from_ints([*study.prompt(item), *opening]))
         for item in items
@@ -51,20 +52,8 @@ def trained_label_logprobs(
     Raises:
         TinkerError: the server failed.
     """
-    openings = [study.label_tokens(label) for label in study.task.labels]
-    return trained_logprobs(trainer, [study.prompt(item) for item in items], openings)
-
-
-def trained_logprobs(
-    trainer: tinker.TrainingClient,
-    prompts: Sequence[tuple[int, ...]],
-    openings: Sequence[tuple[int, ...]],
-) -> NDArray[np.float64]:
-    """Return [N, K] log-probabilities of every opening after every prompt, for the trainer's weights.
-
-    Raises:
-        TinkerError: the server failed.
-    """
+    openings = [study.label_tokens(labels) for labels in study.choices()]
+    prompts = [study.prompt(item) for item in items]
     datums = [
         answer_datum((*prompt, *opening), len(prompt), 1.0)
         for prompt in prompts

@@ -12,13 +12,14 @@ import msgspec
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
+from tinsmith.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
+from tinsmith.runs.run_folder import Mark, RunFolder
 from tinsmith.training.connect import Connection
 from tinsmith.training.course import Course, Examinee, Score
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.pace import outlook, worth_telling
 from tinsmith.training.rollout_metrics import Line, answer_line, failure_line
 from tinsmith.training.rollouts import WAIT_SECONDS, A, I
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TIMINGS, TRACE, Mark, RunFolder
 from tinsmith.training.server_facts import TraceReader
 from tinsmith.training.settings import CommonSettings
 from tinsmith.training.teller import Teller

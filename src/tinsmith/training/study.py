@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import product, takewhile
 from typing import TYPE_CHECKING
 
 from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.tasks.contracts import Answer, Confidence
+from tinsmith.tasks.answers import Answer, Confidence
 from tinsmith.tasks.environment import SingleTurn
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.task import Task
 from tinsmith.training.environment import OneReply
-from tinsmith.training.rollouts import Trajectory
+from tinsmith.training.rollout_metrics import Line
+from tinsmith.training.rollouts import Rollout, Trajectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -74,9 +75,24 @@ class Study:
         """See Ground: what the contract reads in the last reply."""
         return [self.task.contract.parse(one.turns[-1].text) for one in trajectories]
 
-    def answer(self, label: str) -> str:
-        """Return the answer that SFT teaches for a label: confidence is not known, and says medium."""
-        return self.task.contract.answer_text(label, Confidence.MEDIUM)
+    def answer_facts(self, rollout: Rollout[Item, Answer]) -> Line:
+        """Return what a rollout's line says of its answer."""
+        answer = rollout.answer
+        labels = answer.predicted_labels
+        return {
+            "outcome": answer.outcome.value,
+            **self.item_facts(rollout.item),
+            "predicted": None if labels is None else self.task.by_subject(labels),
+            "confidence": answer.confidence,
+        }
+
+    def item_facts(self, item: Item) -> Line:
+        """Return what a rollout's line says of its paper."""
+        return {"gold": self.task.by_subject(item.golds)}
+
+    def answer(self, labels: str | tuple[str, ...]) -> str:
+        """Return the answer that SFT teaches for these labels: confidence is not known, and says medium."""
+        return self.task.contract.answer_text(labels, Confidence.MEDIUM)
 
     def example(self, item: Item, answer: str) -> tuple[tuple[int, ...], int]:
         """Return the tokens of prompt and answer with its end, and how many of them are the prompt's."""
@@ -85,11 +101,15 @@ class Study:
         tokens, weights = self.renderer.build_supervised_example((*prompt, reply))
         return tokens, sum(weight == 0.0 for weight in weights)
 
-    def label_tokens(self, label: str) -> tuple[int, ...]:
-        """Return the tokens with which every answer that names `label` begins, as the tokenizer cuts whole answers."""
+    def choices(self) -> list[tuple[str, ...]]:
+        """Return everything that can be answered: a label a subject, in the order of the subjects and their labels."""
+        return list(product(*(subject.labels for subject in self.task.subjects)))
+
+    def label_tokens(self, labels: str | tuple[str, ...]) -> tuple[int, ...]:
+        """Return the tokens with which every answer with these labels begins, as the tokenizer cuts whole answers."""
         contract = self.task.contract
         answers = [
-            contract.answer_text(label, confidence, justification=words)
+            contract.answer_text(labels, confidence, justification=words)
             for confidence in Confidence
             for words in ("", "The")
         ]

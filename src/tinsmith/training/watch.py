@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import msgspec
 
@@ -11,11 +12,15 @@ from tinsmith.analysis.alarms import Alarm
 from tinsmith.analysis.collapse import CollapseMonitor
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.analysis.evaluation import Evaluation
+from tinsmith.analysis.evaluations import Evaluations
 from tinsmith.analysis.groups import Group, census
 from tinsmith.analysis.monitor_state import MonitorState, Signals
 from tinsmith.analysis.rates import Metric
-from tinsmith.tasks.contracts import Answer
+from tinsmith.tasks.answers import Answer
+from tinsmith.tasks.label_reward import LabelTerms
 from tinsmith.tasks.paper import Item
+from tinsmith.tasks.subjects import Subject
+from tinsmith.tasks.task import Task
 from tinsmith.training.course import Score
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.settings import Selection
@@ -33,8 +38,8 @@ class WatchState:
 
 
 @dataclass(slots=True)
-class Watch:
-    """Collapse in one run; fed in the order of the steps."""
+class _OneWatch:
+    """Collapse in what is answered about one subject."""
 
     labels: tuple[str, ...]
     monitor: CollapseMonitor = field(init=False)
@@ -53,25 +58,6 @@ class Watch:
         state = msgspec.convert(value, WatchState)
         self.monitor.restore(state.monitor)
         self._rewards = list(state.rewards)
-
-    def saw_groups(
-        self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]
-    ) -> tuple[Alarm, ...]:
-        """Take a training step's groups in; return the alarms that begin with it."""
-        seen = [
-            Group(
-                gold=group.item.gold,
-                rewards=tuple(one.terms.total for one in group.scored),
-                right=tuple(
-                    one.rollout.answer.predicted == group.item.gold for one in group.scored
-                ),
-            )
-            for group in groups
-        ]
-        read = [
-            one.rollout.answer.predicted is not None for group in groups for one in group.scored
-        ]
-        return self.saw(step, seen, read)
 
     def saw(self, step: int, seen: Sequence[Group], read: Sequence[bool]) -> tuple[Alarm, ...]:
         """Take a training step's groups in, and which of its answers could be read; return the alarms that begin."""
@@ -97,11 +83,80 @@ class Watch:
         )
 
 
-def score(evaluation: Evaluation, step: int, select_by: Selection) -> Score:
+@dataclass(slots=True)
+class Watch:
+    """Collapse in one run, subject by subject; fed in the order of the steps."""
+
+    task: Task
+    _watches: tuple[_OneWatch, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watches = tuple(_OneWatch(subject.labels) for subject in self.task.subjects)
+
+    def saw_groups(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
+        """Take a training step's groups in; return the alarms that begin with it."""
+        begun: list[Alarm] = []
+        for place, (subject, watch) in enumerate(self._by_subject()):
+            seen: list[Group] = []
+            read: list[bool] = []
+            for group in groups:
+                gold = group.item.golds[place]
+                said = [one.rollout.answer.alone(place).predicted for one in group.scored]
+                paid = [cast(LabelTerms, one.terms).alone(subject) for one in group.scored]
+                seen.append(
+                    Group(
+                        gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)
+                    )
+                )
+                read += [label is not None for label in said]
+            begun += self._named(subject, watch.saw(step, seen, read))
+        return begun
+
+    def saw_evaluation(
+        self, step: int, evaluation: Evaluations, label_information: Mapping[str, float]
+    ) -> list[Alarm]:
+        """Take an evaluation on the validation split in; return the alarms that begin with it."""
+        return [
+            alarm
+            for name, watch in self._by_subject()
+            for alarm in self._named(
+                name,
+                watch.saw_evaluation(step, evaluation.tasks[name], label_information[name]),
+            )
+        ]
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Every alarm raised so far, oldest first."""
+        found = [
+            alarm
+            for subject, watch in self._by_subject()
+            for alarm in self._named(subject, watch.monitor.alarms)
+        ]
+        return tuple(sorted(found, key=lambda alarm: alarm.step))
+
+    def state(self) -> object:
+        """Return it as plain JSON values."""
+        return self.task.by_subject([watch.state() for watch in self._watches])
+
+    def restore(self, value: object) -> None:
+        """Go on from what `state` returned."""
+        for watch, kept in zip(self._watches, self.task.one_a_subject(value), strict=True):
+            watch.restore(kept)
+
+    def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
+        return list(zip(self.task.subjects, self._watches, strict=True))
+
+    def _named(self, subject: Subject, alarms: Sequence[Alarm]) -> list[Alarm]:
+        """Say which subject alarms are of, where there are several."""
+        alone = len(self.task.subjects) == 1
+        return [alarm if alone else alarm.of_task(subject.value) for alarm in alarms]
+
+
+def score(evaluation: Evaluations, step: int, select_by: Selection) -> Score:
     """Return how good a checkpoint is; among equals the one with the larger smallest recall is better."""
-    confusion = evaluation.confusion()
     if select_by is Selection.LAST:
         value = float(step)
     else:
-        value = confusion.score(Metric(select_by.value))
-    return Score(value, confusion.score(Metric.MIN_CLASS_RECALL))
+        value = evaluation.score(Metric(select_by.value))
+    return Score(value, evaluation.score(Metric.MIN_CLASS_RECALL))

@@ -73,7 +73,7 @@ class DoubtedGroup(EnvGroupBuilder):
 
 async def theirs(client: tinker.SamplingClient, tokenizer: Any) -> dict[str, Any]:
     """Play our conversations by the cookbook's rollouts, and make its datums of them."""
-    item = Item(paper=Paper(id="W1", title="Gears", abstract=TEXT), gold="disruptive")
+    item = Item(paper=Paper(id="W1", title="Gears", abstract=TEXT), golds=("disruptive",))
     dataset = DebateDataset(
         items=[item],
         renderer=renderer_for(tokenizer),

@@ -30,7 +30,7 @@ ABSTRACT = (
 
 def item(gold: str = D, **changed: Any) -> Item:
     values: dict[str, Any] = {"id": "W1", "title": "Gears of tin", "abstract": ABSTRACT}
-    return Item(paper=Paper(**values | changed), gold=gold, hidden=(0.0213471,))
+    return Item(paper=Paper(**values | changed), golds=(gold,), hidden=(0.0213471,))
 
 
 def items(count: int, **changed: Any) -> list[Item]:
