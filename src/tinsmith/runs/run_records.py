@@ -193,7 +193,8 @@ class JointRollout(AnyRollout, frozen=True, kw_only=True):
         """Return what it says of one subject."""
         predicted = None if self.predicted is None else self.predicted.get(subject)
         told: dict[str, Any] = msgspec.structs.asdict(self)
-        return RolloutRecord(**{**told, "gold": self.gold.get(subject, ""), "predicted": predicted})
+        told |= {"gold": self.gold.get(subject, ""), "predicted": predicted}
+        return RolloutRecord(**told)
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
