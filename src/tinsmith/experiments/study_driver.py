@@ -175,7 +175,7 @@ class Stages:
         self.run([cell for one in tuned.values() for cell in one.cells], self.told)
 
 
-def run_study(
+def conduct_study(
     study: Study,
     told: Told,
     conduct: Callable[[Stages], Outcome],
