@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tinsmith.experiments.study import Cell
-from tinsmith.experiments.study_driver import Outcome, Stages, Study, StudyArm, run_study
+from tinsmith.experiments.study_driver import Outcome, Stages, Study, StudyArm, conduct_study
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.study_page import heads
 
@@ -88,7 +88,7 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: Study) -> None:
         raise AssertionError(stages)
 
     later = StudyArm("later", "later", "sft/lora", (1e-3, 2e-3))
-    run_study(replace(study, dry_run=True), said.append, conduct, later=(later,))
+    conduct_study(replace(study, dry_run=True), said.append, conduct, later=(later,))
     assert [line.partition(":")[0] for line in said[:5]] == [
         "study/made",
         "SFT",

@@ -8,7 +8,6 @@ from typing import Final
 
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.keys import KEYS, At
-from tinsmith.experiments.number_lists import count, learning_rates
 from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.study_driver import Study, StudyArm
 from tinsmith.experiments.study_keys import (
@@ -16,6 +15,8 @@ from tinsmith.experiments.study_keys import (
     TUNING_SEED,
     StudyKey,
     StudyKeys,
+    count,
+    learning_rates,
     require_a_score,
 )
 from tinsmith.reports.study_results import FEWEST_RATES

@@ -23,7 +23,7 @@ from tinsmith.experiments.study_driver import (
     Stages,
     Study,
     Tuned,
-    run_study,
+    conduct_study,
 )
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.study_results import (
@@ -58,7 +58,7 @@ def run_adapter_study(
         stages.report(tuned)
         return _outcome(study, tuned)
 
-    return run_study(study, told, conduct, run=run)
+    return conduct_study(study, told, conduct, run=run)
 
 
 def _outcome(study: Study, tuned: Tuned) -> Outcome:

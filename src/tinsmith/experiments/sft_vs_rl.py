@@ -34,7 +34,7 @@ from tinsmith.experiments.sft_vs_rl_settings import (
     sft_vs_rl_settings,
 )
 from tinsmith.experiments.study import run_cells
-from tinsmith.experiments.study_driver import Outcome, RunCells, Stages, Study, Tuned, run_study
+from tinsmith.experiments.study_driver import Outcome, RunCells, Stages, Study, Tuned, conduct_study
 from tinsmith.experiments.worlds import (
     Told,
     WorldRecipe,
@@ -79,7 +79,7 @@ def run_sft_vs_rl(
     named = _placed(settings.study, data=settings.data, model_name=settings.model_name)
     # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
     steps = round(1.1 * settings.steps * settings.group_size)
-    return run_study(
+    return conduct_study(
         named,
         told,
         conduct,

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.experiments.keys import KEYS, At
-from tinsmith.experiments.number_lists import count, learning_rates
 from tinsmith.experiments.sft_vs_rl_keys import (
     ALLOWED_AT,
     REWARD,
@@ -23,7 +22,7 @@ from tinsmith.experiments.sft_vs_rl_keys import (
     numbers_of,
 )
 from tinsmith.experiments.study_driver import Study, StudyArm
-from tinsmith.experiments.study_keys import require_a_score
+from tinsmith.experiments.study_keys import count, learning_rates, require_a_score
 from tinsmith.runs.kinds import Kind
 from tinsmith.types.errors import ConfigError
 

@@ -18,11 +18,10 @@ import msgspec
 from tinsmith.data.replacing import replacing
 from tinsmith.experiments.estimate import minutes, time_and_disk
 from tinsmith.experiments.key_text import truth
-from tinsmith.experiments.number_lists import seeds_apart
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.study import Cell, run_cells, sole_process
-from tinsmith.experiments.study_keys import StudyKeys
+from tinsmith.experiments.study_keys import StudyKeys, seeds_apart
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.document import Document
@@ -177,7 +176,7 @@ class Stages:
         self.run([cell for one in tuned.values() for cell in one.cells], self.told)
 
 
-def run_study(
+def conduct_study(
     study: Study,
     told: Told,
     conduct: Callable[[Stages], Outcome],

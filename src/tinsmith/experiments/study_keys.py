@@ -1,14 +1,18 @@
-"""Which keys a study has of its own, with their defaults and meanings, and which keys of its runs it passes on."""
+"""Which keys a study has of its own, which keys of its runs it passes on, and how its lists of numbers are read."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from itertools import pairwise
+from typing import Final, TypeVar
 
-from tinsmith.experiments.key_text import unknown_key
+from tinsmith.experiments.key_text import unknown_key, unreadable
 from tinsmith.training.settings import Selection
 from tinsmith.types.errors import ConfigError
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +90,71 @@ def require_a_score(given: Mapping[str, str]) -> None:
             value=given["select_by"],
             allowed=", ".join(one for one in Selection if one is not Selection.LAST),
         )
+
+
+def numbers(key: str, text: str, kind: type[N]) -> list[N]:
+    """Read a key's numbers with commas between them.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise unreadable(key, text, "numbers with commas between them") from None
+
+
+def count(key: str, text: str, least: int) -> int:
+    """Read a whole number.
+
+    Raises:
+        ConfigError: it is none, or below `least`.
+    """
+    found = numbers(key, text, int)
+    if len(found) != 1 or found[0] < least:
+        raise ConfigError("this is too few", field=key, value=text, allowed=f"{least} or more")
+    return found[0]
+
+
+def learning_rates(key: str, text: str, *, least: int = 1) -> tuple[float, ...]:
+    """Read learning rates to choose from, from the lowest to the highest.
+
+    Raises:
+        ConfigError: fewer than `least`, one twice, or one that is not above 0 and finite.
+    """
+    found = sorted(numbers(key, text, float))
+    rising = all(low < high for low, high in pairwise(found))
+    if len(found) < least or not rising or not all(0 < one < math.inf for one in found):
+        raise ConfigError(
+            "learning rates to choose from",
+            field=key,
+            value=text,
+            allowed=f"{least} or more different ones, above 0, with commas between them",
+        )
+    return tuple(found)
+
+
+def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, ...], int]:
+    """Read `seeds`, which are reported, and `tuning_seed`, by which learning rates are chosen.
+
+    Raises:
+        ConfigError: fewer than `least`, one twice, one below 0, or the rates were chosen by one that is reported.
+    """
+    found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
+    if len(set(found)) < max(len(found), least) or min(found) < 0:
+        raise ConfigError(
+            "a difference is told over seeds",
+            field="seeds",
+            value=text,
+            allowed=f"{least} or more different ones, 0 or more, with commas between them",
+        )
+    if len(first) != 1 or first[0] < 0:
+        raise ConfigError("one seed, to choose rates by", field="tuning_seed", value=tuning)
+    if first[0] in found:
+        raise ConfigError(
+            "what rates were chosen by is not reported",
+            field="tuning_seed",
+            value=first[0],
+            allowed=f"none of {text}",
+        )
+    return tuple(found), first[0]

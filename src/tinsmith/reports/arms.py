@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tinsmith.analysis.evaluation import combine
 from tinsmith.analysis.parity import ParityRecord
 from tinsmith.analysis.runs import Runs
 from tinsmith.reports.gathering import Gathered, gather
 from tinsmith.reports.tables import shown
 from tinsmith.runs.kinds import Kind
 from tinsmith.runs.run_records import Config, Run, Split
-from tinsmith.types.errors import DataError
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
 EXACT = "control/exact_gradient"
@@ -101,24 +101,10 @@ class Arm:
             DataError: the seeds disagree about a paper's true label.
         """
         found = [one for m in self.counted(split) if (one := m.gathered.last(split)) is not None]
-        if not found:
+        by_run = [{answer.item for answer in one.answers} for one in found]
+        if not found or not set[str].intersection(*by_run):
             return None
-        by_item = [{answer.item: answer for answer in one.answers} for one in found]
-        shared = set(by_item[0]).intersection(*by_item[1:])
-        items = [answer.item for answer in found[0].answers if answer.item in shared]
-        if not items:
-            return None
-        golds = [by_item[0][item].gold for item in items]
-        if any(
-            each[item].gold != gold
-            for each in by_item
-            for item, gold in zip(items, golds, strict=True)
-        ):
-            raise DataError(
-                f"{self.name}: its seeds have different true labels for the same papers"
-            )
-        predicted = [[each[item].predicted for item in items] for each in by_item]
-        return Runs.of(self.name, self.labels, items, golds, predicted)
+        return combine(self.name, found)
 
     def parity(self) -> ParityRecord | None:
         """Return sampler against trainer over all training steps of all seeds; None where never compared."""
