@@ -54,12 +54,7 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 
 
 class Canvas:
-    """A figure to draw on, whose SVG is the same bytes wherever and whenever it is made.
-
-    >>> with Canvas("years", "Papers per year", 9, 3) as canvas:  # doctest: +SKIP
-    ...     canvas.axes.bar(...)
-    >>> canvas.svg  # doctest: +SKIP
-    """
+    """A figure to draw on, whose SVG is the same bytes wherever and whenever it is made."""
 
     figure: Figure
     axes: Axes
