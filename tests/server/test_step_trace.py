@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from running import NANO, Running
+from running import HANG_S, NANO, Running
 from tinsmith.engine import trace as trace_module
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.trace import Trace
@@ -20,7 +20,7 @@ MADE = {"session_id": "s", "base_model": NANO, "lora_config": {"rank": 2, "seed"
 
 
 async def done(service: Service, request_id: str) -> None:
-    assert isinstance(await service.futures.wait(request_id, 30.0), Finished)
+    assert isinstance(await service.futures.wait(request_id, HANG_S), Finished)
 
 
 def step(model_id: str, seq_id: int) -> OptimStep:
