@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_cases import item, paper
 
+from cpu_limit import guarded
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks.environment import SingleTurn
 from tinsmith.tasks.leaks import FORBIDDEN, check_prompt, check_text
@@ -130,4 +131,8 @@ def test_the_prompt_does_not_depend_on_gold_and_passes(title: str, text: str, go
 
 
 def test_long_texts_take_linear_time() -> None:
-    check_text(item(), "0." * 100_000 + "1" * 100_000 + "cd index " * 10_000 + "cd" * 50_000)
+    long = "0." * 400_000 + "1" * 400_000 + "cd index " * 40_000 + "cd" * 200_000
+    with guarded():
+        check_text(item(), long)
+        with pytest.raises(DataError):
+            check_text(item(), f"{long} cd_index")
