@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tinsmith.cli import main
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
+from command_line import Run, command
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> Ran:
-        with pytest.raises(SystemExit) as caught:
-            main(["analyse", *map(str, arguments)])
-        captured = capsys.readouterr()
-        return Ran(caught.value.code or 0, captured.out, captured.err)
-
-    return run
+    return command(capsys, "analyse")
 
 
 def squeezed(text: str) -> list[str]:
