@@ -61,7 +61,7 @@ def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path)
         await done(service, runs.load_into(LoadWeights.model_validate(back)))
         await done(service, runs.optim_step(step(model_id, 6)))
         assert [one.step for one in runs.trace(model_id, 0)] == [1, 2, 3]
-        with pytest.raises(TinsmithError, match="no such model"):
+        with pytest.raises(TinsmithError, match="field: model_id = 'nobody:train:0'"):
             runs.trace("nobody:train:0", 0)
         await service.close()
 

@@ -30,7 +30,7 @@ def test_a_batch_is_all_or_nothing(store: Store) -> None:
             store.finish(f"{OWNER}:1:asample", body=b"one", media_type=PROTO)
             store.finish("nothing", body=b"two", media_type=PROTO)
 
-    with pytest.raises(InputError, match="no such request"):
+    with pytest.raises(InputError, match="field: request_id = 'nothing'"):
         finish_both()
     assert store.result(f"{OWNER}:1:asample") is NoResult.PENDING
     with store.batch():

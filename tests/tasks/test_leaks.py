@@ -54,7 +54,7 @@ def test_a_marker_in_the_papers_text(marker: str, where: str) -> None:
 )
 def test_a_score_in_the_papers_text_however_written(text: str) -> None:
     leaky = planted(text)
-    with pytest.raises(DataError, match="must not see"):
+    with pytest.raises(DataError, match="field: paper W1 = "):
         check_prompt(TASK, leaky, messages(TASK, leaky.paper))
 
 
@@ -80,7 +80,7 @@ def test_words_that_are_neither_the_files_nor_the_papers(position: int, addition
     honest = item()
     prompt = list(messages(TASK, honest.paper))
     prompt[position] = replace(prompt[position], content=prompt[position].content + addition)
-    with pytest.raises(DataError, match="must not see") as caught:
+    with pytest.raises(DataError, match="field: paper W1 = ") as caught:
         check_prompt(TASK, honest, prompt)
     assert repr(addition) in str(caught.value)
 
@@ -112,7 +112,7 @@ def test_one_planted_leak_stops_the_run_before_anything_of_it_is_sent() -> None:
     honest = [item(id=f"W{n}") for n in range(3)]
     assert len(run(honest)) == 3
     leaky = replace(planted("Its cd_index is 0.02."), gold="disruptive")
-    with pytest.raises(DataError, match="nothing was sent"):
+    with pytest.raises(DataError, match="field: paper W1 = 'cd_index'"):
         run([*honest, leaky])
 
 

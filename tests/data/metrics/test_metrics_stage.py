@@ -153,7 +153,7 @@ def test_settings_that_are_not_possible(settings: dict[str, object], field: str)
 
 def test_days_need_dates(tmp_path: Path) -> None:
     undated = small_corpus(tmp_path, [Toy("a", 2000), Toy("b", 2001)], [("b", "a")])
-    with pytest.raises(DataError, match="no paper of the corpus has a date"):
+    with pytest.raises(DataError, match="date"):
         compute_metrics(undated, MetricSettings(granularity=Granularity.DAY))
     assert not (tmp_path / METRICS).exists()
 
