@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from sentences import missing
 from tinsmith.analysis.ascent import ascend, best_rule
 from tinsmith.analysis.bayes import (
     best_deterministic,
@@ -73,7 +74,7 @@ def test_accuracy_loses_a_label_on_the_example() -> None:
     assert recalls(optimum.policy) == [0.0, 0.585, 0.588]
     assert said(optimum) == [0.0, 0.5, 0.5]
     assert (optimum.dead, optimum.ruling) == (("disruptive",), ())
-    assert optimum.warnings()[0].startswith("disruptive dies: the optimum gives it 0.0%")
+    assert missing(optimum.warnings()[0], "disruptive", "0.0%") == []
 
 
 def test_three_times_the_reward_makes_one_label_rule_on_the_example() -> None:

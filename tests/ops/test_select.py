@@ -95,7 +95,7 @@ def test_without_the_extension_fast_computes_and_canonical_says_one_line() -> No
     computed, *message = run(WITHOUT_EXTENSION)
     assert float(computed) == 2.0
     assert len(message) == 1
-    assert message[0].startswith("the compiled extension tinsmith._native is missing")
+    assert "tinsmith._native" in message[0]
     assert "pip install ." in message[0]
 
 

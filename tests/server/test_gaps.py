@@ -100,7 +100,7 @@ def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
         for request_id in waiting:
             failed = await outcome(service, request_id)
             assert isinstance(failed, Failed)
-            assert "request 2 of this model never reached the server" in failed.message
+            assert "request 2 " in failed.message
             assert failed.category == "user"
         late = await outcome(service, service.runs.optim_step(step(model_id, 2)))
         assert isinstance(late, Failed)
@@ -228,7 +228,7 @@ def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_is_serv
         failed = await outcome(service, sample(service, sampler_id, 0))
         monkeypatch.undo()
         assert isinstance(failed, Failed)
-        assert "failed while sampling: MemoryError" in failed.message
+        assert "MemoryError" in failed.message
         assert service.samplers.under_way == {}
         assert isinstance(await outcome(service, sample(service, sampler_id, 1)), Finished)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from training_requests import forward_backward, train
 
 from running import HANG_S, KEY, NANO, Running
+from tinsmith.server.request_rows import REFUSED
 
 MAX_BODY = 100_000
 GROWTH_MIB = 24
@@ -279,7 +280,7 @@ def test_a_refused_post_uses_its_number_up(server: Running) -> None:
     again = {"model_id": model, "seq_id": 1, "adam_params": {}}
     answer = server.post("optim_step", again)
     assert answer.status_code == 400
-    assert "refused request" in answer.json()["error"]
+    assert REFUSED in answer.json()["error"]
 
 
 def new_sampler(server: Running) -> str:

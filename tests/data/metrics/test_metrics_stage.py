@@ -189,4 +189,4 @@ def test_a_mistake_takes_at_most_five_lines(run: Run, corpus: Corpus) -> None:
         assert 1 <= len(err.splitlines()) <= 5
     code, _, err = run(corpus.folder / "nowhere")
     assert code == 2
-    assert "is not a corpus" in err
+    assert str(corpus.folder / "nowhere") in err
