@@ -17,6 +17,8 @@ from training_requests import train
 from running import HANG_S, KEY, NANO, Running, complaints
 from tinsmith.engine.checkpoints import list_checkpoints, read
 
+pytestmark = pytest.mark.whole
+
 ROUNDS = 3
 
 

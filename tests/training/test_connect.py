@@ -20,6 +20,7 @@ from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect,
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = [
+    pytest.mark.whole,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
