@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_debate_page import (
+from debate_talks import (
     ASKED,
     BROKEN,
     CAVED,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from page_words import Words
 
 from tinsmith.analysis.rubric_quality import (
     Condition,
@@ -17,27 +17,6 @@ from tinsmith.analysis.rubric_quality import (
 from tinsmith.reports.quality_page import QualityRun, quality_html
 from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story
 from tinsmith.reports.wording import signed
-
-
-class Words(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.ids: list[str] = []
-        self.words: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del tag
-        self.addresses += [v or "" for n, v in attrs if n in ("src", "href", "xlink:href")]
-        self.ids += [v or "" for n, v in attrs if n == "id"]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 def judged(

@@ -12,7 +12,7 @@ import pytest
 from fake_rubric_runs import WORDS, RubricStory, write_rubric_run
 from fake_runs import LADDER, write_run
 from headless import needs_browser, opened
-from test_quality_page import Words
+from page_words import Words
 
 from tinsmith.cli import main
 from tinsmith.reports.difference import Phase, compare_runs
