@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from running import HANG_S, NANO, Running
-from tinsmith.engine import trace as trace_module
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.trace import Trace
+from tinsmith.engine.trace import KEPT, StepTrace, Trace
 from tinsmith.server.records import Finished
 from tinsmith.server.requests import CreateModel, LoadWeights, OptimStep, SaveWeights
 from tinsmith.server.service import Service
@@ -68,12 +67,11 @@ def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path)
     asyncio.run(live())
 
 
-def test_a_trace_forgets_its_oldest_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_module, "KEPT", 3)
+def test_a_trace_forgets_its_oldest_steps() -> None:
     trace = Trace(Engine({}).kernels)
-    for number in range(1, 6):
-        trace.add(trace_module.StepTrace(step=number, gradient={}, weights={}))
-    assert [one.step for one in trace.after(0)] == [3, 4, 5]
+    for number in range(1, KEPT + 3):
+        trace.add(StepTrace(step=number, gradient={}, weights={}))
+    assert [one.step for one in trace.after(0)] == list(range(3, KEPT + 3))
 
 
 def test_a_server_that_deviates_says_so(tmp_path: Path) -> None:
