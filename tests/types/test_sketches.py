@@ -54,9 +54,10 @@ def test_one_changed_bit_is_seen_with_its_size() -> None:
     assert distance(first, first) == 0.0
 
 
-def test_the_sum_has_no_order() -> None:
-    a = drawn(2, 600_000, 1e-20)  # more than is added at once
-    a[5] = 1e10
+@pytest.mark.parametrize(("scale", "largest"), [(1e-20, 1e10), (1.0, 1.0)])
+def test_the_sum_has_no_order(scale: float, largest: float) -> None:
+    a = drawn(2, 600_000, scale)  # more than is added at once
+    a[5] = largest
     places = signs("w", len(a))
     whole = sketch(a, places)
     order = np.random.default_rng(0).permutation(len(a))
