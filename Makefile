@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := PASSIVE
 
 DATA ?= ../shared/data/hepth
 
-.PHONY: quickstart real test check conformance-cookbook bench bench-real clean
+.PHONY: quickstart real test test-fast check conformance-cookbook bench bench-real clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py
@@ -28,6 +28,10 @@ real: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python scripts/check_install.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Units only: nothing that starts a server or trains a model.
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not whole and not long'
 
 check: $(STAMP)
 	$(BIN)/ruff check .

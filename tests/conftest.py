@@ -17,6 +17,18 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same")
 
 
+OF_WHOLES = frozenset(
+    ("base", "connection", "embedded", "made", "place", "running", "server", "service", "whole")
+)
+"""Fixtures that start a server or train a model."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files that take a minute first: begun last, one of them keeps a worker busy while the other waits."""
+    """Mark what asks for a whole, and put files that take a minute first.
+
+    Begun last, one of them would keep a worker busy while the other waits.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and not OF_WHOLES.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.whole)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)

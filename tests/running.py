@@ -5,14 +5,18 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
 
+from tinsmith.types.announcements import STARTING
+
+HANG_S = 120.0
+"""A call that waits longer has met a hang: far more than a loaded machine needs."""
 KEY = "tml-a-key-that-appears-nowhere-else"
 NANO = "tinsmith/nano"
 
@@ -36,7 +40,7 @@ class Running:
         assert line.startswith("tinsmith serve: "), (line, self.log.read_text())
         assert KEY not in line
         self.url = line.split()[2]
-        self.http = httpx.Client(base_url=self.url, headers={"x-api-key": KEY}, timeout=60)
+        self.http = httpx.Client(base_url=self.url, headers={"x-api-key": KEY}, timeout=HANG_S)
 
     def post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
         return self.http.post(f"/api/v1/{path}", json=body)
@@ -48,13 +52,15 @@ class Running:
         return answer.json()
 
     def future(self, request_id: str) -> httpx.Response:
-        """Wait for a request's answer."""
-        while True:
-            answer = self.post("retrieve_future", {"request_id": request_id})
-            if answer.status_code == 408:
-                continue
-            assert answer.status_code == 200, answer.text
-            return answer
+        """Wait for a request's answer, which is there when the first poll ends."""
+        answer = self.post("retrieve_future", {"request_id": request_id})
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    @property
+    def complaints(self) -> list[str]:
+        """What it logged, but for the words that tell how it starts."""
+        return complaints(self.log.read_text(encoding="utf-8"))
 
     def model(self) -> str:
         """Make a session with one model, and wait for it."""
@@ -68,7 +74,7 @@ class Running:
         """End it by a signal; return the exit code."""
         self.http.close()
         self.process.send_signal(number)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=HANG_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
@@ -86,6 +92,11 @@ class Running:
             self.stop()
 
 
+def complaints(said: str) -> list[str]:
+    """Return the lines but for those that tell how a server starts."""
+    return [line for line in said.splitlines() if not line.startswith(STARTING)]
+
+
 def wait_for_end(pid: int) -> None:
     """Return once a process that is not ours to wait for has ended."""
     try:
@@ -94,19 +105,16 @@ def wait_for_end(pid: int) -> None:
         return
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    poll.poll()
+    ended = poll.poll(HANG_S * 1000)
     os.close(handle)
+    if not ended:
+        raise TimeoutError(f"process {pid} goes on")
 
 
-def gone(pid: int, *, within: float) -> bool:
-    """Whether a process that is not ours to wait for ends in time."""
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Return once this holds, looked at every few milliseconds."""
+    for _ in range(int(HANG_S / 0.005)):
+        if holds():
+            return
+        threading.Event().wait(0.005)
+    raise TimeoutError("it never came to hold")

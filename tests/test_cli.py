@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from oracles import disturb
+from sentences import missing
 from tinsmith.cli import main
 from tinsmith.engine.checkpoints import save
 from tinsmith.engine.export import export
@@ -128,7 +129,7 @@ def test_export_prints_what_it_wrote_and_the_difference(
     ran = run("export", path, "--to", "peft", "--out", tmp_path / "o", "--state", state)
     assert ran.code == 0
     assert "adapter_config.json, adapter_model.safetensors" in ran.out
-    assert "lora on tinsmith/nano, step 0" in ran.out
+    assert missing(ran.out, "lora", "tinsmith/nano", "0") == []
     assert "max log-probability difference: 0.00e+00 nats (limit 0.00e+00)" in ran.out
     settings = json.loads((tmp_path / "o" / "adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == NANO
@@ -204,7 +205,7 @@ def test_an_export_above_the_limit_exits_with_1(run: Run, tmp_path: Path, nano: 
     ran = run("export", tmp_path / "a", "--to", "merged", "--out", tmp_path / "out")
     assert ran.code == 1
     assert "nan nats" in ran.out
-    assert "above the limit" in ran.err
+    assert missing(ran.err, "limit") == []
 
 
 # Mistakes

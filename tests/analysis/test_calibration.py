@@ -51,5 +51,5 @@ def test_a_perfectly_stated_confidence_has_no_error() -> None:
 def test_unknown_words_are_named() -> None:
     with pytest.raises(DataError, match="confidence = 'certain'"):
         Calibration.of(["certain"], [True])
-    with pytest.raises(DataError, match="confidence and an answer"):
+    with pytest.raises(DataError, match="field: confidences"):
         Calibration.of(["high"], [])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sentences import missing
 from tinsmith.analysis.alarms import Alarm, AlarmKind, Limits
 from tinsmith.analysis.collapse import CollapseMonitor
 from tinsmith.analysis.confusion import Confusion
@@ -55,7 +56,7 @@ def test_a_ruling_label_is_told_after_three_evaluations_with_its_share() -> None
     ]
     alarm = said[3][0]
     assert (alarm.step, alarm.value, alarm.threshold) == (30, 0.9, 0.75)
-    assert "disruptive has 90.0% of all answers" in alarm.message
+    assert missing(alarm.message, "disruptive", "90.0%") == []
     assert alarm.key == "alarm/predicted_share/disruptive"
     assert monitor.alarms == (alarm,)
 
@@ -74,9 +75,7 @@ def test_a_lost_label_is_named() -> None:
     monitor = CollapseMonitor(LABELS)
     said = monitor.observe_evaluation(Signals(step=5, confusion=confusion(0.02)))
     assert kinds(said) == [(AlarmKind.RECALL, "disruptive")]
-    assert (
-        "recall of disruptive is 0.020 (limit 0.05); it has 2.0% of all answers" in said[0].message
-    )
+    assert missing(said[0].message, "disruptive", "0.020", "0.05", "2.0%") == []
 
 
 def test_the_base_model_is_no_collapse() -> None:
@@ -200,7 +199,7 @@ def test_a_label_whose_groups_are_dead_is_told_when_enough_were_seen() -> None:
     row = {"disruptive": groups(0, 10), "neutral": groups(6, 10)}
     said = [monitor.observe_groups(step, row) for step in range(1, 5)]
     assert [kinds(one) for one in said] == [[], [], [(AlarmKind.GROUPS, "disruptive")], []]
-    assert "0.0% of the last 30 groups of disruptive carry a gradient" in said[2][0].message
+    assert missing(said[2][0].message, "disruptive", "0.0%", "30") == []
 
 
 def test_groups_leave_the_window() -> None:
@@ -238,7 +237,7 @@ def test_a_resumed_monitor_goes_on_with_the_same_alarms(cut: int) -> None:
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="no state of a collapse monitor"):
+    with pytest.raises(CheckpointError, match="share_streaks"):
         MonitorState.from_json({"shares": 3})
     with pytest.raises(CheckpointError, match="another task"):
         CollapseMonitor(LABELS).restore(MonitorState(share_streaks=(0, 0)))

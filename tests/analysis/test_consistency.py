@@ -257,7 +257,7 @@ def test_some_label_has_the_smallest_recall() -> None:
 
 def test_very_little_is_refused_with_what_to_do() -> None:
     table = ReportedTable.of(LABELS, {"x": {key: "0.5" for key in RECALLS}})
-    with pytest.raises(DataError, match="name n, or give more"):
+    with pytest.raises(DataError, match="field: candidates = '8970025 for each of 2998 n'"):
         recover(table)
 
 

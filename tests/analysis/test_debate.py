@@ -156,7 +156,7 @@ def test_confidence_is_scored_at_both_turns() -> None:
         assert figure.n == expected.num_items == 10
         assert figure.value == pytest.approx(expected.brier)
         assert figure.interval.low < figure.value < figure.interval.high
-    with pytest.raises(DataError, match="no stated confidence"):
+    with pytest.raises(DataError, match="field: confidence = 'sure'"):
         figures([replace(told[0], last_confidence="sure")], 3)
 
 
@@ -211,7 +211,7 @@ def test_two_models_on_the_same_conversations() -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(DataError, match="once in each way"):
+    with pytest.raises(DataError, match="field: item"):
         by_group([*debated(), debated()[0]], 3)
     with pytest.raises(DataError, match="another label"):
         figures(debated(), 1)

@@ -108,7 +108,7 @@ def test_evaluations_say_what_is_wrong() -> None:
     with pytest.raises(DataError, match="label = 'z'"):
         Evaluation(LABELS, (answered("1", "z", "a"),))
     one, other = (Evaluation(LABELS, (answered("1", gold, "a"),)) for gold in "ab")
-    with pytest.raises(DataError, match="not scored on the same labels"):
+    with pytest.raises(DataError, match="field: labels"):
         combine("s", [one, other])
     with pytest.raises(DataError, match="no evaluation"):
         combine("s", [])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from sentences import missing
 from tinsmith.analysis.ascent import ascend, best_rule
 from tinsmith.analysis.bayes import (
     best_deterministic,
@@ -73,7 +74,7 @@ def test_accuracy_loses_a_label_on_the_example() -> None:
     assert recalls(optimum.policy) == [0.0, 0.585, 0.588]
     assert said(optimum) == [0.0, 0.5, 0.5]
     assert (optimum.dead, optimum.ruling) == (("disruptive",), ())
-    assert optimum.warnings()[0].startswith("disruptive dies: the optimum gives it 0.0%")
+    assert missing(optimum.warnings()[0], "disruptive", "0.0%") == []
 
 
 def test_three_times_the_reward_makes_one_label_rule_on_the_example() -> None:
@@ -352,9 +353,9 @@ def test_a_label_that_is_impossible_for_a_paper_is_not_turned_on_there() -> None
 def test_four_printed_decimals_are_a_distribution_and_percentages_are_none() -> None:
     known = Posteriors.of("abc", [[0.3033, 0.2933, 0.4033]])
     assert known.probabilities.sum() == pytest.approx(1.0, abs=1e-15)
-    with pytest.raises(DataError, match="row 0 is no distribution"):
+    with pytest.raises(DataError, match=r"field: row 0 = \[30\.0, 30\.0, 40\.0\]"):
         Posteriors.of("abc", [[30.0, 30.0, 40.0]])
-    with pytest.raises(DataError, match="row 1 is no distribution"):
+    with pytest.raises(DataError, match=r"field: row 1 = \[-0\.1, 0\.6, 0\.5\]"):
         Posteriors.of("abc", [[0.2, 0.3, 0.5], [-0.1, 0.6, 0.5]])
     with pytest.raises(DataError, match="shape"):
         Posteriors.of("abc", [[0.5, 0.5]])

@@ -51,7 +51,7 @@ def test_what_is_no_distribution_is_refused() -> None:
         label_information(np.array([[0.5, 0.6]]))
     with pytest.raises(DataError, match="shape"):
         label_information(np.zeros((0, 3)))
-    with pytest.raises(DataError, match="two or more"):
+    with pytest.raises(DataError, match=r"field: counts = \[1\]"):
         sampled_information(np.array([[1, 0], [0, 1]]))
-    with pytest.raises(DataError, match="two or more"):
+    with pytest.raises(DataError, match=r"field: counts = \[2, 3\]"):
         sampled_information(np.array([[2, 0], [0, 3]]))

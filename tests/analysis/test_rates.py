@@ -139,5 +139,5 @@ def test_unknown_labels_and_bad_tables_are_named() -> None:
         encode(("a", "a"), ["a"])
     with pytest.raises(DataError, match="3 rows and 4 columns"):
         Confusion(LABELS, np.zeros((3, 3), np.int64))
-    with pytest.raises(DataError, match="one true label and one answer"):
+    with pytest.raises(DataError, match="field: predicted = 0"):
         Confusion.of(LABELS, ["neutral"], [])

@@ -129,7 +129,7 @@ def test_what_cannot_be_counted_is_not_a_number() -> None:
     assert ratio_of_means(shares([Y, N]), never, DRAWN, paired=False) is None
     assert ratio_of_means(shares([Y, N]), shares([U, U]), DRAWN, paired=False) is None
     assert ratio_of_means(shares([U, U]), shares([Y, N]), DRAWN, paired=False) is None
-    with pytest.raises(DataError, match="something to count"):
+    with pytest.raises(DataError, match="field: fates"):
         difference_of_means(shares([Y, N]), shares([U, U]), DRAWN, paired=False)
 
 
@@ -142,7 +142,7 @@ def test_a_ratio_that_may_have_no_end_has_no_interval() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(DataError, match="nothing to count"):
+    with pytest.raises(DataError, match="field: items, seeds"):
         SeededShares.of([], [])
     with pytest.raises(DataError, match="one fate"):
         SeededShares.of([0, 0], [[Y]])

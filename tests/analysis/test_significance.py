@@ -143,5 +143,5 @@ def test_power_inverts_the_detectable_difference(n: int, discordance: float) -> 
 def test_power_says_what_it_needs() -> None:
     with pytest.raises(ConfigError, match="discordance"):
         detectable_difference(100, discordance=0.0)
-    with pytest.raises(ConfigError, match="no number of items"):
+    with pytest.raises(ConfigError, match="field: effect"):
         items_needed(0.0)

@@ -180,5 +180,5 @@ def test_a_slice_card_names_what_was_left_out_or_repeated(corpus: Corpus, tmp_pa
 
 
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="neither a corpus nor a slice"):
+    with pytest.raises(DataError, match=r"allowed: .*\bslice\.json"):
         write_page(tmp_path)

@@ -23,7 +23,7 @@ def test_columns_are_read_by_name_and_edges_as_rows(tmp_path: Path) -> None:
     citing, cited = corpus.edges()
     assert (citing.dtype, cited.dtype) == (np.uint32, np.uint32)
     assert (citing.tolist(), cited.tolist()) == ([1], [0])
-    with pytest.raises(DataError, match="no such column") as caught:
+    with pytest.raises(DataError, match="field: column = 'journal'") as caught:
         corpus.papers("journal")
     assert "venue" in str(caught.value)
 
@@ -31,9 +31,8 @@ def test_columns_are_read_by_name_and_edges_as_rows(tmp_path: Path) -> None:
 def test_metrics_are_an_error_until_they_are_computed_and_fit(tmp_path: Path) -> None:
     write(tmp_path, PAPERS)
     corpus = Corpus.open(tmp_path)
-    with pytest.raises(DataError, match="no metrics yet") as caught:
+    with pytest.raises(DataError, match="tinsmith data metrics"):
         corpus.metrics("cd")
-    assert "tinsmith data metrics" in str(caught.value)
     frame = pl.DataFrame({"id": ["a"], "cd": [0.5]})
     frame.write_parquet(tmp_path / "metrics.parquet")
     with pytest.raises(DataError, match="1 rows for 2 papers"):
@@ -71,7 +70,7 @@ def test_rows_and_card_must_agree(tmp_path: Path) -> None:
     write(tmp_path, PAPERS, [("b", "a")])
     card = json.loads((tmp_path / "card.json").read_text())
     (tmp_path / "card.json").write_text(json.dumps(card | {"papers": 3}))
-    with pytest.raises(DataError, match="has 2 rows, the card says 3"):
+    with pytest.raises(DataError, match=r"papers\.parquet\b.*\b2\b.*\b3\b"):
         Corpus.open(tmp_path)
     (tmp_path / "card.json").write_text(json.dumps(card | {"format": 99}))
     with pytest.raises(DataError, match="another format"):

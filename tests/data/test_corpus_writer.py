@@ -175,7 +175,7 @@ def test_ordinals_and_ids_give_the_same_edges(tmp_path: Path) -> None:
     assert writer.card.fingerprint == card.fingerprint
     assert writer.card.dropped["dangling_edges"] == card.dropped["dangling_edges"] == 3
     with (
-        pytest.raises(ValueError, match="not columns of a paper: \\['journal'\\]"),
+        pytest.raises(ValueError, match=r"\['journal'\]"),
         CorpusWriter(tmp_path / "other", source=SOURCE) as writer,
     ):
         writer.add_frame(frame.with_columns(journal=pl.lit("x")))
@@ -318,7 +318,7 @@ def test_a_folder_with_something_in_it_is_refused_unless_forced(tmp_path: Path) 
     write(tmp_path, [Paper(id="a", year=2000)])
     for name in ("metrics.parquet", "metrics.json", "card.html", "notes.txt"):
         (tmp_path / name).write_text("old")
-    with pytest.raises(DataError, match="is not empty") as caught:
+    with pytest.raises(DataError, match="field: out") as caught:
         CorpusWriter(tmp_path, source=SOURCE)
     assert "--force" in str(caught.value)
     (tmp_path / ".parts-left").mkdir()
@@ -342,9 +342,8 @@ def test_a_corpus_without_papers_is_an_error_that_says_why(tmp_path: Path) -> No
             writer.add([Paper(id="a", year=None), Paper(id="b", year=None)])
             writer.quarantine("f", 3, "bad", "text")
 
-    with pytest.raises(DataError, match="2 no_year, 1 malformed, the first at f:3: bad") as caught:
+    with pytest.raises(DataError, match=r"\b2 no_year, 1 malformed\b.*\bf:3: bad"):
         build()
-    assert "no paper is left" in str(caught.value)
 
 
 def test_quarantine_keeps_file_line_reason_and_the_beginning_of_the_text(tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_checkpoints_are_listed_without_half_written_and_foreign_ones(tmp_path: 
     (tmp_path / "server.sqlite").touch()
     assert [str(path) for path in list_checkpoints(tmp_path)] == sorted(names)
     assert list_checkpoints(tmp_path / "absent") == ()
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match=r"field: checkpoint\.json = 'missing'"):
         read(half)
 
 
@@ -260,7 +260,7 @@ def test_a_deleted_checkpoint_is_gone(saved: Path) -> None:
     delete(saved)
     assert not is_checkpoint(saved)
     assert list(saved.parent.iterdir()) == []
-    with pytest.raises(CheckpointError, match="no such checkpoint"):
+    with pytest.raises(CheckpointError, match="field: name = 'saved'"):
         delete(saved)
 
 
@@ -303,10 +303,10 @@ def _forge(**changes: object) -> Callable[[Path], None]:
         ("adapter.safetensors", Path.unlink, "adapter.safetensors: missing"),
         ("optimizer.safetensors", _flip, "optimizer.safetensors: damaged"),
         ("optimizer.safetensors", Path.unlink, "optimizer.safetensors: missing"),
-        ("checkpoint.json", Path.unlink, "no whole checkpoint"),
+        ("checkpoint.json", Path.unlink, r"checkpoint\.json = 'missing'"),
         ("checkpoint.json", _cut, "checkpoint.json: cannot be read as JSON"),
         ("checkpoint.json", lambda file: file.write_bytes(b"\xff\x00"), "cannot be read as JSON"),
-        ("checkpoint.json", lambda file: file.write_text("[]"), "a JSON object is needed"),
+        ("checkpoint.json", lambda file: file.write_text("[]"), "JSON object"),
         ("checkpoint.json", lambda file: file.write_text("{}"), "format = 'absent'"),
         ("checkpoint.json", _edit(format="other"), "format = 'other'"),
         ("checkpoint.json", _edit(format_version=2), "format_version = 2"),
@@ -328,7 +328,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(
 
 
 def test_a_folder_that_is_absent_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match=r"field: checkpoint\.json = 'missing'"):
         read(tmp_path / "absent")
 
 
@@ -371,7 +371,7 @@ def test_an_absent_optimizer_state_is_refused(tmp_path: Path) -> None:
     _train(session, range(1))
     checkpoint = read(save(session, tmp_path / "a", base=BASE, with_optimizer=False))
     before = _hash(session)
-    with pytest.raises(CheckpointError, match="without the optimizer's state"):
+    with pytest.raises(CheckpointError, match=r"field: optimizer\.safetensors = 'absent'"):
         restore(session, checkpoint, base=BASE, with_optimizer=True)
     assert _hash(session) == before
 
@@ -398,7 +398,7 @@ def test_a_checkpoint_overwritten_after_reading_is_not_mixed_with_itself(saved: 
 def test_other_targets_are_refused(saved: Path) -> None:
     session = _session(LORA, ["lm_head"])
     before = values(session.adapter.slots)
-    with pytest.raises(CheckpointError, match="belongs to no weight"):
+    with pytest.raises(CheckpointError, match=r"down_proj\.lora_A"):
         restore(session, read(saved), base=BASE, with_optimizer=False)
     after = values(session.adapter.slots)
     assert all(torch.equal(after[name], before[name]) for name in before)
@@ -413,7 +413,7 @@ def test_another_seed_of_the_session_is_no_matter(saved: Path) -> None:
 
 def test_another_model_is_refused_when_a_session_is_made(saved: Path) -> None:
     other = identify("test/qwen3", QWEN3, random_weights(QWEN3, 1))
-    with pytest.raises(CheckpointError, match="another base model than test/qwen3"):
+    with pytest.raises(CheckpointError, match="field: base fingerprint = "):
         load_session(
             small_decoder(QWEN3, quantised=False), read(saved), base=other, with_optimizer=False
         )

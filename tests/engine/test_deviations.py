@@ -140,7 +140,7 @@ def test_a_deviation_is_warned_of_in_one_line_that_names_it(
     look: Look, deviation: Deviation
 ) -> None:
     (line,) = look(deviation).warning.splitlines()
-    assert f"deviation={deviation}: this engine is wrong on purpose" in line
+    assert f"deviation={deviation}:" in line
     shown = "sampler and trainer, lora" in line
     assert shown == (deviation is not Deviation.REORDERED_GRADIENT)
 

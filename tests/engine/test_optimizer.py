@@ -199,7 +199,7 @@ def test_a_gradient_that_is_not_finite_is_refused_and_nothing_is_changed(
     _accumulate(session)
     session.optimizer.sums.total()[-1].view(-1)[-1] = value
     before = _state_sha256(session)
-    with pytest.raises(InputError, match="gradient is not finite") as caught:
+    with pytest.raises(InputError, match="field: gradient norm = ") as caught:
         session.optim_step(AdamParams())
     assert len(str(caught.value).splitlines()) <= 5
     assert _state_sha256(session) == before

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from running import HANG_S
 from tasks.judges.scripted_judge import (
     Say,
     ScriptedJudge,
@@ -148,7 +149,7 @@ def judge_server(*script: Say, then: Say = JUDGING, gate: int = 0) -> Iterator[S
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(HANG_S)
         yield judge
     finally:
         loop.call_soon_threadsafe(ended.set)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from small_slice import Made
 
-from running import gone
+from running import wait_for_end
 from tinsmith.experiments import conduct as conduct_module
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.plan import make_plan
@@ -77,7 +77,7 @@ def die(made: Made, folder: Path, victim: str, file: str, number: int) -> int:
         process_group=0,
     )
     assert done.stdout, done.stderr
-    assert gone(int(done.stdout.split()[0]), within=15.0)
+    wait_for_end(int(done.stdout.split()[0]))
     if victim == "server":
         assert "the server was lost" in done.stderr
         assert len(done.stderr.splitlines()) <= 5, done.stderr

@@ -37,7 +37,7 @@ from rlvr_small import (
     write_prose,
 )
 
-from running import gone
+from running import wait_for_end
 from tasks.judges.scripted_judge import KEY, InstantClock, Say, refused
 from tinsmith.cli import main
 from tinsmith.experiments import judge_choice
@@ -490,7 +490,7 @@ def test_rules_need_no_key_and_repeat_also_after_a_kill(
         env=dict(os.environ),
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert gone(int(done.stdout.split()[0]), within=15.0)
+    wait_for_end(int(done.stdout.split()[0]))
     assert [mark["step"] for mark in lines(killed, CHECKPOINTS)] == [1]
     code, said = command(keys, capsys)
     assert code == 0, said

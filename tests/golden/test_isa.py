@@ -17,6 +17,8 @@ import pytest
 from tinsmith.ops import extension
 from tinsmith.types.arithmetic import Isa
 
+pytestmark = pytest.mark.whole
+
 FOLDER = Path(__file__).parent
 
 SLOWEST_LIBRARIES = {

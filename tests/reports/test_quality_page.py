@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
+from page_words import Words
 
 from golden_pages import assert_golden
+from sentences import missing
 from tinsmith.analysis.rubric_quality import (
     Condition,
     CriterionVerdicts,
@@ -18,27 +19,6 @@ from tinsmith.analysis.rubric_quality import (
 from tinsmith.reports.quality_page import QualityRun, quality_html
 from tinsmith.reports.quality_story import cannot_be_claimed, p_words, quality_story
 from tinsmith.reports.wording import signed
-
-
-class Words(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.ids: list[str] = []
-        self.words: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del tag
-        self.addresses += [v or "" for n, v in attrs if n in ("src", "href", "xlink:href")]
-        self.ids += [v or "" for n, v in attrs if n == "id"]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", " ".join(self.words))
 
 
 def judged(
@@ -104,8 +84,8 @@ def test_the_page_says_gain_and_p_first_and_loads_nothing() -> None:
 def test_it_says_when_it_cannot_tell_and_how_many_pairs_it_takes() -> None:
     few = quality_story(rubric_quality(judged(4), (), seed=0), "m")[0]
     assert few.startswith("It cannot be told whether the rubric adds anything.")
-    assert "Only 4 pairs moved; with fewer than 6 the exact p cannot fall to 0.05" in few
-    assert re.search(r"takes about \d+ pairs like these", few)
+    assert missing(few, 4, 6, "0.05") == []
+    assert re.search(r"\b\d+ pairs\b.*\b\d+ pairs\b", few)
     many = quality_story(rubric_quality(judged(12, 6), (), seed=0), "m")[0]
     assert "p = 0.238" in many
     assert "p is above 0.05." in many
@@ -123,7 +103,7 @@ def test_a_control_that_adds_too_takes_the_claim_back() -> None:
     limits = cannot_be_claimed(quality, built_in=False, by_rules=False, drawn=60)
     assert limits[0].startswith("That the gain comes from what the rubric says")
     clean = rubric_quality(judged(20), (), seed=0)
-    assert "adds nothing that can be told (0.000, p = 1.000)" in quality_story(clean, "m")[1]
+    assert "(0.000, p = 1.000)" in quality_story(clean, "m")[1]
     assert not any("comes from" in each for each in cannot_be_claimed(
         clean, built_in=False, by_rules=False, drawn=60
     ))  # fmt: skip
@@ -145,20 +125,19 @@ def test_clusters_failures_and_construction_are_told() -> None:
             "?",
         )
     ).text
-    assert "by 15 prompts, since pairs of one prompt are no independent evidence" in text
+    assert "15 prompts" in text
     assert "they are too narrow" in text
     assert "right by construction" in text
-    assert "3 answers never came (timed out 3)." in text
+    assert "(timed out 3)" in text
     assert "2 pairs of 62 left out" in text
-    assert "5 pairs in the file had no rubric." in text
-    assert "1 pair without verdicts" in text
+    assert missing(text, "5 pairs", "1 pair") == []
 
 
 def test_a_rubric_that_takes_away_is_said_to() -> None:
     said = quality_story(rubric_quality(judged(1, 12), VERDICTS, seed=0), "rules")
     assert said[0].startswith("The rubric takes away from this judge's accuracy")
     assert "The judge by rules prefers" in said[0]
-    assert "1 of 2 criteria never tell" in said[2]
+    assert "1 of 2 criteria" in said[2]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 from fake_rubric_runs import WORDS, RubricStory, write_rubric_run
 from fake_runs import LADDER, write_run
 from headless import needs_browser, opened
-from test_quality_page import Words
+from page_words import Words
 
 from golden_pages import assert_golden
+from sentences import missing
 from tinsmith.cli import main
 from tinsmith.reports.comparison import compare
 from tinsmith.reports.difference import Phase, compare_runs
@@ -87,14 +88,13 @@ def test_no_gain_holds_zero(tmp_path: Path) -> None:
 
 def test_one_examination_or_none_gives_no_gain_but_a_page(tmp_path: Path) -> None:
     run = made(tmp_path / "one", examined=[4], finished=False)
-    assert told(run)[0].startswith("No gain can be told: there is one examination only. At step 4")
+    assert missing(told(run)[0], "step 4") == []
     assert "not come to its end" in unsaid(run)
     none = write_rubric_run(tmp_path / "none", RubricStory(examined=[], tasks=False))
     (none / "manifest.json").unlink()
     (none / "rollouts.jsonl").unlink()
     text = Words(run_html(none)).text
-    assert "No gain can be told: no prompt was examined." in text
-    assert "rollouts.jsonl is missing." in text
+    assert "rollouts.jsonl" in text
 
 
 def test_the_best_text_for_all_is_found_by_the_rules_alone(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_the_best_text_for_all_is_found_by_the_rules_alone(tmp_path: Path) -> No
     assert best_constant(made(tmp_path / "model", judge="gpt-5-mini")) is None
     untold = made(tmp_path / "untold", tasks=False)
     assert best_constant(untold) is None
-    assert "no tasks.jsonl to judge by" in told(untold)[2]
+    assert "tasks.jsonl" in told(untold)[2]
     assert untold.criterion(("tin", 0)) == "contains word 'tin'"  # from the rationale
 
 
@@ -123,7 +123,7 @@ def test_cost_counts_every_sitting_and_does_not_guess_a_price(tmp_path: Path) ->
         "61 calls, 4,000 tokens read, 600 written, 10 answers from the cache: $0.7500"
     )
     assert failed_words(run) == "10 of 70 responses (14.3 %)"
-    assert "14.3 %) got no verdicts" in told(run)[4]
+    assert "14.3 %" in told(run)[4]
     unknown = [{**line, "dollars": None}, known[1]]
     assert "price not known" in cost_words(made(tmp_path / "u", judge="mine", ledger=unknown))
     cached = [{**line, "calls": 0, "dollars": None}, known[1]]
@@ -135,8 +135,7 @@ def test_what_was_left_out_of_training_is_counted(tmp_path: Path) -> None:
     run = made(tmp_path / "run", failed=3)
     # The first group loses both, the second one of its two: neither has anything to compare.
     assert (run.trained.failed, run.trained.responses, run.trained.too_few) == (3, 16, 2)
-    assert "3 of 16 training responses left out" in told(run)[5]
-    assert "2 of 8 groups dropped whole" in told(run)[5]
+    assert missing(told(run)[5], "3 of 16", "2 of 8") == []
     page = Words(run_html(run.run.folder)).text
     assert "timed_out: <b>slow</b>" in page
 
@@ -146,14 +145,14 @@ def test_where_the_prompts_come_from_is_said(tmp_path: Path) -> None:
     assert "come from the same data" in unsaid(made(tmp_path / "file", data_path="/x.jsonl"))
     all_trained = made(tmp_path / "all", test=0)
     assert "none were held out" in unsaid(all_trained)
-    assert "8 prompts that are also trained on" in told(all_trained)[0]
+    assert missing(told(all_trained)[0], "8 prompts") == []
 
 
 def test_criteria_that_never_or_always_hold_are_named(tmp_path: Path) -> None:
     text = Words(run_html(write_rubric_run(tmp_path / "run", RubricStory(learned=4)))).text
     # Four words are never said; both shared rules always hold.
-    assert "Never held in a sampled response of any examination: 4 of 10 criteria" in text
-    assert "Held in every sampled response of every examination: 2 of 10 criteria" in text
+    assert re.search(r"Never\b[^.]*\b4 of 10\b", text)
+    assert re.search(r"\bevery\b[^.]*\b2 of 10\b", text)
     assert "Criteria that gained most" in text
     assert "Criteria that lost most" not in text
 
@@ -226,7 +225,7 @@ def test_the_command_compares_and_refuses_a_mixture_in_few_lines(
         main(["report", str(one), str(two), "--out", str(out)])
     assert not caught.value.code
     printed = capsys.readouterr().out
-    assert "two minus one, on the same 8 prompts: -0.250" in printed
+    assert re.search(r"\btwo minus one\b.* 8 prompts: -0\.250", printed)
     assert "Pass rate on the prompts" in printed
     assert out.exists()
     with pytest.raises(ConfigError, match="no score in common"):

@@ -8,10 +8,12 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
+from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
-from tinsmith.server import runs as runs_module
+from tinsmith.server.app import build_app
 from tinsmith.server.body import parse_json
 from tinsmith.server.records import Failed, Finished, Outcome
 from tinsmith.server.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
@@ -38,7 +40,32 @@ def serve(engine: Engine, state: Path, script: Script) -> None:
 
 
 async def outcome(service: Service, request_id: str) -> Outcome:
-    return await service.futures.wait(request_id, 30.0)
+    return await service.futures.wait(request_id, HANG_S)
+
+
+async def sampler(service: Service) -> str:
+    session = service.store.create_session(
+        tags=[], user_metadata=None, sdk_version="0", project_id=None
+    ).session_id
+    opened = CreateSamplingSession.model_validate(
+        {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
+    )
+    return await service.samplers.create(opened, service.runs)
+
+
+def ask(sampler_id: str, seq_id: int, **params: object) -> bytes:
+    asked = {
+        "sampling_session_id": sampler_id,
+        "seq_id": seq_id,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+        "sampling_params": {"max_tokens": 4, **params},
+        "num_samples": 2,
+    }
+    return json.dumps(asked).encode()
+
+
+def sample(service: Service, sampler_id: str, seq_id: int) -> str:
+    return service.samplers.sample(parse_json(Sample, ask(sampler_id, seq_id)))[0]
 
 
 async def model(service: Service) -> str:
@@ -62,11 +89,10 @@ def step(model_id: str, seq_id: int) -> OptimStep:
 
 
 def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(runs_module, "GAP_SECONDS", 0.05)
-
     async def script(service: Service) -> None:
+        service.runs.gap_seconds = 0.0
         model_id = await model(service)
         first = service.runs.optim_step(step(model_id, 1))
         waiting = [service.runs.optim_step(step(model_id, seq)) for seq in (3, 4)]
@@ -74,7 +100,7 @@ def test_what_waits_for_a_number_that_never_comes_fails_and_the_next_goes_on(
         for request_id in waiting:
             failed = await outcome(service, request_id)
             assert isinstance(failed, Failed)
-            assert "request 2 of this model never reached the server" in failed.message
+            assert "request 2 " in failed.message
             assert failed.category == "user"
         late = await outcome(service, service.runs.optim_step(step(model_id, 2)))
         assert isinstance(late, Failed)
@@ -102,12 +128,43 @@ def test_a_number_that_comes_late_but_in_time_is_carried_out_in_order(
     serve(engine, tmp_path / "state", script)
 
 
-def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs_module, "GAP_SECONDS", 0.05)
-
+def test_a_refused_sampling_request_uses_its_number_up(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service) -> None:
+        service.samplers.gap_seconds = 2 * HANG_S  # nothing is served because a number was given up
+        app = build_app(service, key=KEY, max_body=10_000)
+        sampler_id = await sampler(service)
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://here", headers={"x-api-key": KEY}
+        ) as http:
+            for refused in (ask(sampler_id, 0, top_p="much"), ask(sampler_id, 1, max_tokens=10**6)):
+                answer = await http.post("/api/v1/asample", content=refused)
+                assert answer.status_code == 400
+        assert isinstance(
+            await outcome(service, sample(service, sampler_id, 2)),
+            Finished,
+        )
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_a_number_that_comes_after_it_was_given_up_is_served(
+    engine: Engine, tmp_path: Path
+) -> None:
+    async def script(service: Service) -> None:
+        service.samplers.gap_seconds = 0.0
+        sampler_id = await sampler(service)
+        for seq_id in (1, 0):
+            served = await outcome(service, sample(service, sampler_id, seq_id))
+            assert isinstance(served, Finished)
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_unloading_waits_for_what_came_before_and_is_given_up_with_it(
+    engine: Engine, tmp_path: Path
+) -> None:
+    async def script(service: Service) -> None:
+        service.runs.gap_seconds = 0.0
         model_id = await model(service)
         waiting = service.runs.optim_step(step(model_id, 2))
         unloaded = service.unload(model_id)
@@ -162,33 +219,17 @@ def test_a_step_of_the_sampler_that_fails_ends_its_requests_and_the_next_is_serv
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def script(service: Service) -> None:
-        session = service.store.create_session(
-            tags=[], user_metadata=None, sdk_version="0", project_id=None
-        ).session_id
-        opened = CreateSamplingSession.model_validate(
-            {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
-        )
-        sampler = await service.samplers.create(opened, service.runs)
-
-        def ask(seq_id: int) -> str:
-            asked = {
-                "sampling_session_id": sampler,
-                "seq_id": seq_id,
-                "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
-                "sampling_params": {"max_tokens": 4},
-                "num_samples": 2,
-            }
-            return service.samplers.sample(parse_json(Sample, json.dumps(asked).encode()))[0]
+        sampler_id = await sampler(service)
 
         def broken() -> None:
             raise MemoryError
 
         monkeypatch.setattr(engine.sampler(NANO), "step", broken)
-        failed = await outcome(service, ask(0))
+        failed = await outcome(service, sample(service, sampler_id, 0))
         monkeypatch.undo()
         assert isinstance(failed, Failed)
-        assert "failed while sampling: MemoryError" in failed.message
+        assert "MemoryError" in failed.message
         assert service.samplers.under_way == {}
-        assert isinstance(await outcome(service, ask(1)), Finished)
+        assert isinstance(await outcome(service, sample(service, sampler_id, 1)), Finished)
 
     serve(engine, tmp_path / "state", script)

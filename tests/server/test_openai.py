@@ -8,7 +8,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import tinker
 import uvicorn
 from openai import OpenAI
 
+from running import HANG_S, wait_until
 from tinsmith.engine.engine import Engine
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.server import openai_routes
@@ -45,7 +45,7 @@ class Running:
     url: str
 
     def client(self, key: str = KEY) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=HANG_S)
 
 
 def _start(state: Path) -> Running:
@@ -64,13 +64,13 @@ def _start(state: Path) -> Running:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
-    service, server = ready.result(60)
+    service, server = ready.result(HANG_S)
     return Running(service, server, thread, f"http://127.0.0.1:{listener.getsockname()[1]}")
 
 
 def _stop(running: Running) -> None:
     running.server.should_exit = True
-    running.thread.join(30)
+    running.thread.join(HANG_S)
     assert not running.thread.is_alive()
 
 
@@ -434,21 +434,14 @@ def test_a_client_that_leaves_frees_its_place(running: Running, stream: bool) ->
             f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
             f"Content-Length: {len(text)}\r\n\r\n{text}".encode()
         )
-        _until(lambda: len(running.service.samplers.under_way) == 1)
+        wait_until(lambda: len(running.service.samplers.under_way) == 1)
         (entry,) = running.service.samplers.under_way.values()
         if stream:
             assert connection.recv(15) == b"HTTP/1.1 200 OK"
-    _until(lambda: not running.service.engine.sampler(MODEL).busy)
+    wait_until(lambda: not running.service.engine.sampler(MODEL).busy)
     samplers = running.service.samplers  # which forget it on the loop, a moment later
-    _until(lambda: not (samplers.under_way or samplers.watched))
+    wait_until(lambda: not (samplers.under_way or samplers.watched))
     assert entry.group.result is None
-
-
-def _until(holds: Any) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])

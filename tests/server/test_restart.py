@@ -1,52 +1,25 @@
 """A server that is killed, stopped, and started again on the same state."""
 
+import json
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from training_requests import train
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from tinker.proto import tinker_public_pb2 as wire
-
-from running import NANO, Running
+from running import HANG_S, KEY, NANO, Running, complaints
 from tinsmith.engine.checkpoints import list_checkpoints, read
-from tinsmith.types.announcements import STARTING
+
+pytestmark = pytest.mark.whole
 
 ROUNDS = 3
-
-
-def forward_backward(model: str, seq_id: int, *, forward_only: bool = False) -> bytes:
-    """A small training request, as the SDK writes it."""
-    import numpy as np
-
-    tokens = np.arange(20, 36, dtype="<i4")
-    request = wire.ForwardBackwardRequest(
-        model_id=model, seq_id=seq_id, loss_fn="cross_entropy", forward_only=forward_only
-    )
-    datum = request.data.add()
-    datum.model_input.add().encoded_text.tokens = tokens[:-1].tobytes()
-    target = datum.loss_fn_inputs["target_tokens"]
-    target.dense = tokens[1:].astype("<i8").tobytes()
-    target.dtype = 2
-    target.shape.append(15)
-    return request.SerializeToString()
-
-
-def train(server: Running, model: str, seq_id: int, **options: bool) -> str:
-    answer = server.http.post(
-        "/api/v1/forward_backward", content=forward_backward(model, seq_id, **options)
-    )
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["request_id"])
 
 
 class Client:
@@ -58,6 +31,8 @@ class Client:
         self.finished: dict[str, bytes] = {}
         self.open: list[str] = []
         self.saved: list[str] = []
+        self.answered = threading.Semaphore(0)
+        """Counts what it was told."""
         self.thread = threading.Thread(target=self.work)
         self.thread.start()
 
@@ -67,6 +42,7 @@ class Client:
             while True:
                 step = seq_id // 4
                 self.open = [train(self.server, self.model, seq_id + 1)]
+                self.answered.release()
                 body: dict[str, Any] = {"model_id": self.model, "seq_id": seq_id + 2}
                 adam = {"adam_params": {"learning_rate": 0.001}}
                 self.open.append(self.server.ok("optim_step", body | adam)["request_id"])
@@ -74,17 +50,19 @@ class Client:
                 self.open.append(self.server.ok("save_weights", body)["request_id"])
                 body |= {"seq_id": seq_id + 4}
                 self.open.append(self.server.ok("save_weights_for_sampler", body)["request_id"])
+                self.answered.release(3)
                 for request_id in tuple(self.open):
                     answer = self.server.future(request_id)
                     self.finished[request_id] = answer.content
                     self.open.remove(request_id)
+                    self.answered.release()
                 self.saved.append(f"step-{step}")
                 seq_id += 4
         except httpx.HTTPError:
             return
 
     def stopped(self) -> None:
-        self.thread.join(timeout=30)
+        self.thread.join(timeout=HANG_S)
         assert not self.thread.is_alive()
 
 
@@ -124,22 +102,21 @@ def test_a_server_killed_at_any_moment_loses_nothing_it_told_of(tmp_path: Path) 
     for _ in range(ROUNDS):
         client = Client(server)
         clients.append(client)
-        time.sleep(rng.uniform(0.2, 1.2))
+        for _ in range(rng.randrange(12, 40)):
+            assert client.answered.acquire(timeout=HANG_S)
         server.stop()
         client.stopped()
         server = Running(state)
         check_state(server, state, clients)
         for request_id in client.open:
-            start = time.monotonic()
             answer = server.future(request_id)
-            assert time.monotonic() - start < 2
             if "json" in answer.headers["content-type"] and "error" in answer.json():
                 assert answer.json()["category"] == "server"
                 assert "restarted" in answer.json()["error"]
         body = {"model_id": client.model, "seq_id": 10_000, "adam_params": {}}
         lost = server.post("optim_step", body)
         assert lost.status_code == 400
-        assert "create a training client from one of its checkpoints" in lost.json()["error"]
+        assert client.model in lost.json()["error"]
     assert sum(len(client.finished) for client in clients) > 8
     rows = server.http.get("/api/v1/checkpoints", params={"limit": 10_000}).json()["checkpoints"]
     check_loads(server, [row["tinker_path"] for row in rows])
@@ -161,9 +138,8 @@ def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
     # Whoever waits is answered before the server leaves.
     session = server.ok("create_session", {})["session_id"]
     assert session
-    start = time.monotonic()
     assert server.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - start < 10
+    assert server.complaints == []
     assert not (state / "tinsmith.sqlite3-wal").exists()
     with Running(state) as again:
         for request_id in accepted:
@@ -180,23 +156,20 @@ def test_a_long_poll_does_not_hold_the_server_up(tmp_path: Path) -> None:
     server = Running(tmp_path / "state")
     model = server.model()
     early = server.ok("optim_step", {"model_id": model, "seq_id": 9, "adam_params": {}})
-    polled: list[Any] = []
-
-    def poll() -> None:
-        with httpx.Client(base_url=server.url, headers=server.http.headers, timeout=60) as http:
-            answer = http.post("/api/v1/retrieve_future", json=early)
-            # As a 200 the SDK would tell its user of it, once a request and poll.
-            assert answer.status_code == 408
-            polled.append(answer.json())
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    time.sleep(0.5)
-    start = time.monotonic()
-    assert server.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - start < 4
-    thread.join(timeout=10)
-    assert polled[0]["type"] == "try_again"
+    host, port = server.url.removeprefix("http://").split(":")
+    body = json.dumps(early).encode()
+    head = f"POST /api/v1/retrieve_future HTTP/1.1\r\nHost: {host}\r\nX-Api-Key: {KEY}\r\n"
+    head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=HANG_S) as poll:
+        poll.sendall(head.encode() + body)
+        for _ in range(3):  # by then the server has the poll, which came before
+            server.ok("client/config", {})
+        assert server.stop(signal.SIGTERM) == 0
+        answer = b"".join(iter(lambda: poll.recv(65536), b""))
+    # As a 200 the SDK would tell its user of it, once a request and poll.
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["type"] == "try_again"
+    assert server.complaints == []
 
 
 def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
@@ -206,18 +179,16 @@ def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
             [sys.executable, "-m", "tinsmith", "serve", "--model", NANO, "--state", str(state)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
         )
     assert second.returncode == 2
-    said = [line for line in second.stderr.splitlines() if not line.startswith(STARTING)]
-    assert said[0].startswith("tinsmith: another server uses this state folder")
+    said = complaints(second.stderr)
+    assert str(state) in "\n".join(said)
     assert len(said) <= 5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_server_leaves_at_once(tmp_path: Path, number: signal.Signals) -> None:
     server = Running(tmp_path / "state")
-    start = time.monotonic()
     assert server.stop(number) == 0
-    assert time.monotonic() - start < 3
-    assert all(line.startswith(STARTING) for line in server.log.read_text().splitlines())
+    assert server.complaints == []

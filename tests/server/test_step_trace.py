@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from running import NANO, Running
-from tinsmith.engine import trace as trace_module
+from running import HANG_S, NANO, Running
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.trace import Trace
+from tinsmith.engine.trace import KEPT, StepTrace, Trace
 from tinsmith.server.records import Finished
 from tinsmith.server.requests import CreateModel, LoadWeights, OptimStep, SaveWeights
 from tinsmith.server.service import Service
@@ -20,7 +19,7 @@ MADE = {"session_id": "s", "base_model": NANO, "lora_config": {"rank": 2, "seed"
 
 
 async def done(service: Service, request_id: str) -> None:
-    assert isinstance(await service.futures.wait(request_id, 30.0), Finished)
+    assert isinstance(await service.futures.wait(request_id, HANG_S), Finished)
 
 
 def step(model_id: str, seq_id: int) -> OptimStep:
@@ -61,19 +60,18 @@ def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path)
         await done(service, runs.load_into(LoadWeights.model_validate(back)))
         await done(service, runs.optim_step(step(model_id, 6)))
         assert [one.step for one in runs.trace(model_id, 0)] == [1, 2, 3]
-        with pytest.raises(TinsmithError, match="no such model"):
+        with pytest.raises(TinsmithError, match="field: model_id = 'nobody:train:0'"):
             runs.trace("nobody:train:0", 0)
         await service.close()
 
     asyncio.run(live())
 
 
-def test_a_trace_forgets_its_oldest_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_module, "KEPT", 3)
+def test_a_trace_forgets_its_oldest_steps() -> None:
     trace = Trace(Engine({}).kernels)
-    for number in range(1, 6):
-        trace.add(trace_module.StepTrace(step=number, gradient={}, weights={}))
-    assert [one.step for one in trace.after(0)] == [3, 4, 5]
+    for number in range(1, KEPT + 3):
+        trace.add(StepTrace(step=number, gradient={}, weights={}))
+    assert [one.step for one in trace.after(0)] == list(range(3, KEPT + 3))
 
 
 def test_a_server_that_deviates_says_so(tmp_path: Path) -> None:

@@ -69,13 +69,13 @@ def test_the_first_reason_for_finishing_a_session_stays(store: Store) -> None:
 
 
 def test_nothing_is_made_in_an_unknown_session(store: Store) -> None:
-    with pytest.raises(InputError, match="no such session"):
+    with pytest.raises(InputError, match="field: session_id = 's000001'"):
         store.finish_session("s000001", reason="success")
-    with pytest.raises(InputError, match="no such session"):
+    with pytest.raises(InputError, match="field: session_id = 's000001'"):
         store.create_training_run(
             session_id="s000001", model_seq_id=0, base_model="m", spec=AdapterSpec()
         )
-    with pytest.raises(InputError, match="no such session"):
+    with pytest.raises(InputError, match="field: session_id = 's000001'"):
         store.create_sampling_session(
             session_id="s000001", sampling_session_seq_id=0, base_model="m"
         )
@@ -189,7 +189,7 @@ def test_a_retried_request_is_not_new(store: Store) -> None:
 
 def test_a_number_is_not_used_for_two_kinds(store: Store) -> None:
     store.open_request(owner=OWNER, seq_id=1, kind="optim_step")
-    with pytest.raises(InputError, match="it was a optim_step"):
+    with pytest.raises(InputError, match="optim_step"):
         store.open_request(owner=OWNER, seq_id=1, kind="forward_backward")
 
 
@@ -224,9 +224,9 @@ def test_a_request_is_settled_once(store: Store) -> None:
 
 
 def test_an_unknown_request_is_not_settled(store: Store) -> None:
-    with pytest.raises(InputError, match="no such request"):
+    with pytest.raises(InputError, match="field: request_id = 'nothing'"):
         store.finish("nothing", body=b"", media_type=PROTO)
-    with pytest.raises(InputError, match="no such request"):
+    with pytest.raises(InputError, match="field: request_id = 'nothing'"):
         store.fail("nothing", message="", category=ErrorCategory.UNKNOWN)
 
 
@@ -311,7 +311,9 @@ def test_what_is_not_there_is_not_recorded(state: Path, store: Store) -> None:
     path = TinkerPath(session=OWNER, kind=CheckpointKind.WEIGHTS, name="half")
     path.folder(state).mkdir(parents=True)
     (path.folder(state) / ADAPTER).write_bytes(b"half of it")
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(
+        CheckpointError, match="field: path = 'tinker://s000001:train:0/weights/half'"
+    ):
         store.record_checkpoint(path, base_model="base", rank=4)
     assert store.checkpoints() == ()
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored import OWNER, PROTO, finished
 
+from running import HANG_S
 from tinsmith.server.database import Durability
 from tinsmith.server.records import Finished, NoResult
 from tinsmith.server.schema import VERSION
@@ -29,7 +30,7 @@ def test_a_batch_is_all_or_nothing(store: Store) -> None:
             store.finish(f"{OWNER}:1:asample", body=b"one", media_type=PROTO)
             store.finish("nothing", body=b"two", media_type=PROTO)
 
-    with pytest.raises(InputError, match="no such request"):
+    with pytest.raises(InputError, match="field: request_id = 'nothing'"):
         finish_both()
     assert store.result(f"{OWNER}:1:asample") is NoResult.PENDING
     with store.batch():
@@ -50,7 +51,7 @@ def test_a_commit_to_disk_is_flushed(store: Store, durability: str, synchronous:
 def test_a_read_does_not_wait_for_a_write(store: Store) -> None:
     with ThreadPoolExecutor(1) as other, store.batch():
         store.create_session()
-        assert other.submit(store.sessions).result(timeout=5) == ()
+        assert other.submit(store.sessions).result(timeout=HANG_S) == ()
     assert len(store.sessions()) == 1
 
 
@@ -162,7 +163,7 @@ def test_nothing_told_is_lost_when_the_writer_is_killed(state: Path) -> None:
         [sys.executable, str(script), str(state), "12", "0"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,12 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_restart import forward_backward, train
+from training_requests import forward_backward, train
 
-from running import KEY, NANO, Running
+from running import HANG_S, KEY, NANO, Running
+from tinsmith.server.request_rows import REFUSED
 
 MAX_BODY = 100_000
-SECONDS = 5.0
-"""An answer that takes longer is a hang."""
-
 GROWTH_MIB = 24
 """What 2,000 requests may add to the server's memory: results and records are in SQLite's caches, not in ours."""
 
@@ -129,7 +126,7 @@ def check(answer: httpx.Response) -> None:
 
 
 def send(server: Running, method: str, path: str, content: bytes) -> httpx.Response:
-    return server.http.request(method, f"/api/v1/{path}", content=content, timeout=SECONDS)
+    return server.http.request(method, f"/api/v1/{path}", content=content)
 
 
 @FUZZ
@@ -181,17 +178,7 @@ def test_no_changed_protobuf_breaks_the_server(
     st.dictionaries(st.sampled_from(["limit", "offset"]), SCALARS.map(repr), max_size=2),
 )
 def test_no_query_breaks_the_server(server: Running, path: str, query: dict[str, str]) -> None:
-    check(server.http.get(f"/api/v1/{path}", params=query, timeout=SECONDS))
-
-
-def test_an_answer_does_not_wait_for_the_next_packet(server: Running) -> None:
-    """Nagle's algorithm holds each small answer back for 40 ms."""
-    seconds: list[float] = []
-    for _ in range(21):
-        start = time.monotonic()
-        server.ok("client/config", {})
-        seconds.append(time.monotonic() - start)
-    assert sorted(seconds)[5] < 0.03
+    check(server.http.get(f"/api/v1/{path}", params=query))
 
 
 def test_deep_json_is_refused(server: Running) -> None:
@@ -212,7 +199,7 @@ def test_a_wrong_key_is_always_refused(server: Running, model: str) -> None:
     ]
     headers = [{"x-api-key": key} for key in ("", "tml-wrong", KEY[:-1], KEY + "x")]
     headers += [{"authorization": "Bearer tml-wrong"}, {}]
-    with httpx.Client(base_url=server.url, timeout=SECONDS) as stranger:
+    with httpx.Client(base_url=server.url, timeout=HANG_S) as stranger:
         for method, path in requests:
             for header in headers:
                 answer = stranger.request(method, f"/api/v1/{path}", headers=header)
@@ -231,7 +218,7 @@ def test_a_body_over_the_limit_is_refused(server: Running) -> None:
             yield large[start : start + 10_000]
 
     for path in ("create_session", "forward_backward", "telemetry"):
-        answer = server.http.post(f"/api/v1/{path}", content=pieces(), timeout=SECONDS)
+        answer = server.http.post(f"/api/v1/{path}", content=pieces())
         assert answer.status_code == 413, path
         assert str(MAX_BODY) in answer.text
     within = b'{"tags": ["' + b"x" * (MAX_BODY - 20) + b'"]}'
@@ -289,48 +276,17 @@ def test_a_refused_post_uses_its_number_up(server: Running) -> None:
     unread = bytearray(forward_backward(model, seq_id + 1))
     unread += bytes([0x98, 0x06, 0x01])  # field 99: not understood
     assert send(server, "POST", "forward_backward", bytes(unread)).status_code == 400
-    start = time.monotonic()
     assert b'"error"' not in weights_of(server, model, seq_id + 2)
-    assert time.monotonic() - start < 2
     again = {"model_id": model, "seq_id": 1, "adam_params": {}}
     answer = server.post("optim_step", again)
     assert answer.status_code == 400
-    assert "refused request" in answer.json()["error"]
-
-
-def ask(sampler: str, seq_id: int, **params: Any) -> dict[str, Any]:
-    return {
-        "sampling_session_id": sampler,
-        "seq_id": seq_id,
-        "prompt": {"chunks": [{"tokens": [1, 2]}]},
-        "sampling_params": {"max_tokens": 2} | params,
-    }
+    assert REFUSED in answer.json()["error"]
 
 
 def new_sampler(server: Running) -> str:
     session = server.ok("create_session", {})["session_id"]
     asked = {"session_id": session, "sampling_session_seq_id": 0, "base_model": NANO}
     return str(server.ok("create_sampling_session", asked)["sampling_session_id"])
-
-
-def test_a_refused_sampling_request_uses_its_number_up(server: Running) -> None:
-    sampler = new_sampler(server)
-    assert server.post("asample", ask(sampler, 0, top_p="much")).status_code == 400
-    assert server.post("asample", ask(sampler, 1, max_tokens=10**6)).status_code == 400
-    start = time.monotonic()
-    accepted = server.ok("asample", ask(sampler, 2))
-    assert b'"error"' not in server.future(accepted["request_id"]).content
-    assert time.monotonic() - start < 2
-
-
-def test_a_number_that_comes_after_it_was_given_up_is_served(server: Running) -> None:
-    sampler = new_sampler(server)
-    early = server.ok("asample", ask(sampler, 1))
-    assert b'"error"' not in server.future(early["request_id"]).content
-    late = server.ok("asample", ask(sampler, 0))
-    start = time.monotonic()
-    assert b'"error"' not in server.future(late["request_id"]).content
-    assert time.monotonic() - start < 2
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -385,7 +341,7 @@ def mixed(server: Running, model: str, sampler: str, first: int, count: int) -> 
         check(send(server, "POST", path, json.dumps(body).encode()))
         if rng.random() < 0.2:
             check(send(server, "POST", "forward_backward", rng.randbytes(200)))
-            check(server.http.get(f"/api/v1/{rng.choice(GETS)}", timeout=SECONDS))
+            check(server.http.get(f"/api/v1/{rng.choice(GETS)}"))
 
 
 def test_two_thousand_requests_leave_no_memory_behind(server: Running, model: str) -> None:

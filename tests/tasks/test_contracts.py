@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_cases import C, D, N
 
+from cpu_limit import guarded
 from tinsmith.tasks.answers import Answer, Confidence, Outcome
 from tinsmith.tasks.contracts import (
     CONTRACTS,
@@ -182,10 +182,9 @@ def test_no_text_makes_the_parser_fail(text: str) -> None:
     "unit", ["<think", "<think>", "</think>", "<", "```", "{", "}", '\\"', '"', "[", "{}", "\n"]
 )
 def test_long_answers_take_linear_time(unit: str) -> None:
-    text = unit * (400_000 // len(unit))
-    start = time.process_time()
-    assert TWO_KEY.parse(text).label is None
-    assert time.process_time() - start < 4.0
+    text = unit * (1_600_000 // len(unit))
+    with guarded():
+        assert TWO_KEY.parse(text).label is None
 
 
 def test_a_deep_call_stack_reads_the_same() -> None:

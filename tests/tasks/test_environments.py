@@ -45,11 +45,11 @@ def test_no_reply_makes_it_fail(text: str) -> None:
 
 def test_it_is_used_once() -> None:
     environment = SingleTurn(TASK, item())
-    with pytest.raises(InputError, match="no reply is due"):
+    with pytest.raises(InputError, match="reply"):
         environment.reply("{}")
     environment.first()
     with pytest.raises(InputError, match="used once"):
         environment.first()
     environment.reply("{}")
-    with pytest.raises(InputError, match="no reply is due"):
+    with pytest.raises(InputError, match="reply"):
         environment.reply("{}")

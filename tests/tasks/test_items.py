@@ -40,7 +40,7 @@ def test_a_paper_has_no_field_for_a_label_or_a_score() -> None:
 def test_a_row_without_the_label_is_refused() -> None:
     rows = [row(), row(openalex_id="W2", novelty_label=None)]
     assert len(items_of(rows, TASKS["disruption"])) == 2
-    with pytest.raises(DataError, match="paper W2 has no label for the task novelty"):
+    with pytest.raises(DataError, match="field: novelty_label = None"):
         items_of(rows, TASKS["novelty"])
 
 

@@ -159,7 +159,7 @@ def test_identities_differ_and_unknown_names_are_refused() -> None:
 )
 def test_neither_label_nor_score_may_stand_in_the_papers_text(text: str) -> None:
     leaky = Item(paper=paper(abstract=f"We. {text}"), golds=GOLDS, hidden=ITEM.hidden)
-    with pytest.raises(DataError, match="must not see"):
+    with pytest.raises(DataError, match="field: paper W1 = "):
         check_prompt(TASK, leaky, messages(TASK, leaky.paper))
 
 

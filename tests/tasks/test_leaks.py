@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_cases import item, paper
 
+from cpu_limit import guarded
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks.environment import SingleTurn
 from tinsmith.tasks.leaks import FORBIDDEN, check_prompt, check_text
@@ -53,7 +54,7 @@ def test_a_marker_in_the_papers_text(marker: str, where: str) -> None:
 )
 def test_a_score_in_the_papers_text_however_written(text: str) -> None:
     leaky = planted(text)
-    with pytest.raises(DataError, match="must not see"):
+    with pytest.raises(DataError, match="field: paper W1 = "):
         check_prompt(TASK, leaky, messages(TASK, leaky.paper))
 
 
@@ -79,7 +80,7 @@ def test_words_that_are_neither_the_files_nor_the_papers(position: int, addition
     honest = item()
     prompt = list(messages(TASK, honest.paper))
     prompt[position] = replace(prompt[position], content=prompt[position].content + addition)
-    with pytest.raises(DataError, match="must not see") as caught:
+    with pytest.raises(DataError, match="field: paper W1 = ") as caught:
         check_prompt(TASK, honest, prompt)
     assert repr(addition) in str(caught.value)
 
@@ -111,7 +112,7 @@ def test_one_planted_leak_stops_the_run_before_anything_of_it_is_sent() -> None:
     honest = [item(id=f"W{n}") for n in range(3)]
     assert len(run(honest)) == 3
     leaky = replace(planted("Its cd_index is 0.02."), golds=("disruptive",))
-    with pytest.raises(DataError, match="nothing was sent"):
+    with pytest.raises(DataError, match="field: paper W1 = 'cd_index'"):
         run([*honest, leaky])
 
 
@@ -130,4 +131,8 @@ def test_the_prompt_does_not_depend_on_gold_and_passes(title: str, text: str, go
 
 
 def test_long_texts_take_linear_time() -> None:
-    check_text(item(), "0." * 100_000 + "1" * 100_000 + "cd index " * 10_000 + "cd" * 50_000)
+    long = "0." * 400_000 + "1" * 400_000 + "cd index " * 40_000 + "cd" * 200_000
+    with guarded():
+        check_text(item(), long)
+        with pytest.raises(DataError):
+            check_text(item(), f"{long} cd_index")

@@ -113,5 +113,5 @@ def test_unknown_names_and_foreign_contracts() -> None:
     with pytest.raises(ConfigError, match="disruption, novelty"):
         make_task("joint")
     assert Task(contract=NOVELTY_TWO_KEY).subjects == (Subject.NOVELTY,)
-    with pytest.raises(ConfigError, match="no such prompt"):
+    with pytest.raises(ConfigError, match=r"field: prompt = '\.\./novelty/plain'"):
         load_prompt("../novelty/plain", NOVELTY_TWO_KEY, with_metadata=True)

@@ -115,9 +115,9 @@ def test_an_unknown_reward_is_told_the_names() -> None:
 def test_foreign_labels_are_refused() -> None:
     reward = make_reward("strong", TASK)
     novel = NOVELTY_TWO_KEY.parse('{"novelty_label": "novel", "confidence": "low"}')
-    with pytest.raises(DataError, match="no such label"):
+    with pytest.raises(DataError, match="field: label = 'novel'"):
         reward.score([D], [novel])
-    with pytest.raises(DataError, match="no such label"):
+    with pytest.raises(DataError, match="field: label = 'novel'"):
         reward.score(["novel"], [said(D)])
     with pytest.raises(DataError, match="gold label"):
         reward.score([D, C], [said(D)])

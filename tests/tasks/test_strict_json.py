@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpu_limit import guarded
 from tinsmith.tasks.strict_json import (
     MAX_NESTING,
     JsonNumber,
@@ -115,17 +115,14 @@ def test_any_text_is_json_or_not_json(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '"' + '\\"' * 100_000,
-        "[" * 20 + '"' * 200_000,
-        "{" * 200_000,
-        "[1," * 100_000,
-        " " * 200_000,
+        '"' + '\\"' * 400_000,
+        "[" * 20 + '"' * 800_000,
+        "{" * 800_000,
+        "[1," * 400_000,
+        " " * 800_000,
     ],
     ids=["escapes", "quotes", "braces", "lists", "blanks"],
 )
 def test_long_texts_take_linear_time(text: str) -> None:
-    start = time.process_time()
-    with pytest.raises(NotJsonError):
+    with guarded(), pytest.raises(NotJsonError):
         read_json(text)
-    # Quadratic time over these lengths would be minutes.
-    assert time.process_time() - start < 2.0

@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 import warnings
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -17,18 +15,19 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import tinker
 
-from running import KEY, NANO, Running, gone
+from running import HANG_S, KEY, NANO, Running, wait_for_end
 from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect, require_server
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = [
+    pytest.mark.whole,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 """The SDK leaves sockets to the garbage collector."""
 
 PARENT = """
-import sys, time, warnings
+import signal, sys, warnings
 warnings.simplefilter("ignore")
 import tinsmith
 from pathlib import Path
@@ -36,7 +35,7 @@ client = tinsmith.connect(state=Path(sys.argv[1]))
 import os
 print(*[pid for pid in os.listdir("/proc") if pid.isdigit() and parent(pid) == os.getpid()])
 sys.stdout.flush()
-time.sleep(600)
+signal.pause()
 """
 PARENT = PARENT.replace(
     "client =",
@@ -96,12 +95,14 @@ def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert len(server.http.get("/api/v1/sessions").json()["sessions"]) == 1
 
 
-def test_closing_leaves_no_process(embedded: EmbeddedServer) -> None:
+def test_closing_leaves_no_process_and_a_state_in_order(
+    embedded: EmbeddedServer, tmp_path: Path
+) -> None:
     pid = embedded.pid
-    start = time.monotonic()
     embedded.close()
-    assert time.monotonic() - start < 8
     assert not Path(f"/proc/{pid}").exists()
+    assert (tmp_path / "state" / "tinsmith.sqlite3").exists()
+    assert not (tmp_path / "state" / "tinsmith.sqlite3-wal").exists()  # it was not ended by force
     embedded.close()
 
 
@@ -115,14 +116,13 @@ def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     assert len(children) == 1
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    assert gone(children[0], within=15)
+    wait_for_end(children[0])
 
 
-def _told(call: Callable[[], Any]) -> tuple[str, float]:
-    start = time.monotonic()
+def _told(call: Callable[[], Any]) -> str:
     with pytest.raises(tinker.TinkerError) as caught:
         call()
-    return str(caught.value), time.monotonic() - start
+    return str(caught.value)
 
 
 def test_clients_of_a_killed_server_are_told(embedded: EmbeddedServer) -> None:
@@ -130,32 +130,23 @@ def test_clients_of_a_killed_server_are_told(embedded: EmbeddedServer) -> None:
     trainer = service.create_lora_training_client(NANO, rank=4).result()
     sampler = trainer.save_weights_and_get_sampling_client().result()
     params = tinker.SamplingParams(max_tokens=900, stop=[])
-    long = sampler.sample(tinker.ModelInput.from_ints([1, 2, 3]), 256, params)
-    killed: list[float] = []
-
-    def kill() -> None:
-        killed.append(time.monotonic())
-        os.kill(embedded.pid, signal.SIGKILL)
-
-    timer = threading.Timer(1.0, kill)
-    timer.start()
-    message, _ = _told(lambda: long.result(timeout=60))
-    assert "the embedded server died (exit code -9)" in message
-    assert time.monotonic() - killed[0] < 5
-    message, seconds = _told(
-        lambda: trainer.forward_backward([_datum([1, 2, 3])], "cross_entropy").result(timeout=60)
-    )
-    assert "the embedded server died" in message
-    assert seconds < 5
-    message, seconds = _told(
-        lambda: sampler.sample(tinker.ModelInput.from_ints([1]), 1, params).result(timeout=60)
-    )
-    assert "the embedded server died" in message
-    assert seconds < 5
-    # To close it is told as well, and stops its heartbeat before the port is free for another server.
-    message, seconds = _told(lambda: service.close("errored").result(timeout=60))
-    assert "the embedded server died" in message
-    assert seconds < 5
+    prompt = tinker.ModelInput.from_ints([1, 2, 3])
+    long = sampler.sample(prompt, 64, params)
+    # Once this is answered, the one before it is being computed.
+    # Once this is answered, the one before it is being computed.
+    sampler.sample(prompt, 1, tinker.SamplingParams(max_tokens=1)).result(HANG_S)
+    os.kill(embedded.pid, signal.SIGKILL)
+    calls: list[Callable[[], Any]] = [
+        lambda: long.result(HANG_S),
+        lambda: trainer.forward_backward([_datum([1, 2, 3])], "cross_entropy").result(HANG_S),
+        lambda: sampler.sample(prompt, 1, params).result(HANG_S),
+        # To close it is told as well, and stops its heartbeat before the port is free for another server.
+        lambda: service.close("errored").result(HANG_S),
+    ]
+    for call in calls:
+        message = _told(call)
+        assert "embedded server" in message
+        assert "-9" in message
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -170,10 +161,13 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_server_that_cannot_be_asked_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TINKER_CREDENTIAL_CMD", raising=False)
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
-    with pytest.raises(ConfigError, match="no key for it"):
+    with pytest.raises(ConfigError) as caught:
         require_server("http://127.0.0.1:9")
+    assert caught.value.field == "TINKER_API_KEY"
     monkeypatch.setenv("TINKER_API_KEY", "tml-x")
-    with pytest.raises(ConfigError, match="no address"):
+    with pytest.raises(ConfigError) as caught:
         require_server("foo")
-    with pytest.raises(LostError, match="no server answers"):
+    assert (caught.value.field, caught.value.value) == ("base_url", "foo")
+    with pytest.raises(LostError) as lost:
         require_server("http://127.0.0.1:9")
+    assert lost.value.value == "http://127.0.0.1:9"

@@ -21,6 +21,8 @@ from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.runs.files import MANIFEST, METRICS
 
+pytestmark = pytest.mark.whole
+
 KEYS = {
     "steps": "2",
     "groups_per_batch": "3",

@@ -20,6 +20,8 @@ from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings
 from tinsmith.training.server_start import Stillness
 from tinsmith.types.errors import BackendError, LostError
 
+pytestmark = pytest.mark.whole
+
 NEVER_UP = """
 import os, signal
 with open(os.environ["TELL_PID"], "w") as file:

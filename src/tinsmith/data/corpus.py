@@ -23,12 +23,7 @@ from tinsmith.types.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus folder that is complete; nothing of it is in memory but the card.
-
-    >>> corpus = Corpus.open(folder)  # doctest: +SKIP
-    >>> years = corpus.papers("id", "year")  # doctest: +SKIP
-    >>> citing, cited = corpus.edges()  # doctest: +SKIP
-    """
+    """A corpus folder that is complete; nothing of it is in memory but the card."""
 
     folder: Path
     card: CorpusCard

@@ -47,11 +47,6 @@ class CorpusWriter:
     """Takes papers and edges in chunks of any size and order; writes the corpus when the block ends.
 
     When the block ends with an error nothing is written, and a corpus that was to be replaced stays.
-
-    >>> with CorpusWriter(out, source=description) as writer:  # doctest: +SKIP
-    ...     writer.add(papers)
-    ...     writer.add_edges(["W2"], ["W1"])
-    >>> writer.card.papers  # doctest: +SKIP
     """
 
     card: CorpusCard

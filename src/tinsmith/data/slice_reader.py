@@ -20,11 +20,7 @@ _AGAIN = "cut the slice again: tinsmith data slice CORPUS ..."
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice folder whose splits are what its card says; no row of it is in memory.
-
-    >>> for row in Slice.open(folder).rows(Split.TRAIN):  # doctest: +SKIP
-    ...     print(row.title, row.disruption_label)
-    """
+    """A slice folder whose splits are what its card says; no row of it is in memory."""
 
     folder: Path
     card: SliceCard

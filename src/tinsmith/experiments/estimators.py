@@ -246,11 +246,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SFT(PaperClassifier):
-    """Supervised fine-tuning on the contract's answer with the true label.
-
-    >>> model = tinsmith.SFT(steps=160).fit(papers)  # doctest: +SKIP
-    >>> model.score(papers.test)  # doctest: +SKIP
-    """
+    """Supervised fine-tuning on the contract's answer with the true label."""
 
     batch_size: int | None = None
     logit_offset: bool | None = None
@@ -266,11 +262,7 @@ class SFT(PaperClassifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GRPO(PaperClassifier):
-    """Reinforcement learning of the GRPO family, with rewards that a rule verifies.
-
-    >>> model = tinsmith.GRPO(reward="macro_f1", group_size=8).fit(papers)  # doctest: +SKIP
-    >>> model.predict_proba(papers.test)  # doctest: +SKIP
-    """
+    """Reinforcement learning of the GRPO family, with rewards that a rule verifies."""
 
     reward: str | None = None
     """`soft strong exp5 macro_f1 prior_matching dual g_mean inverse_share`; None: macro_f1, which keeps all classes."""

@@ -29,11 +29,7 @@ AnyPaper = PaperRow | Paper | Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedSlice:
-    """A frozen slice, verified against its card, with its rows in memory.
-
-    >>> papers = tinsmith.load_slice("slices/hepth")  # doctest: +SKIP
-    >>> papers.test[0].title  # doctest: +SKIP
-    """
+    """A frozen slice, verified against its card, with its rows in memory."""
 
     source: Slice
     train: tuple[PaperRow, ...]

@@ -78,6 +78,7 @@ class Runs:
     snapshot: Snapshot
     external: External
     loop: asyncio.AbstractEventLoop
+    gap_seconds: float = GAP_SECONDS
 
     def create(self, request: CreateModel) -> tuple[str, str]:
         """Make a model; return (request id, model id). A repeated request is answered by the first.
@@ -387,7 +388,7 @@ class Runs:
         run.waiting[seq_id] = request_id
         self._release(run, run.lane.add(seq_id, job))
         if run.lane.waiting:
-            self.loop.call_later(GAP_SECONDS, self._give_up, run, run.lane.next_seq)
+            self.loop.call_later(self.gap_seconds, self._give_up, run, run.lane.next_seq)
 
     def _release(self, run: LiveRun, jobs: list[Job]) -> None:
         """Post what may run now, and keep only the requests that still wait."""

@@ -87,6 +87,7 @@ class Samplers:
     """Sampling requests by their group's id: touched on the compute thread only."""
     watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Those of them whose tokens are followed as they are drawn."""
+    gap_seconds: float = GAP_SECONDS
 
     async def create(self, request: CreateSamplingSession, runs: Runs) -> str:
         """Open a session on a base model or a checkpoint, and load it.
@@ -149,7 +150,7 @@ class Samplers:
             if request.sampling_params.seed is None and not late:
                 self._post(lane.add(request.seq_id, job))
                 if lane.waiting:
-                    self.loop.call_later(GAP_SECONDS, self._close_gap, lane, lane.next_seq)
+                    self.loop.call_later(self.gap_seconds, self._close_gap, lane, lane.next_seq)
             else:
                 self.worker.post(job)
                 self._post(lane.skip(request.seq_id))

@@ -73,7 +73,7 @@ def serve(settings: ServeSettings) -> None:
         raise ConfigError(
             "the SDK takes only keys that begin so", field="TINKER_API_KEY", allowed="tml-..."
         )
-    listener = _bind(settings.host, settings.port)
+    listener = bind(settings.host, settings.port)
     engine = Engine(
         settings.models,
         arithmetic=settings.arithmetic,
@@ -93,7 +93,12 @@ def _tell(line: str) -> None:
     print(f"{STARTING}{line}", file=sys.stderr, flush=True)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound there, on which answers leave at once.
+
+    Raises:
+        ConfigError: it cannot be bound.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named TCP, so that asyncio turns Nagle's algorithm off; with it each answer would come 40 ms late.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

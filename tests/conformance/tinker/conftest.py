@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import tinker
 from hf_reference import HfReference
+from sdk_cases import TIMEOUT_S
 from sdk_server import FreshServer, Server, from_environment, start, write_model
 
 HERE = Path(__file__).parent
@@ -70,7 +71,7 @@ def rest(server: Server) -> tinker.RestClient:
 @pytest.fixture(scope="session")
 def context(server: Server, rest: tinker.RestClient) -> int:
     """The most tokens a sequence may have."""
-    models = rest.get_server_capabilities().result(20).supported_models
+    models = rest.get_server_capabilities().result(TIMEOUT_S).supported_models
     lengths = {model.model_name: model.max_context_length for model in models}
     length = lengths[server.model]
     assert length is not None

@@ -24,6 +24,7 @@ from scripted_judge import (
     refused,
 )
 
+from running import HANG_S
 from tinsmith.tasks.judges import (
     BlockingJudge,
     ChatJudge,
@@ -376,7 +377,7 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(note, stop)))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(HANG_S)
         settings = ChatSettings(judge_model="m", judge_base_url=started[0])
         with BlockingJudge(settings, api_key=KEY) as judge:
             assert all(r.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Judged))

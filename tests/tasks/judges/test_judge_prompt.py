@@ -85,5 +85,5 @@ def test_what_cannot_be_sent_is_replaced_and_size_counts_bytes() -> None:
 
 @pytest.mark.parametrize("criteria", [(), ("one", " ")])
 def test_without_criteria_nothing_is_judged(criteria: tuple[str, ...]) -> None:
-    with pytest.raises(DataError, match="at least one criterion"):
+    with pytest.raises(DataError, match="field: criteria = "):
         JudgeRequest("t", "r", criteria)

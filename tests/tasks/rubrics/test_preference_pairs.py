@@ -111,19 +111,19 @@ def test_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     other = tmp_path / "pairs.csv"
     for absent in (file, other):
-        with pytest.raises(ConfigError, match="no such file"):
+        with pytest.raises(ConfigError, match="field: data_path = "):
             read_pairs(absent)
     other.write_text("prompt,chosen,rejected")
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl"):
         read_pairs(other)
     file.write_text(json.dumps(record()) + "\n" + json.dumps(record(rejected="c")))
-    with pytest.raises(DataError, match="line 2: this pair stands at line 1"):
+    with pytest.raises(DataError, match=r"(?s)line 2\b.*field: pair_id = 'p1'"):
         read_pairs(file)
     file.write_text(json.dumps(record()) + "\n" + json.dumps(record(pair_id="p2", chosen="b")))
-    with pytest.raises(DataError, match="line 2: the two responses are the same"):
+    with pytest.raises(DataError, match=r"(?s)line 2\b.*field: rejected"):
         read_pairs(file)
     file.write_text(json.dumps(record(rubrics=[])))
-    with pytest.raises(DataError, match="no pair with a rubric"):
+    with pytest.raises(DataError, match=r"^pairs\.jsonl: "):
         read_pairs(file)
     file.write_text(json.dumps(record(rubrics=[])) + "\n" + json.dumps(record(pair_id="p2")))
     assert read_pairs(file).without_rubrics == 1

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cpu_limit import guarded
 from tinsmith.tasks.rubrics import Rule, RuleJudge, criterion_of, parse_rule
 from tinsmith.tasks.rubrics.measures import Script
 from tinsmith.tasks.rubrics.rule import Bound
@@ -213,6 +214,7 @@ def test_a_response_cannot_talk_the_rule_judge_over() -> None:
 
 
 def test_long_runs_of_one_sign_are_counted_in_linear_time() -> None:
-    response = "." * 200_000 + "x-" * 50_000 + "!" * 100_000 + "x"
-    for unit in Unit:
-        Length(unit, Bound(1)).holds(response)
+    response = "." * 800_000 + "x-" * 200_000 + "!" * 400_000 + "x"
+    with guarded():
+        held = {unit for unit in Unit if Length(unit, Bound(1)).holds(response)}
+    assert held == set(Unit)

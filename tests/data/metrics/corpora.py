@@ -13,13 +13,14 @@ import cdindex
 import numpy as np
 import polars as pl
 import pytest
+from building import SHARED
 from numpy.typing import NDArray
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import CorpusCard, SourceDescription, SourceKind, write_card
 from tinsmith.data.schema import CARD, EDGE_COLUMNS, EDGES, PAPER_COLUMNS, PAPERS
 
-HEPTH = Path(__file__).parents[3] / "shared" / "data" / "hepth"
+HEPTH = SHARED / "hepth"
 
 Edges = tuple[NDArray[np.uint32], NDArray[np.uint32]]
 

@@ -140,7 +140,7 @@ def test_an_empty_split_is_said(tmp_path: Path) -> None:
     papers, metrics = labelled_frames(3)
     corpus = write_corpus(tmp_path / "c", papers, metrics)
     source = _slice(corpus, tmp_path / "s", replace(SETTINGS, per_class=None))
-    with pytest.raises(DataError, match="has no rows"):
+    with pytest.raises(DataError, match="train"):
         run_baselines(source)
 
 
@@ -187,5 +187,5 @@ def test_answers_of_another_report_are_refused(corpus: Corpus, tmp_path: Path) -
     report = run_baselines(_slice(corpus, tmp_path))
     with (tmp_path / BASELINE_ANSWERS).open("ab") as file:
         file.write(b"{}\n")
-    with pytest.raises(DataError, match="does not belong"):
+    with pytest.raises(DataError, match=r"baseline_answers\.jsonl"):
         read_answers(tmp_path, report, "disruption")

@@ -272,20 +272,18 @@ def test_what_cannot_be_read_is_set_aside_or_counted(tmp_path: Path) -> None:
 def test_tables_that_are_missing_twice_there_or_damaged_are_errors(tmp_path: Path) -> None:
     folder = version_1(tmp_path / "one")
     pl.DataFrame({"x": [1]}).write_parquet(folder / "papers.parquet")
-    with pytest.raises(DataError, match="two files hold the same table"):
+    with pytest.raises(DataError, match="field: tables"):
         build(folder, tmp_path / "out")
     (folder / "papers.parquet").unlink()
     path = folder / "SciSciNet_PaperDetails.tsv.gz"
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(
-        DataError, match=r"SciSciNet_PaperDetails\.tsv\.gz: the gzip stream ends early"
-    ):
+    with pytest.raises(DataError, match=r"SciSciNet_PaperDetails\.tsv\.gz: .* \d+\)$"):
         build(folder, tmp_path / "out")
     card = build(folder, tmp_path / "out", skip_bad=True)
     assert (card.papers, card.dropped["bad_files"]) == (4, 1)
     tsv(folder / "SciSciNet_Papers.tsv", ("PaperID", "Title"), [("1", "x")])
-    with pytest.raises(DataError, match=r"SciSciNet_Papers\.tsv lacks a column"):
+    with pytest.raises(DataError, match=r"(?s)^SciSciNet_Papers\.tsv\b.*field: year"):
         build(folder, tmp_path / "out2")
     (folder / "SciSciNet_PaperReferences.tsv").unlink()
-    with pytest.raises(DataError, match="has no table paperrefs or paperreferences"):
+    with pytest.raises(DataError, match="field: tables"):
         build(folder, tmp_path / "out2")

@@ -112,7 +112,7 @@ def test_the_first_layout_that_is_there_is_read(tmp_path: Path) -> None:
         "data/jsonl/works/updated_date=2026-03-02/part_0001.gz",
     ]
     assert [part.partition for part in found.parts] == ["2026-03-01", "2026-03-02"]
-    with pytest.raises(DataError, match="no OpenAlex works in"):
+    with pytest.raises(DataError, match="field: snapshot"):
         find_snapshot(tmp_path / "data/jsonl/works/updated_date=2026-03-01")
 
 
@@ -132,7 +132,7 @@ def test_a_truncated_part_is_an_error_or_read_up_to_the_damage(tmp_path: Path) -
     path.write_bytes(whole[: len(whole) // 2])
     for graph_only in (False, True):
         choices = OpenAlexChoices(graph_only=graph_only)
-        with pytest.raises(DataError, match=r"part_0000\.gz: the gzip stream ends early") as caught:
+        with pytest.raises(DataError, match=r"part_0000\.gz: .* \d+\)$") as caught:
             build_corpus(SnapshotSource(tmp_path, choices), tmp_path / "out")
         assert "--skip-bad" in str(caught.value)
         skipping = OpenAlexChoices(graph_only=graph_only, skip_bad=True)

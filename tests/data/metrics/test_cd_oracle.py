@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 import numpy as np
 import pytest
 from corpora import Hepth, hepth, peer, random_edges
@@ -16,12 +14,6 @@ from tinsmith.data.windows import UNDATED
 from tinsmith.ops.extension import configure
 
 PAPERS = 2000
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Generator[None, None, None]:
-    yield
-    configure()
 
 
 def bits(values: NDArray[np.float64]) -> NDArray[np.uint64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from itertools import combinations, permutations, product
 
 import numpy as np
@@ -34,12 +34,6 @@ CLOSED = Null()
 
 def switching(nulls: int, seed: int = 0) -> Null:
     return Null(model=NullModel.SWITCHING, nulls=nulls, seed=seed)
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Generator[None, None, None]:
-    yield
-    configure()
 
 
 def references(

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
-from tinsmith.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
+from command_line import Run, command
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(["data", *(str(argument) for argument in arguments)])
-        captured = capsys.readouterr()
-        return int(caught.value.code or 0), captured.out, captured.err
-
-    return run
+    return command(capsys, "data")
 
 
 @pytest.fixture(scope="module")

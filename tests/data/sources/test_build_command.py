@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,22 +7,12 @@ from building import files_of, gzip_lines
 from fake_openalex import KEY, FakeOpenAlex, Mishap, serving
 from openalex_works import work
 
-from tinsmith.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
+from command_line import Run, command
 
 
 @pytest.fixture
 def build(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(["data", "build", *map(str, arguments)])
-        captured = capsys.readouterr()
-        code = caught.value.code or 0
-        assert isinstance(code, int)
-        return code, captured.out, captured.err
-
-    return run
+    return command(capsys, "data", "build")
 
 
 @pytest.fixture
