@@ -30,6 +30,7 @@ from tinsmith.experiments.keys import (
 )
 from tinsmith.experiments.places import FORCED, VALUES, places_of
 from tinsmith.experiments.registry import inherited
+from tinsmith.experiments.task_frame import TaskFrame
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
@@ -50,7 +51,7 @@ class Plan:
     experiment: Experiment
     overrides: Mapping[str, Value]
     """What the command line changed: a derived experiment."""
-    frame: Frame | RubricFrame | JointFrame
+    frame: Frame | RubricFrame | JointFrame | TaskFrame
     settings: CommonSettings
     reward_settings: Mapping[str, float]
     arithmetic: Arithmetic

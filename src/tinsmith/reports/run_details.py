@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Final
 
 from tinsmith.reports.run_records import Config, Kind, Run
 from tinsmith.reports.tables import Cell, Table, TableRow, column, number, shown, text, whole
+
+_DATA: Final = {Kind.RLVR: "Tasks", Kind.TASK: "Items"}
+"""What the data of a run are called where they are no papers."""
 
 
 def alarms_table(run: Run) -> Table | None:
@@ -50,7 +54,7 @@ def details(run: Run) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     sections: list[tuple[str, Mapping[str, object]]] = [
         ("Settings", settings),
         ("Reward", config.reward or {}),
-        ("Tasks" if config.kind is Kind.RLVR else "Papers", _fields(data)),
+        (_DATA.get(config.kind, "Papers"), _fields(data)),
         (
             "Identity: the same identity gives the same results",
             {"identity_sha256": config.identity_sha256, **identity},

@@ -36,6 +36,7 @@ from tinsmith.reports.run_records import SPLIT_WORDS, Kind, Run, Split
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import lenient_words, model_systems, snapshot_table
 from tinsmith.reports.tables import Table
+from tinsmith.reports.task_page import task_html
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
 from tinsmith.types.errors import DataError
@@ -89,6 +90,8 @@ def run_html(folder: Path) -> str:
     run = read_run(folder)
     if run.config.kind is Kind.RLVR:
         return rubric_html(run)
+    if run.config.kind is Kind.TASK:
+        return task_html(run)
     if run.config.kind is Kind.DEBATE:
         return debate_html(run)
     if run.config.kind is Kind.JOINT:

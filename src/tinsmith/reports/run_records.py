@@ -24,6 +24,8 @@ class Kind(StrEnum):
     """Not on papers with labels: on instructions with rubrics; see rubric_records."""
     JOINT = "joint"
     """On papers with two labels; see joint_gathering."""
+    TASK = "task"
+    """On a task of the user's own; see task_records."""
     DEBATE = "debate"
     """On papers under challenge, two answers each; see debate_records."""
 

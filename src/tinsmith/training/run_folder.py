@@ -35,6 +35,10 @@ CHECKPOINTS, BASELINES, REPORT = "checkpoints.jsonl", "baselines.json", "report.
 JUDGE_LEDGER = "judge.jsonl"
 """What a judge was asked for and what that took. Never cut back: what was paid was paid, also by a killed run."""
 
+TASK = "task.json"
+"""Of a run on a task of the user's own: its terms, its held-out items, its baselines."""
+SECTIONS = "sections.json"
+"""The sections that it adds to its page."""
 TASKS = "tasks.jsonl"
 """The prompts and criteria of a run on rubrics."""
 
@@ -42,7 +46,7 @@ STATE = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
 
 _GROWING = (METRICS, ROLLOUTS, TIMINGS, TRACE)
-_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, TASKS, CONFIG)
+_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, TASKS, TASK, SECTIONS, CONFIG)
 
 
 class IfExists(StrEnum):
@@ -108,7 +112,7 @@ class RunFolder:
         if there:
             if_exists = settle(path, if_exists)
         if there and if_exists is IfExists.RAISE:
-            raise _already_there(path, "this folder holds a run already")
+            raise already_there(path, "this folder holds a run already")
         if not there and path.exists() and not _empty(path):
             raise ConfigError(
                 "this folder holds something that is no run",
@@ -296,7 +300,7 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
     if if_exists is not IfExists.ASK or not holds_run(path):
         return if_exists
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise _already_there(
+        raise already_there(
             path, "this folder holds a run already, and there is no terminal to ask at"
         )
     choices = [each for each in IfExists if each is not IfExists.ASK]
@@ -310,7 +314,8 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
             return IfExists(answer.strip())
 
 
-def _already_there(path: Path, what: str) -> ConfigError:
+def already_there(path: Path, what: str) -> ConfigError:
+    """Return what is said of a folder that holds a run."""
     return ConfigError(
         what,
         field="log_path",
