@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,9 +70,12 @@ def run(
 
 
 def _task(file: str, overrides: Mapping[str, str]) -> None:
+    from tinsmith.tasks.user_task.loading import load_file
+
+    found = load_file(Path(file))  # a mistake in it is told before anything heavy is imported
     from tinsmith.experiments.task_run import dry_run, open_file, run_opened
 
-    opened = open_file(file, overrides)
+    opened = open_file(found, overrides)
     if opened.plan.circumstances.dry_run:
         print("\n".join(dry_run(opened)))
         return
@@ -86,9 +90,12 @@ def _task(file: str, overrides: Mapping[str, str]) -> None:
 
 
 def _task_keys(file: str) -> None:
+    from tinsmith.tasks.user_task.loading import load_file
+
+    found = load_file(Path(file))
     from tinsmith.experiments.task_run import task_help
 
-    told = task_help(file)
+    told = task_help(found)
     _key_table(f"{told.name}: {told.question}", told.keys)
 
 

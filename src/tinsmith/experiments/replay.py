@@ -25,6 +25,7 @@ from tinsmith.models.sources import is_here
 from tinsmith.reports.difference import Comparison, compare_runs
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Kind, Run
+from tinsmith.tasks.user_task.loading import load_file
 from tinsmith.training.run_folder import MANIFEST, RunFolder, Status
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -92,9 +93,9 @@ def _again(run: Run, manifest: Json, steps: int | None, told: Told) -> tuple[Pla
     around = cast(Json, manifest.get("circumstances") or {})
     changes = _changes(run, around, steps)
     if run.config.kind is Kind.TASK:
-        file = Path(str(around["task_file"]))
-        require_same_code(file, manifest)
-        opened = open_file(file, changes)
+        found = load_file(Path(str(around["task_file"])))
+        require_same_code(found, manifest)
+        opened = open_file(found, changes)
         # What changed of its data is told before a base is built.
         known = Materials(matter=opened.matter, model_name="", models={})
         _require_identity(Prepared(opened.plan, known), manifest, told)

@@ -78,8 +78,10 @@ def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
     read = [read_reply(task, replies[0])]
     for reply in replies[1:]:
         heard = None if task.reply is None else attempt(task.reply, one.item, list(read))
-        if isinstance(heard, Raised) or isinstance(read[-1], Failed):
-            raise _failed(str(heard if isinstance(heard, Raised) else read[-1].what), one)
+        if isinstance(last := read[-1], Failed):
+            raise _failed(last.what, one)
+        if isinstance(heard, Raised):
+            raise _failed(str(heard), one)
         if heard is None:
             break  # the task has nothing to say to it
         said += [

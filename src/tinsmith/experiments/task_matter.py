@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,7 +127,9 @@ class TaskMatter:
         )
 
 
-def _baseline(task: Task, answer: Callable[[Any], Any], items: Any) -> dict[str, object]:
+def _baseline(
+    task: Task, answer: Callable[[Any], str | Sequence[str]], items: Sequence[UserItem]
+) -> dict[str, object]:
     """Return what a baseline's answers earn, by item; where it fails it has no figures, but the cause."""
     by_item: dict[str, float] = {}
     for one in items:

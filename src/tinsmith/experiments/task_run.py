@@ -75,7 +75,10 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
             value=True,
             fix="tinsmith run FILE.py dry_run=true",
         )
-    opened = open_value(task, overrides) if isinstance(task, Task) else open_file(task, overrides)
+    if isinstance(task, Task):
+        opened = open_value(task, overrides)
+    else:
+        opened = open_file(load_file(Path(task)), overrides)
 
     def told(message: str) -> None:
         if not opened.plan.circumstances.quiet:
@@ -84,13 +87,12 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
     return run_opened(opened, told)
 
 
-def open_file(path: str | Path, overrides: Mapping[str, str]) -> OpenedTask:
+def open_file(found: TaskFile, overrides: Mapping[str, str]) -> OpenedTask:
     """Return the task in a file, with `key=value` changes as they stand on a command line.
 
     Raises:
         ConfigError, DataError: a mistake in the file, in a key or in the data.
     """
-    found = load_file(Path(path))
     own = own_values(found, overrides)
     task = found.make(own)
     try:
@@ -168,18 +170,18 @@ def _opened(
     return OpenedTask(plan=plan, matter=matter)
 
 
-def require_same_code(file: Path, manifest: Mapping[str, Any]) -> None:
+def require_same_code(found: TaskFile, manifest: Mapping[str, Any]) -> None:
     """Check that a task's file, and the modules beside it that it imports, are those that a run was made with.
 
     Raises:
         ConfigError: one is another now, or is not there any more.
     """
     then = manifest["identity"]["task"]["code_sha256"]
-    now = load_file(file).sha256
+    now = found.sha256
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             raise ConfigError(
-                f"this run cannot be made again here: {file.parent / name} is another file now",
+                f"this run cannot be made again here: {found.path.parent / name} is another file now",
                 field=f"task.code_sha256.{name}",
                 value=now.get(name),
                 allowed=str(then.get(name)),
@@ -229,7 +231,7 @@ def _settings(task: Task) -> dict[str, Value]:
             raise _Mistake(unknown_key(key, str(value), allowed))
     kinds = _KEYS.kinds
     return {
-        key: value if type(value) is kinds[key] else _text(value)
+        key: value if kinds[key] is type(value) else _text(value)
         for key, value in task.keys.items()
     }
 
@@ -249,13 +251,12 @@ class TaskHelp:
     """The file's own ones first."""
 
 
-def task_help(path: str | Path) -> TaskHelp:
+def task_help(found: TaskFile) -> TaskHelp:
     """Return the keys of the task in a file.
 
     Raises:
         ConfigError: a mistake in the file.
     """
-    found = load_file(Path(path))
     own = own_values(found, {})
     task = found.make(own)
     try:

@@ -114,8 +114,9 @@ def gains_table(gains: Gains) -> Table | None:
     if not gains.all:
         return None
     return Table(
-        caption="The answers to one item are averaged first; the item is the unit. Interval: paired bootstrap over items. "
-        "p: flips of the signs of the items' differences, two-sided; that of terms and baselines corrected by Holm.",
+        caption="The answers to one item are averaged first; the item is the unit. Interval: paired bootstrap over "
+        "items. p: flips of the signs of the items' differences, two-sided; that of terms and baselines is corrected "
+        "by Holm.",
         heads=(
             text("Of the trained model"),
             text("against"),

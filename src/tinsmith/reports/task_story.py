@@ -1,4 +1,4 @@
-"""The sentences at the top of the page of a run on a user's own task: the gain, what it stands beside, what is not said."""
+"""The sentences at the top of the page of a run on a user's own task: the gain, and what it stands beside."""
 
 from __future__ import annotations
 

@@ -199,10 +199,7 @@ def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (Message(role=Role.USER, content=prompt),)
     try:
-        said = tuple(
-            Message(role=Role(one["role"]), content=one["content"])
-            for one in cast("Sequence[Mapping[str, str]]", prompt)
-        )
+        said = tuple(Message(role=Role(one["role"]), content=one["content"]) for one in prompt)
     except (TypeError, KeyError, ValueError, AttributeError):
         said = ()
     if not said or said[-1].role is Role.ASSISTANT:

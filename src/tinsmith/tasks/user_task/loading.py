@@ -202,7 +202,7 @@ def _own_keys(entry: Callable[..., Any], path: Path) -> tuple[OwnKey, ...]:
         found.append(
             OwnKey(
                 name=each.name,
-                kind=cast("type[Value]", kind),
+                kind=kind,
                 default=cast(Value, each.default),
                 words=words.get(each.name, ""),
             )

@@ -75,7 +75,7 @@ def score_group(
     ]
 
 
-def read_reply(task: Task, text: str) -> Any:
+def read_reply(task: Task, text: str) -> object:
     """Return a reply as the task's `parse` reads it, the text itself where nothing is parsed, or why that failed."""
     if task.parse is None:
         return text
