@@ -18,7 +18,7 @@ T = TypeVar("T")
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{4,}")
 _LONGEST: Final = 200
 _LIBRARIES: Final = (
-    "<frozen",
+    "<",  # methods that Python wrote itself
     str(PACKAGE) + os.sep,
     *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )

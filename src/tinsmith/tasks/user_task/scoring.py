@@ -111,10 +111,12 @@ def _number(value: object) -> float | str:
     """Return a reward as a number; text says why it is none."""
     if isinstance(value, Raised):
         return str(value)
+    if isinstance(value, str):
+        return "it gave str, and not a number"
     try:
         number = float(value)  # pyright: ignore[reportArgumentType]  # a number of numpy or torch is one too
     except (TypeError, ValueError):
         return f"it gave {type(value).__name__}, and not a number"
-    if isinstance(value, str) or not math.isfinite(number):
-        return f"it gave {value!r}, and not a finite number"
+    if not math.isfinite(number):
+        return f"it gave {number}, and not a finite number"
     return number
