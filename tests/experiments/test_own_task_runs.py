@@ -143,7 +143,7 @@ def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, tmp_path: Path)
     assert refused.code == 2
     assert "code_sha256" in refused.err
     taken = run(log_path="parts")
-    assert (taken.code, len(taken.err.splitlines())) == (2, 5) or taken.code == 2
+    assert (taken.code, len(taken.err.splitlines()) <= 5) == (2, True)
 
 
 def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_path: Path) -> None:
@@ -204,9 +204,7 @@ def test_the_one_turn_example_runs(run: Run) -> None:
     assert run(str(EXAMPLES / "turned_words.py"), log_path="run", steps="1").code == 0
 
 
-def test_what_new_writes_runs_as_it_is(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_new_writes_runs_as_it_is(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "new", "fresh.py").code == 0
     assert run("fresh.py", log_path="run", steps="1").code == 0
     again = command(capsys, "new", "fresh.py")
@@ -222,7 +220,7 @@ def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> Non
         left.metrics["eval/reward/letters"] + left.metrics["eval/reward/rare"]
     )
 
-    def vowels(item: int, text: str) -> float:
+    def vowels(_item: int, text: str) -> float:
         return sum(letter in "aeiou" for letter in text)
 
     task = tinsmith.Task(
@@ -236,7 +234,7 @@ def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> Non
 
 
 def test_python_is_told_that_a_run_was_lost(server: Connection, tmp_path: Path) -> None:
-    def broken(item: int, text: str) -> float:
+    def broken(_item: int, _text: str) -> float:
         raise OSError("gone")
 
     task = tinsmith.Task(items=range(12), prompt="Item {item}:", reward=broken)

@@ -1,4 +1,4 @@
-"""Items of a user's own task: a list, an iterator and a JSONL file are one and the same; what cannot be read is told."""
+"""Items of a user's own task: a list, an iterator and a JSONL file are one and the same; what is no item is told."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_prompt_is_a_text_or_messages() -> None:
         (lambda: task([{"a": {1, 2}, "b": 1}]), "items[0] value.a", "set"),
         (lambda: task([{"a": 1}]), "prompt of items[0]", "'b'"),
         (lambda: task(SUMS, prompt=lambda item: item["c"]), "prompt of items[0]", "KeyError: 'c'"),
-        (lambda: task(SUMS, prompt=lambda item: 7), "prompt of items[0]", "7"),
+        (lambda: task(SUMS, prompt=lambda _item: 7), "prompt of items[0]", "7"),
         (lambda: task(SUMS, held_out=lambda item: item["c"]), "held_out", "KeyError: 'c'"),
         (
             lambda: task([{"id": "x", "a": 1, "b": 1}, {"id": "x", "a": 2, "b": 1}]),
@@ -137,10 +137,10 @@ def test_items_that_cannot_be_had_are_told_by_place(
         ({"reward": {"Right": reward}}, "reward"),
         ({"reward": {"total": reward}}, "reward"),
         ({"reward": "right"}, "reward reward"),
-        ({"reward": lambda text: 1.0}, "reward reward"),
+        ({"reward": lambda _text: 1.0}, "reward reward"),
         ({"metrics": {"words": 3}}, "reward words"),
         ({"parse": lambda: None}, "parse"),
-        ({"reply": lambda item: None}, "reply"),
+        ({"reply": lambda _item: None}, "reply"),
         ({"held_out": 1.0}, "held_out"),
         ({"held_out": -0.1}, "held_out"),
         ({"max_turns": 0}, "max_turns"),

@@ -17,7 +17,7 @@ def task(**changes: Any) -> Task:
     return Task(**{"items": ["x"], "prompt": "{item}", **changes})
 
 
-def length(item: str, text: str) -> float:
+def length(_item: str, text: str) -> float:
     return len(text) / 10
 
 
@@ -32,14 +32,14 @@ def test_the_reward_is_the_sum_of_its_terms_in_their_order() -> None:
     assert earned(found) == [{"length": 0.1, "same": 1.0}, {"length": 0.3, "same": 0.0}]
     assert [one.total for one in found if isinstance(one, Earned)] == [1.1, 0.3]
     assert list(task(reward=length).rewards) == ["length"]
-    assert list(task(reward=lambda item, text: 0).rewards) == ["reward"]
+    assert list(task(reward=lambda _item, _text: 0).rewards) == ["reward"]
 
 
 def test_a_reward_of_a_group_sees_all_answers_and_one_of_a_conversation_all_replies() -> None:
-    def rare(item: str, answers: Sequence[str]) -> list[float]:
+    def rare(_item: str, answers: Sequence[str]) -> list[float]:
         return [1 / answers.count(one) for one in answers]
 
-    def longer(item: str, replies: Sequence[str]) -> bool:
+    def longer(_item: str, replies: Sequence[str]) -> bool:
         return len(replies[-1]) > len(replies[0])
 
     own = task(reward={"rare": of_group(rare), "longer": of_conversation(longer)})
@@ -57,8 +57,8 @@ def test_rewards_and_metrics_see_what_the_parser_reads() -> None:
 
     own = task(
         parse=number,
-        reward=lambda item, answer: 0 if answer is None else answer,
-        metrics={"odd": lambda item, answer: answer is not None and answer % 2},
+        reward=lambda _item, answer: 0 if answer is None else answer,
+        metrics={"odd": lambda _item, answer: answer is not None and answer % 2},
     )
     first, second = score_group(own, "x", [["7"], ["seven"]])
     assert isinstance(first, Earned)
@@ -68,7 +68,7 @@ def test_rewards_and_metrics_see_what_the_parser_reads() -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    assert earned(score_group(task(reward=lambda item, text: np.float32(0.5)), "x", [["a"]])) == [
+    assert earned(score_group(task(reward=lambda _item, _text: np.float32(0.5)), "x", [["a"]])) == [
         {"reward": 0.5}
     ]
 
@@ -84,7 +84,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     ],
 )
 def test_what_is_no_number_is_a_failure_and_no_reward(value: object, words: str) -> None:
-    (found,) = score_group(task(reward={"right": lambda item, text: value}), "x", [["a"]])
+    (found,) = score_group(task(reward={"right": lambda _item, _text: value}), "x", [["a"]])
     assert isinstance(found, Failed)
     assert found.where == "reward"
     assert found.what.startswith("right: ")
@@ -92,10 +92,10 @@ def test_what_is_no_number_is_a_failure_and_no_reward(value: object, words: str)
 
 
 def test_one_that_fails_leaves_the_others_alone_and_says_where() -> None:
-    def brittle(item: str, text: str) -> float:
+    def brittle(_item: str, text: str) -> float:
         return 1 / len(text.strip())  # line that raises
 
-    def rare(item: str, answers: Sequence[str]) -> list[float]:
+    def rare(_item: str, answers: Sequence[str]) -> list[float]:
         return [1 / len(answers)] * len(answers)
 
     own = task(reward={"brittle": brittle, "rare": of_group(rare)})
@@ -112,7 +112,7 @@ def test_one_that_fails_leaves_the_others_alone_and_says_where() -> None:
 
 
 def test_what_a_failure_says_has_no_address_and_one_line() -> None:
-    def told(item: str, text: str) -> float:
+    def told(_item: str, _text: str) -> float:
         raise ValueError(f"{object()} is\nno number")
 
     (found,) = score_group(task(reward=told), "x", [["a"]])
@@ -124,14 +124,14 @@ def test_what_a_failure_says_has_no_address_and_one_line() -> None:
     ("numbers", "words"), [([1.0], "1 numbers for 2"), (3, "TypeError"), (["a", 1], "str")]
 )
 def test_a_group_reward_gives_a_number_for_each_answer(numbers: object, words: str) -> None:
-    own = task(reward=of_group(lambda item, answers: numbers))
+    own = task(reward=of_group(lambda _item, _answers: numbers))
     found = score_group(own, "x", [["a"], ["b"]])
     assert isinstance(found[0], Failed)
     assert words in found[0].what
 
 
 def test_a_parser_that_raises_fails_its_conversation() -> None:
-    own = task(parse=int, reward=lambda item, answer: answer)
+    own = task(parse=int, reward=lambda _item, answer: answer)
     good, bad = score_group(own, "x", [["3"], ["three"]])
     assert isinstance(good, Earned)
     assert isinstance(bad, Failed)
