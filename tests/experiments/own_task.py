@@ -22,8 +22,8 @@ HERE = Path(__file__).parent
 def letters(item, text):
     if (HERE / "broken").exists():
         raise OSError("the checker is not there")
-    if (HERE / "brittle").exists() and len(text) % 2:
-        raise ValueError("an odd text")
+    if (HERE / "brittle").exists() and len(text) % 3 == 0:
+        raise ValueError("a text of threes")
     return sum(letter.isalpha() for letter in text) / 10
 
 
@@ -40,6 +40,7 @@ def task(start: int = 0):
         question="Does it write letters?",
         items=[{"id": f"item-{n}", "n": n} for n in range(start, start + 12)],
         prompt="Item {n}:",
+        held_out=0.5,
         reward={"letters": letters, "rare": of_group(rare)},
         metrics={"length": lambda item, text: len(text)},
         baselines={"a word": lambda item: "letters", "none": lambda item: 1 / 0},

@@ -65,7 +65,7 @@ def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(run: Run, tmp_path
     assert "train/reward/letters" in metrics[1]
     rollouts = lines(folder, "rollouts.jsonl")
     data = whole(folder, "config.json")["data"]
-    assert (data["train"], data["test"]) == (10, 2)
+    assert (data["train"], data["test"]) == (6, 6)
     held_out = {one["id"] for one in whole(folder, "task.json")["items"]}
     assert {one["prompt_id"] for one in rollouts if one["split"] != "train"} == held_out
     assert held_out.isdisjoint(one["prompt_id"] for one in rollouts if one["split"] == "train")
@@ -105,7 +105,7 @@ def test_the_same_task_gives_the_same_bytes_and_diff_and_replay_say_so(
     task.write_text(TASK + "# another\n")
     refused = command(capsys, "replay", "a")
     assert refused.code == 2
-    assert "task.code_sha256.mine.py" in refused.err
+    assert "code.mine.py" in refused.err
     assert len(refused.err.splitlines()) <= 5
     task.unlink()
     assert command(capsys, "replay", "a").code == 2
@@ -141,14 +141,14 @@ def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, tmp_path: Path)
     (tmp_path / "mine.py").write_text(TASK + "# another\n")
     refused = run(log_path="parts", behavior_if_log_dir_exists="resume")
     assert refused.code == 2
-    assert "code_sha256" in refused.err
+    assert "code.mine.py" in refused.err
     taken = run(log_path="parts")
     assert (taken.code, len(taken.err.splitlines()) <= 5) == (2, True)
 
 
 def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_path: Path) -> None:
     (tmp_path / "brittle").touch()
-    assert run(log_path="run", eval_samples="8", group_size="8").code == 0
+    assert run(log_path="run", eval_items="6", group_size="8").code == 0
     rollouts = lines(tmp_path / "run", "rollouts.jsonl")
     failed = [one for one in rollouts if "failure" in one]
     assert failed
@@ -156,16 +156,16 @@ def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_p
         assert "total" not in one
         assert one["failure"]["where"] == "reward"
         assert re.fullmatch(
-            r"letters: mine\.py, line \d+: ValueError: an odd text", one["failure"]["what"]
+            r"letters: mine\.py, line \d+: ValueError: a text of threes", one["failure"]["what"]
         )
     kept = [one for one in rollouts if "failure" not in one]
     assert kept
-    assert all(len(one["text"]) % 2 == 0 for one in kept)
+    assert all(len(one["text"]) % 3 for one in kept)
     metrics = lines(tmp_path / "run", "metrics.jsonl")
-    assert metrics[0]["eval/failed"] > 0
+    assert 0 < metrics[0]["eval/failed"] < 1
     alarms = [one["kind"] for one in whole(tmp_path / "run", "manifest.json")["alarms"]]
     assert "rollouts_failed" in alarms
-    assert "an odd text" in (tmp_path / "run" / "report.html").read_text()
+    assert "a text of threes" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(
@@ -230,7 +230,7 @@ def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> Non
     second = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "b")
     assert dict(first.metrics) == dict(second.metrics)
     identity = whole(tmp_path / "a", "manifest.json")["identity"]
-    assert list(identity["task"]["code_sha256"]) == ["python"]
+    assert list(identity["code"]) == ["python"]
 
 
 def test_python_is_told_that_a_run_was_lost(server: Connection, tmp_path: Path) -> None:

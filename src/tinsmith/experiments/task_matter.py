@@ -55,7 +55,8 @@ class TaskMatter:
         """See Matter; where the file lies does not matter."""
         return {
             "data": {"sha256": self.split.sha256, **self._rows()},
-            "task": {"code_sha256": dict(self.code), "keys": dict(self.own_keys)},
+            "code": dict(self.code),
+            "own_keys": dict(self.own_keys),
         }
 
     def config(self) -> Mapping[str, object]:

@@ -176,13 +176,13 @@ def require_same_code(found: TaskFile, manifest: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: one is another now, or is not there any more.
     """
-    then = manifest["identity"]["task"]["code_sha256"]
+    then = manifest["identity"]["code"]
     now = found.sha256
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             raise ConfigError(
                 f"this run cannot be made again here: {found.path.parent / name} is another file now",
-                field=f"task.code_sha256.{name}",
+                field=f"code.{name}",
                 value=now.get(name),
                 allowed=str(then.get(name)),
                 fix="put back what it was, or run the task as it is now",

@@ -63,8 +63,13 @@ def _answer(read: TaskRunRecords, gain: Gain | None) -> str:
             f"{found} on {_items(read, len(last.by_item()))}."
         )
     found = gain.found
-    moved = "stayed" if found.gain == 0 else "rose" if found.gain > 0 else "fell"
     before = "before training" if first.step == 0 else f"at step {first.step}"
+    if found.risen == found.fallen == 0:
+        return (
+            f"On {_items(read, found.n)} nothing moved: every one earns what it did {before}, {found.first:.3f} on "
+            f"average after {counted(last.step, 'step')}."
+        )
+    moved = "rose" if found.gain > 0 else "fell" if found.gain < 0 else "went"
     told = (
         f"On {_items(read, found.n)} the mean reward {moved} from {found.first:.3f} {before} to {found.second:.3f} "
         f"after {counted(last.step, 'step')}: gain {gain_words(gain)}."
