@@ -27,7 +27,7 @@ class TaskBaseRecipe(BaseRecipe):
 
     vocab_size: int = 512
     max_positions: int = 1024
-    steps: int = 300
+    steps: int = 1_000
     learning_rate: float = 3e-3
     count: int = 8_000
     """Demonstrations; the training items are gone through again and again."""
