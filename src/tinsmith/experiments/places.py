@@ -58,7 +58,7 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         Kind.TASK: MappingProxyType(
             {
                 "steps": 60,
-                "learning_rate": 1e-3,
+                "learning_rate": 6e-4,
                 "lora_rank": 16,
                 "group_size": 8,
                 "groups_per_batch": 8,
