@@ -11,17 +11,38 @@ if TYPE_CHECKING:
     from tinsmith.experiments.comparing import compare
     from tinsmith.experiments.estimators import GRPO, SFT
     from tinsmith.experiments.paper_sets import load_slice
+    from tinsmith.experiments.task_run import TaskRun, run
+    from tinsmith.tasks.user_task.task import Answered, Task, of_conversation, of_group
     from tinsmith.training.connect import connect
 
 __version__ = VERSION
-__all__ = ["GRPO", "SFT", "__version__", "compare", "connect", "load_slice"]
+__all__ = [
+    "GRPO",
+    "SFT",
+    "Answered",
+    "Task",
+    "TaskRun",
+    "__version__",
+    "compare",
+    "connect",
+    "load_slice",
+    "of_conversation",
+    "of_group",
+    "run",
+]
 
 _LAZY = {
+    "Answered": "tinsmith.tasks.user_task.task",
     "GRPO": "tinsmith.experiments.estimators",
     "SFT": "tinsmith.experiments.estimators",
+    "Task": "tinsmith.tasks.user_task.task",
+    "TaskRun": "tinsmith.experiments.task_run",
     "compare": "tinsmith.experiments.comparing",
     "connect": "tinsmith.training.connect",
     "load_slice": "tinsmith.experiments.paper_sets",
+    "of_conversation": "tinsmith.tasks.user_task.task",
+    "of_group": "tinsmith.tasks.user_task.task",
+    "run": "tinsmith.experiments.task_run",
 }
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""
 

@@ -17,6 +17,8 @@ from tinsmith.analysis.alarms import Alarm, AlarmKind
 MAX_SAME_TEXT = 0.5
 """Share of prompts that get the same text."""
 MAX_JUDGE_FAILED = 0.05
+MAX_FAILED = 0.05
+"""Share of rollouts without a reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +28,10 @@ class Responses:
     step: int
     texts: tuple[tuple[str, str], ...]
     """(prompt id, response), of one or more responses to each prompt."""
-    judge_failed: float
+    judge_failed: float = 0.0
     """Share of responses that the judge gave no verdicts on."""
+    failed: float = 0.0
+    """Share of rollouts that came to nothing for another cause."""
 
 
 @dataclass(slots=True)
@@ -44,7 +48,7 @@ class ResponseMonitor:
 
     def observe(self, seen: Responses) -> list[Alarm]:
         """Take one examination in; return the alarms that begin with it."""
-        holding = [*_same_text(seen), *_judge(seen)]
+        holding = [*_same_text(seen), *_judge(seen), *_failed(seen)]
         begun = [alarm for alarm in holding if alarm.kind not in self._holding]
         self._holding = [alarm.kind for alarm in holding]
         self._alarms += begun
@@ -94,3 +98,12 @@ def _judge(seen: Responses) -> list[Alarm]:
     return [
         Alarm(AlarmKind.JUDGE_FAILED, None, seen.judge_failed, MAX_JUDGE_FAILED, seen.step, message)
     ]
+
+
+def _failed(seen: Responses) -> list[Alarm]:
+    if seen.failed <= MAX_FAILED:
+        return []
+    message = (
+        f"{seen.failed:.1%} of the rollouts failed (limit {MAX_FAILED:.0%}); they have no reward"
+    )
+    return [Alarm(AlarmKind.ROLLOUTS_FAILED, None, seen.failed, MAX_FAILED, seen.step, message)]

@@ -19,6 +19,7 @@ from tinsmith.cli.base import app as base_app
 from tinsmith.cli.data import app as data_app
 from tinsmith.cli.diff import diff
 from tinsmith.cli.doctor import doctor
+from tinsmith.cli.new import new
 from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
 from tinsmith.cli.run import run
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.add_typer(data_app)
 app.add_typer(base_app)
 app.command(add_help_option=False)(run)
+app.command()(new)
 app.command()(report)
 app.command()(replay)
 app.command()(diff)

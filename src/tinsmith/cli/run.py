@@ -1,18 +1,26 @@
-"""`tinsmith run`: an experiment by its name, changed by key=value; without a name, the list."""
+"""`tinsmith run`: an experiment by its name, or a task by its file, changed by key=value; without either, the list."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from tinsmith.experiments.key_help import KeyHelp
 
 
 def run(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="family/rung; without it, the list.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="family/rung, or FILE.py with a task of your own; without it, the list.",
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="key=value ...", help="What to change.")
@@ -26,9 +34,12 @@ def run(
         print(context.get_help()) if wants_help else _list()
         return
     if wants_help:
-        _keys(name)
+        _task_keys(name) if name.endswith(".py") else _keys(name)
         return
     overrides = _overrides(changes or [])
+    if name.endswith(".py"):
+        _task(name, overrides)
+        return
     from tinsmith.experiments.studies import STUDIES
 
     if name in STUDIES:
@@ -56,6 +67,36 @@ def run(
         print(f"wrote {done.folder}; what came of it: {report_run(done.folder)}")
         return
     print(f"wrote {done.folder}; next: tinsmith report {done.folder}")
+
+
+def _task(file: str, overrides: Mapping[str, str]) -> None:
+    from tinsmith.tasks.user_task.loading import load_file
+
+    found = load_file(Path(file))  # a mistake in it is told before anything heavy is imported
+    from tinsmith.experiments.task_run import dry_run, open_file, run_opened
+
+    opened = open_file(found, overrides)
+    if opened.plan.circumstances.dry_run:
+        print("\n".join(dry_run(opened)))
+        return
+
+    def told(message: str) -> None:
+        if not opened.plan.circumstances.quiet:
+            print(message, file=sys.stderr)
+
+    done = run_opened(opened, told)
+    page = "" if done.report is None else f"; what came of it: {done.report}"
+    print(f"wrote {done.folder}{page}")
+
+
+def _task_keys(file: str) -> None:
+    from tinsmith.tasks.user_task.loading import load_file
+
+    found = load_file(Path(file))
+    from tinsmith.experiments.task_run import task_help
+
+    told = task_help(found)
+    _key_table(f"{told.name}: {told.question}", told.keys)
 
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
@@ -89,9 +130,16 @@ def _keys(name: str) -> None:
             print("\n" + study.keys.more)
         return
     experiment = find(name)
-    console.print(f"{experiment.full_name}: {experiment.question}\n", markup=False)
+    _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))
+
+
+def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"{title}\n", markup=False)
     table = Table(box=None, pad_edge=False)
-    keys = key_help(experiment)
     for column in ("key", *(f"at={at}" for at in keys[0].values), "what it is"):
         table.add_column(column, overflow="fold")
     apart = False

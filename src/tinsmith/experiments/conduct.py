@@ -41,7 +41,7 @@ from tinsmith.training.connect import (
 from tinsmith.training.course import Score
 from tinsmith.training.run import BestStep, Finished
 from tinsmith.training.server_facts import model_identity, weights_sha256
-from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError
+from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 
 if TYPE_CHECKING:
@@ -177,6 +177,16 @@ def _conduct(
             field="log_path",
             value=str(folder.path),
             fix="mend the judge; the same command with behavior_if_log_dir_exists=resume goes on",
+        ) from error
+    except TaskError as error:
+        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        when = "before the first step" if run is None else f"at step {run.step}"
+        raise LostError(
+            f"a function of the task failed on every rollout {when}: {error.what}",
+            field="log_path",
+            value=str(folder.path),
+            fix="where the cause is outside the file, the same command with behavior_if_log_dir_exists=resume goes on; "
+            "a mended file is another run",
         ) from error
     except (tinker.TinkerError, BackendError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})

@@ -65,7 +65,7 @@ def dry_run(plan: Plan) -> list[str]:
     if isinstance(plan.frame, RubricFrame):
         matter = rubric_matter(plan)
         asked = _rubric_lengths(plan, plan.frame, matter.split)
-        taken = _model_minutes(plan, asked)
+        taken = model_minutes(plan, asked)
         time = [] if taken is None else [f"time: {time_and_disk(taken, _MEGABYTES)}"]
         return [*lines, *matter.before(), *time]
     trained, looked_at = _tokens(plan)
@@ -106,10 +106,10 @@ def minutes(plan: Plan, prompt_tokens: int | None = None) -> float | None:
         examined=plan.settings.eval_items,
         tested=plan.settings.test_items or TEST_ITEMS,
     )
-    return _model_minutes(plan, lengths)
+    return model_minutes(plan, lengths)
 
 
-def _model_minutes(plan: Plan, lengths: Lengths) -> float | None:
+def model_minutes(plan: Plan, lengths: Lengths) -> float | None:
     """Return what a run takes with the model that it names; None: how large it is is not known."""
     where = plan.circumstances
     parameters = _parameters(where.model_name)

@@ -14,6 +14,7 @@ from typing import Final, get_type_hints
 
 from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.kinds import At
+from tinsmith.experiments.task_frame import TaskFrame
 from tinsmith.runs.kinds import Kind
 from tinsmith.runs.rubric_records import RULES
 from tinsmith.runs.run_folder import IfExists
@@ -276,7 +277,7 @@ ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(
 class Keys:
     """Which keys a kind of experiment has, and where they go."""
 
-    frame: type[Frame] | type[RubricFrame] | type[JointFrame]
+    frame: type[Frame] | type[RubricFrame] | type[JointFrame] | type[TaskFrame]
     loop: type[RlSettings] | type[SftSettings]
     asking: type[Asking] | None = None
     without: frozenset[str] = frozenset()
@@ -326,6 +327,11 @@ KEYS: Final[Mapping[Kind, Keys]] = MappingProxyType(
             RlSettings,
             Asking,
             # There is no third split to choose by or to test on, no label whose gradient is exact, no slice.
+            without=frozenset({"select_by", "gradient", "data", "test_items", *_BY_EXAMPLE}),
+        ),
+        Kind.TASK: Keys(
+            TaskFrame,
+            RlSettings,
             without=frozenset({"select_by", "gradient", "data", "test_items", *_BY_EXAMPLE}),
         ),
     }

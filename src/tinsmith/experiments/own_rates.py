@@ -9,6 +9,7 @@ from tinsmith.experiments.base_model import CARD
 from tinsmith.experiments.kinds import At
 from tinsmith.experiments.places import places_of
 from tinsmith.experiments.plan import Plan
+from tinsmith.runs.kinds import Kind
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import ConfigError
 
@@ -30,7 +31,8 @@ def require_own_rates(plan: Plan) -> None:
         return
     if plan.circumstances.base_url is None and (Path(named) / CARD).is_file():
         return
-    missing = [key for key in _rates(plan) if key not in plan.overrides]
+    given = {*plan.overrides, *(plan.experiment.delta if plan.frame.kind is Kind.TASK else ())}
+    missing = [key for key in _rates(plan) if key not in given]
     if missing:
         small = "at=small, which has rates for a small pretrained model; or "
         raise ConfigError(

@@ -56,6 +56,20 @@ NANO: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
                 "select_by": "last",
             }
         ),
+        Kind.TASK: MappingProxyType(
+            {
+                "steps": 60,
+                "learning_rate": 6e-4,
+                "lora_rank": 16,
+                "group_size": 8,
+                "groups_per_batch": 8,
+                "max_tokens": 32,
+                "eval_items": 100,
+                "eval_every": 20,
+                "save_every": 20,
+                "select_by": "last",
+            }
+        ),
         Kind.SFT: MappingProxyType(
             {
                 "steps": 120,
@@ -82,6 +96,7 @@ NANO_ONLY: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
         ),
         Kind.JOINT: MappingProxyType({"prompt": "brief", "max_tokens": 64}),
         Kind.RLVR: MappingProxyType({}),
+        Kind.TASK: MappingProxyType({}),
     }
 )
 """What the nano base needs whatever the rung says: it has read the brief prompt only."""
@@ -111,6 +126,22 @@ _SMALL_RL: Final[Mapping[str, Value]] = MappingProxyType(
 SMALL: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
     {
         Kind.RL: _SMALL_RL,
+        Kind.TASK: MappingProxyType(
+            {
+                "model_name": SMALL_MODEL,
+                "steps": 40,
+                "learning_rate": 3e-4,
+                "lora_rank": 16,
+                "group_size": 8,
+                "groups_per_batch": 8,
+                "grad_clip_norm": 1.0,
+                "max_tokens": 48,
+                "eval_items": 50,
+                "eval_every": 20,
+                "save_every": 20,
+                "select_by": "last",
+            }
+        ),
         Kind.SFT: MappingProxyType(
             {
                 "model_name": SMALL_MODEL,
@@ -190,6 +221,20 @@ SEED: Final[Mapping[Kind, Mapping[str, Value]]] = MappingProxyType(
                 "judge_model": "gpt-5-mini",
                 "model_name": "meta-llama/Llama-3.1-8B",
                 "eval_every": 10,
+                "save_every": 20,
+                "select_by": "last",
+            }
+        ),
+        Kind.TASK: MappingProxyType(
+            {
+                "steps": 100,
+                "learning_rate": 4e-5,
+                "lora_rank": 32,
+                "group_size": 8,
+                "groups_per_batch": 32,
+                "max_tokens": 512,
+                "eval_items": 200,
+                "eval_every": 20,
                 "save_every": 20,
                 "select_by": "last",
             }

@@ -21,6 +21,7 @@ from tinsmith.experiments.key_text import folder_name, truth, unknown_key, unrea
 from tinsmith.experiments.keys import ENGINE, KEYS, Asking, At, Circumstances, Frame, RubricFrame
 from tinsmith.experiments.places import FORCED, VALUES, places_of
 from tinsmith.experiments.registry import inherited
+from tinsmith.experiments.task_frame import TaskFrame
 from tinsmith.runs.kinds import Kind
 from tinsmith.tasks.label_reward import make_label_reward
 from tinsmith.tasks.task import Task
@@ -40,7 +41,7 @@ class Plan:
     experiment: Experiment
     overrides: Mapping[str, Value]
     """What the command line changed: a derived experiment."""
-    frame: Frame | RubricFrame | JointFrame
+    frame: Frame | RubricFrame | JointFrame | TaskFrame
     settings: CommonSettings
     reward_settings: Mapping[str, float]
     arithmetic: Arithmetic

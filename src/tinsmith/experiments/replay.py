@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
@@ -15,9 +16,10 @@ from typing import Final, cast
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.keys import Asking
 from tinsmith.experiments.manifest import Json, Prepared, changed_identity
-from tinsmith.experiments.materials import gather
+from tinsmith.experiments.materials import Materials, gather, with_model
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
+from tinsmith.experiments.task_run import open_file, require_same_code
 from tinsmith.experiments.worlds import Told
 from tinsmith.models.sources import is_here
 from tinsmith.reports.difference import Comparison, compare_runs
@@ -26,6 +28,7 @@ from tinsmith.runs.kinds import Kind, Status
 from tinsmith.runs.run_folder import RunFolder
 from tinsmith.runs.run_reader import read_run
 from tinsmith.runs.run_records import Run
+from tinsmith.tasks.user_task.loading import load_file
 from tinsmith.types.errors import ConfigError, DataError
 
 _PACKAGE: Final = ("tinsmith", "source_sha256")
@@ -56,9 +59,7 @@ def replay(folder: Path, *, steps: int | None, out: Path | None, told: Told) -> 
     run = read_run(folder)
     manifest = RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
-    plan = _plan(run, manifest, steps)
-    materials = gather(plan, told)
-    _require_identity(Prepared(plan, materials), manifest, told)
+    plan, materials = _again(run, manifest, steps, told)
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
     plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
     try:
@@ -89,35 +90,56 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     return None if manifest.get("status") == Status.FINISHED.value else done
 
 
-def _plan(run: Run, manifest: Json, steps: int | None) -> Plan:
-    """Return the run's plan once more, with its data and model where they were."""
-    config, around = run.config, cast(Json, manifest.get("circumstances") or {})
-    on_rubrics = config.kind is Kind.RLVR
-    if config.name.startswith("python/") or around.get("data_folder", "") is None:
+def _again(run: Run, manifest: Json, steps: int | None, told: Told) -> tuple[Plan, Materials]:
+    """Return the run's plan and materials once more, with its data and model where they were."""
+    around = cast(Json, manifest.get("circumstances") or {})
+    changes = _changes(run, around, steps)
+    if run.config.kind is Kind.TASK:
+        found = load_file(Path(str(around["task_file"])))
+        require_same_code(found, manifest)
+        opened = open_file(found, changes)
+        # What changed of its data is told before a base is built.
+        known = Materials(matter=opened.matter, model_name="", models={})
+        _require_identity(Prepared(opened.plan, known), manifest, told)
+        return opened.plan, with_model(opened.plan, opened.matter, told)
+    plan = make_plan(find(run.config.title), changes)
+    materials = gather(plan, told)
+    _require_identity(Prepared(plan, materials), manifest, told)
+    return plan, materials
+
+
+_DATA: Final[Mapping[Kind, str]] = {Kind.RLVR: "data_path", Kind.TASK: "task_file"}
+"""What a manifest tells of where a run's data were; papers are in a `data_folder`."""
+
+
+def _changes(run: Run, around: Json, steps: int | None) -> dict[str, str]:
+    """Return the keys that make the run's plan once more, as they stand on a command line."""
+    config, place = run.config, _DATA.get(run.config.kind, "data_folder")
+    handed_over = place != "data_path" and around.get(place, "") is None
+    if config.name.startswith("python/") or handed_over:
         raise ConfigError(
-            "this run cannot be made again from its folder: its papers were handed over in Python",
+            "this run cannot be made again from its folder: its data were handed over in Python",
             field="DIR",
             value=str(run.folder),
             fix="run the same Python once more with another log_path, then `tinsmith diff`",
         )
-    if ("data_path" if on_rubrics else "data_folder") not in around:
+    if place not in around:
         raise ConfigError(
             "this run's manifest does not say where its data and its model are",
             field="DIR",
             value=str(run.folder),
             fix="run it again with this version, then it can be replayed",
         )
-    if on_rubrics:
+    where: dict[str, object] = {}
+    if config.kind is Kind.RLVR:
         # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
         where = {each.name: around.get(each.name) for each in fields(Asking)}
-    else:
+    elif config.kind is not Kind.TASK:
         where = {"data": around["data"]}
     where |= {"base_url": around["base_url"], "device": around["device"]}
     where |= {"model_name": _model(around), "stop_after": steps}
     given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}
-    return make_plan(
-        find(config.title), {key: text for key, text in given.items() if text is not None}
-    )
+    return {key: text for key, text in given.items() if text is not None}
 
 
 def _model(around: Json) -> object:

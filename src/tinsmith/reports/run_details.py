@@ -88,6 +88,10 @@ def failures_section(failures: Table | None, what: str = "rollout") -> Section:
     return Section("failures", "Failures", [failures or Words(f"No {what} failed.")])
 
 
+_DATA: Final = {Kind.RLVR: "Tasks", Kind.TASK: "Items"}
+"""What the data of a run are called where they are no papers."""
+
+
 def alarms_table(run: Run) -> Table | None:
     """Return the alarms with the numbers that figures use; None where there are none."""
     if not run.alarms:
@@ -129,7 +133,7 @@ def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     sections: list[tuple[str, Mapping[str, object]]] = [
         ("Settings", settings),
         ("Reward", config.reward or {}),
-        ("Tasks" if config.kind is Kind.RLVR else "Papers", _fields(data)),
+        (_DATA.get(config.kind, "Papers"), _fields(data)),
         (
             "Identity: the same identity gives the same results",
             {"identity_sha256": config.identity_sha256, **identity},

@@ -21,6 +21,7 @@ KIND_WORDS = {
     Kind.SFT: "SFT",
     Kind.RLVR: "RL with rubrics",
     Kind.JOINT: "RL on two labels",
+    Kind.TASK: "RL on a task of one's own",
     Kind.DEBATE: "RL under challenge",
 }
 

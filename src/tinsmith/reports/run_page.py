@@ -38,6 +38,7 @@ from tinsmith.reports.run_figures import run_plates
 from tinsmith.reports.run_map import papers_words, run_map
 from tinsmith.reports.run_story import run_story
 from tinsmith.reports.snapshot import model_systems, snapshot_blocks
+from tinsmith.reports.task_page import task_html
 from tinsmith.reports.trajectory import trajectory_table
 from tinsmith.reports.views import run_views
 from tinsmith.runs.files import REPORT
@@ -67,6 +68,8 @@ def run_html(folder: Path) -> str:
     run = read_run(folder)
     if run.config.kind is Kind.RLVR:
         return rubric_html(run)
+    if run.config.kind is Kind.TASK:
+        return task_html(run)
     if run.config.kind is Kind.DEBATE:
         return debate_html(run)
     if run.config.kind is Kind.JOINT:

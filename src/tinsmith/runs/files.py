@@ -23,10 +23,14 @@ LEDGER: Final = "judge.jsonl"
 """What a judge was asked for and what that took. Never cut back: what was paid was paid, also by a killed run."""
 TASKS: Final = "tasks.jsonl"
 """The prompts and criteria of a run on rubrics."""
+TASK: Final = "task.json"
+"""Of a run on a task of the user's own: its terms, its held-out items, its baselines."""
+SECTIONS: Final = "sections.json"
+"""The sections that it adds to its page."""
 STATE: Final = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
 
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)
 """Files that a step appends to, and that a resumed run cuts back."""
-WHOLE: Final = (MANIFEST, BASELINES, REPORT, LEDGER, TASKS, CONFIG)
+WHOLE: Final = (MANIFEST, BASELINES, REPORT, LEDGER, TASKS, TASK, SECTIONS, CONFIG)
 """Files that are deleted with a run, in this order."""

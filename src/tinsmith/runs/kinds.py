@@ -14,6 +14,8 @@ class Kind(enum.StrEnum):
     """Labels of papers, by example."""
     RLVR = "rlvr"
     """Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled."""
+    TASK = "task"
+    """A task of the user's own, by reinforcement."""
     DEBATE = "debate"
     """Labels of papers under challenge: A predicts, B challenges, A revises or defends."""
     JOINT = "joint"

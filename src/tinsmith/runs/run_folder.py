@@ -79,7 +79,7 @@ class RunFolder:
         if there:
             if_exists = settle(path, if_exists)
         if there and if_exists is IfExists.RAISE:
-            raise _already_there(path, "this folder holds a run already")
+            raise already_there(path, "this folder holds a run already")
         if not there and path.exists() and not _empty(path):
             raise ConfigError(
                 "this folder holds something that is no run",
@@ -267,7 +267,7 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
     if if_exists is not IfExists.ASK or not holds_run(path):
         return if_exists
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise _already_there(
+        raise already_there(
             path, "this folder holds a run already, and there is no terminal to ask at"
         )
     choices = [each for each in IfExists if each is not IfExists.ASK]
@@ -281,7 +281,8 @@ def settle(path: Path, if_exists: IfExists) -> IfExists:
             return IfExists(answer.strip())
 
 
-def _already_there(path: Path, what: str) -> ConfigError:
+def already_there(path: Path, what: str) -> ConfigError:
+    """Return what is said of a folder that holds a run."""
     return ConfigError(
         what,
         field="log_path",

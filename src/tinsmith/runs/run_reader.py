@@ -52,7 +52,7 @@ def read_run(folder: Path) -> Run:
     config = _config(folder)
     # On rubrics there is no class that a baseline could answer, two labels have two sets of them, and under challenge
     # only a part of the papers is asked about.
-    without = config.kind in (Kind.RLVR, Kind.JOINT, Kind.DEBATE)
+    without = config.kind in (Kind.RLVR, Kind.JOINT, Kind.DEBATE, Kind.TASK)
     baselines, answers = (None, {}) if without else read_baselines(folder, config, notes)
     return Run(
         folder=folder,

@@ -19,6 +19,8 @@ _SHOWN = (
     ("informative", "train/groups/informative"),
     ("macro-F1", "eval/macro_f1"),
     ("greedy", "eval_greedy/macro_f1"),
+    ("evaluated", "eval/reward/total"),
+    ("greedy", "eval_greedy/reward/total"),
     ("pass rate", "eval/pass_rate"),
     ("greedy", "eval_greedy/pass_rate"),
     ("min recall", "eval/min_class_recall"),

@@ -8,8 +8,7 @@ from typing import Protocol
 class Terms(Protocol):
     """One rollout's reward; its terms are its attributes."""
 
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Return the terms' names in their fixed order."""
         ...
 

@@ -11,10 +11,13 @@
     +-- BackendError (RuntimeError)     the engine cannot compute here (missing extension, device)
     +-- DeterminismError (RuntimeError) a promise about bits does not hold
     +-- JudgeError (RuntimeError)       a judge did not answer
+    +-- TaskError (RuntimeError)        a function of a user's own task failed on every rollout of a step
     +-- LostError (RuntimeError)        a run lost its server or its judge, and can be resumed
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 
 class _Unset:
@@ -46,6 +49,15 @@ class TinsmithError(Exception):
         self.allowed = allowed
         self.fix = fix
         super().__init__(self._message())
+
+    def told_at(self, where: str) -> Self:
+        """Return the same error, saying first where a user made the mistake."""
+        other = type(self)(
+            f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix
+        )
+        other.value = self.value
+        other.args = (other._message(),)
+        return other
 
     def _message(self) -> str:
         lines = [self.what]
@@ -91,6 +103,10 @@ class DeterminismError(TinsmithError, RuntimeError):
 
 class JudgeError(TinsmithError, RuntimeError):
     """A judge did not give a usable verdict; recorded, never turned into a low reward."""
+
+
+class TaskError(TinsmithError, RuntimeError):
+    """A function of a user's own task failed on every rollout of a step; each is recorded with its cause."""
 
 
 class LostError(TinsmithError, RuntimeError):

@@ -1,0 +1,34 @@
+"""One turn, one reward: say two words the other way round.
+
+Run it with `tinsmith run examples/turned_words.py [key=value ...]`.
+"""
+
+from random import Random
+
+from tinsmith import Task
+
+WORDS = "apple bread cloud dance earth flame grass house juice knife lemon mouse night ocean".split()
+
+
+def turned(item: dict, text: str) -> float:
+    """Earn half for each word in its place."""
+    said = text.split()
+    return (said[:1] == [item["second"]]) / 2 + (said[1:] == [item["first"]]) / 2
+
+
+def shown(item: dict, random: Random) -> str:
+    """Show the small base how answers look: one or both of the words, in any order."""
+    words = [item["first"], item["second"]]
+    random.shuffle(words)
+    return " ".join(words[: random.randint(1, 2)])
+
+
+task = Task(
+    question="Does the model learn to turn two words round?",
+    items=[{"first": a, "second": b} for a in WORDS for b in WORDS if a != b],
+    prompt="Turn round: {first} {second}",
+    reward=turned,
+    demonstrate=shown,
+    baselines={"left as it is": lambda item: f"{item['first']} {item['second']}"},
+    keys={"max_tokens": 8},
+)

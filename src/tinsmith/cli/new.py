@@ -1,0 +1,28 @@
+"""The verb `tinsmith new`: a commented file to begin a task of one's own with."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The file to write.")],
+) -> None:
+    """Write a task of your own to begin with: items, a prompt and a reward, in one file that runs as it is."""
+    from tinsmith.types.errors import ConfigError
+
+    if file.suffix != ".py":
+        raise ConfigError("a task is a Python file", field="FILE.py", value=str(file))
+    text = (resources.files("tinsmith.tasks.user_task") / "start.py.txt").read_text("utf-8")
+    try:
+        with file.open("x", encoding="utf-8", newline="\n") as stream:
+            stream.write(text.replace("@FILE@", file.name))
+    except FileExistsError:
+        raise ConfigError(
+            "there is such a file already", field="FILE.py", value=str(file), fix="name another"
+        ) from None
+    print(f"wrote {file}; next: tinsmith run {file} dry_run=true, then tinsmith run {file}")

@@ -1,0 +1,70 @@
+"""What the parts of a user's task must be, and how it is told where they are not."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Final
+
+from tinsmith.types.errors import ConfigError
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def require_callable(what: str, function: object, count: int) -> None:
+    """Check that something can be called with so many arguments.
+
+    Raises:
+        ConfigError: it cannot; it says where the function stands, if that is known.
+    """
+    arguments = {1: "one argument", 2: "two arguments"}[count]
+    if not callable(function):
+        raise ConfigError(
+            "this has to be a function", field=what, value=function, allowed=f"of {arguments}"
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # a function of C that does not say what it takes
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        code = getattr(function, "__code__", None)
+        line = "" if code is None else f" (line {code.co_firstlineno})"
+        raise ConfigError(
+            f"this function{line} cannot be called with {arguments}",
+            field=what,
+            value=f"{getattr(function, '__name__', 'function')}{signature}",
+            allowed=f"a function of {arguments}",
+        ) from None
+
+
+def require_name(what: str, name: object) -> None:
+    """Check the name of a term or a metric, which becomes part of a metric's key.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name) and name not in ("total", "names"):
+        return
+    raise ConfigError(
+        "this name cannot stand in a metric's key",
+        field=what,
+        value=name,
+        allowed="small letters, digits and _, beginning with a letter; not total or names",
+    )
+
+
+def require_share(what: str, share: float) -> None:
+    """Check a share of the items.
+
+    Raises:
+        ConfigError: it is none, or all of them.
+    """
+    if isinstance(share, bool) or not 0.0 <= share < 1.0:
+        raise ConfigError(
+            "this is a share of the items, and some are left to train on",
+            field=what,
+            value=share,
+            allowed="0 or more, below 1",
+        )
