@@ -4,7 +4,10 @@ from random import Random
 
 from tinsmith import Task
 
-TEXT = "apple bread cloud dance earth flame grass house juice knife lemon mouse night ocean"
+TEXT = (
+    "apple bread cloud dance earth flame grass house juice knife lemon mouse night ocean "
+    "piano queen river stone tower uncle voice water youth zebra"
+)
 WORDS = TEXT.split()
 
 
