@@ -1,13 +1,14 @@
-"""One turn, one reward: say two words the other way round.
-
-Run it with `tinsmith run examples/turned_words.py [key=value ...]`.
-"""
+"""One turn, one reward: say two words the other way round."""
 
 from random import Random
 
 from tinsmith import Task
 
-WORDS = "apple bread cloud dance earth flame grass house juice knife lemon mouse night ocean".split()
+TEXT = (
+    "apple bread cloud dance earth flame grass house juice knife lemon mouse night ocean "
+    "piano queen river stone tower uncle voice water youth zebra"
+)
+WORDS = TEXT.split()
 
 
 def turned(item: dict, text: str) -> float:
@@ -17,7 +18,7 @@ def turned(item: dict, text: str) -> float:
 
 
 def shown(item: dict, random: Random) -> str:
-    """Show the small base how answers look: one or both of the words, in any order."""
+    """Show the small base how answers look."""
     words = [item["first"], item["second"]]
     random.shuffle(words)
     return " ".join(words[: random.randint(1, 2)])
