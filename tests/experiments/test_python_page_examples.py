@@ -1,4 +1,4 @@
-"""The two examples of the laboratory in docs/python.md run as they stand, with fewer steps, a smaller world and base."""
+"""The two examples of the laboratory in docs/python.md run as they stand, with fewer steps and a smaller world."""
 
 from __future__ import annotations
 
