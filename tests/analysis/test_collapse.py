@@ -238,7 +238,7 @@ def test_a_resumed_monitor_goes_on_with_the_same_alarms(cut: int) -> None:
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="no state of a collapse monitor"):
+    with pytest.raises(CheckpointError, match="not the state of a collapse monitor"):
         MonitorState.from_json({"shares": 3})
     with pytest.raises(CheckpointError, match="another task"):
         CollapseMonitor(LABELS).restore(MonitorState(share_streaks=(0, 0)))

@@ -156,7 +156,7 @@ def test_confidence_is_scored_at_both_turns() -> None:
         assert figure.n == expected.num_items == 10
         assert figure.value == pytest.approx(expected.brier)
         assert figure.interval.low < figure.value < figure.interval.high
-    with pytest.raises(DataError, match="no stated confidence"):
+    with pytest.raises(DataError, match="not a stated confidence"):
         figures([replace(told[0], last_confidence="sure")], 3)
 
 

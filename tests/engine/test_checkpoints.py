@@ -252,7 +252,7 @@ def test_checkpoints_are_listed_without_half_written_and_foreign_ones(tmp_path: 
     (tmp_path / "server.sqlite").touch()
     assert [str(path) for path in list_checkpoints(tmp_path)] == sorted(names)
     assert list_checkpoints(tmp_path / "absent") == ()
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
         read(half)
 
 
@@ -303,7 +303,7 @@ def _forge(**changes: object) -> Callable[[Path], None]:
         ("adapter.safetensors", Path.unlink, "adapter.safetensors: missing"),
         ("optimizer.safetensors", _flip, "optimizer.safetensors: damaged"),
         ("optimizer.safetensors", Path.unlink, "optimizer.safetensors: missing"),
-        ("checkpoint.json", Path.unlink, "no whole checkpoint"),
+        ("checkpoint.json", Path.unlink, "no complete checkpoint"),
         ("checkpoint.json", _cut, "checkpoint.json: cannot be read as JSON"),
         ("checkpoint.json", lambda file: file.write_bytes(b"\xff\x00"), "cannot be read as JSON"),
         ("checkpoint.json", lambda file: file.write_text("[]"), "a JSON object is needed"),
@@ -328,7 +328,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(
 
 
 def test_a_folder_that_is_absent_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
         read(tmp_path / "absent")
 
 

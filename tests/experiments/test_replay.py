@@ -174,8 +174,13 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
     as_it_was = (other / MANIFEST).read_text()
     refusals: list[tuple[str, dict[str, object], type[Exception], str]] = [
         ("circumstances", {"data": str(tmp_path / "gone")}, DataError, "gone"),
-        ("circumstances", {"model_folder": str(tmp_path / "gone")}, ConfigError, "model is not"),
-        ("circumstances", {"data_folder": None}, ConfigError, "handed over in Python"),
+        (
+            "circumstances",
+            {"model_folder": str(tmp_path / "gone")},
+            ConfigError,
+            "model is no longer there",
+        ),
+        ("circumstances", {"data_folder": None}, ConfigError, "passed in Python"),
         ("identity", {"data": {"sha256": "1" * 64}}, ConfigError, r"its data\.rows"),
         ("identity", {"arithmetic": "fast"}, ConfigError, "its arithmetic is another"),
     ]

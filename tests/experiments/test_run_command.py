@@ -114,18 +114,18 @@ def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
         (("ladder/exp4", "stepz=3"), "perhaps steps"),
         (("ladder/exp4", "steps=three"), "a whole number"),
         (("ladder/exp4", "batch_size=3"), "rl does not use this key"),
-        (("ladder/exp4", "steps", "3"), "a change is key=value"),
+        (("ladder/exp4", "steps", "3"), "a change must be written as key=value"),
         (("ladder/exp4", "steps=3", "steps=4"), "given twice"),
         (("ladder/exp4", "data=nowhere"), "nowhere is not a slice"),
         (("ladder/exp4", "at=seed"), "none is named"),
         (("ladder/exp4", "at=seed", "model_name=tinsmith/nano", "data=nowhere"), "nowhere is not"),
         (("ladder/exp4", "model_name=nowhere"), "there is no such model"),
         (("ladder/exp4", "device=tpu"), "canonical on cpu"),
-        (("ladder/exp4", "reward=gold"), "no such reward"),
+        (("ladder/exp4", "reward=gold"), "there is no such reward"),
         (("study/sft_vs_rl", "rl_rate=1e-3"), "perhaps rl_rates"),
         (("study/sft_vs_rl", "kl_penalty_coef=0.1"), "no such key"),
         (("study/sft_vs_rl", "dry_run=flase"), "true or false"),
-        (("study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"), "not compared"),
+        (("study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"), "cannot be compared"),
         (("study/adapters", "log_path=x"), "out instead"),
         (("rubric_quality", "limt=3"), "perhaps limit"),
     ],
@@ -150,7 +150,7 @@ def test_a_study_that_another_process_runs_is_left_alone(
     with sole_process(out):
         ran = run(name, f"out={out}")
     assert ran.code == 2
-    assert "another process runs this study" in ran.err
+    assert "another process is running this study" in ran.err
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     with sole_process(out):
         pass

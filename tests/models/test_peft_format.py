@@ -274,7 +274,7 @@ def test_a_taken_folder_is_left_alone(exported: tuple[Decoder, Path]) -> None:
     decoder, folder = exported
     adapter = create_adapter(decoder, AdapterSpec(rank=2))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    with pytest.raises(ConfigError, match="something is there already"):
+    with pytest.raises(ConfigError, match="there is already something at this place"):
         export_peft(adapter, folder, base_name="b")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 

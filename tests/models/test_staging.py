@@ -44,7 +44,7 @@ def test_a_body_that_fails_keeps_what_was_there(tmp_path: Path) -> None:
 
 def test_a_taken_place_is_refused_unless_overwritten(tmp_path: Path) -> None:
     _write(tmp_path / "a", "old")
-    with pytest.raises(ConfigError, match="something is there already"):
+    with pytest.raises(ConfigError, match="there is already something at this place"):
         _write(tmp_path / "a", "new")
     assert (tmp_path / "a" / "file").read_text() == "old"
     _write(tmp_path / "a", "new", overwrite=True)

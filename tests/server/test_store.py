@@ -311,7 +311,7 @@ def test_what_is_not_there_is_not_recorded(state: Path, store: Store) -> None:
     path = TinkerPath(session=OWNER, kind=CheckpointKind.WEIGHTS, name="half")
     path.folder(state).mkdir(parents=True)
     (path.folder(state) / ADAPTER).write_bytes(b"half of it")
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
         store.record_checkpoint(path, base_model="base", rank=4)
     assert store.checkpoints() == ()
 

@@ -114,5 +114,5 @@ def test_unknown_names_and_foreign_contracts() -> None:
         make_task("joint")
     with pytest.raises(ConfigError, match="about novelty"):
         Task(subject=Subject.DISRUPTION, contract=NOVELTY_TWO_KEY)
-    with pytest.raises(ConfigError, match="no such prompt"):
+    with pytest.raises(ConfigError, match="there is no such prompt"):
         load_prompt(Subject.NOVELTY, "../novelty/plain", NOVELTY_TWO_KEY, with_metadata=True)

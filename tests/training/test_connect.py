@@ -170,10 +170,10 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_server_that_cannot_be_asked_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TINKER_CREDENTIAL_CMD", raising=False)
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
-    with pytest.raises(ConfigError, match="no key for it"):
+    with pytest.raises(ConfigError, match="TINKER_API_KEY is not"):
         require_server("http://127.0.0.1:9")
     monkeypatch.setenv("TINKER_API_KEY", "tml-x")
-    with pytest.raises(ConfigError, match="no address"):
+    with pytest.raises(ConfigError, match="not the address"):
         require_server("foo")
     with pytest.raises(LostError, match="no server answers"):
         require_server("http://127.0.0.1:9")

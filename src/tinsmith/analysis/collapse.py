@@ -39,7 +39,7 @@ class CollapseMonitor:
         widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
         if widths != {len(self.labels)}:
             raise CheckpointError(
-                "this collapse monitor watched another task",
+                "this collapse monitor belongs to another task",
                 field="labels",
                 value=sorted(widths),
                 allowed=str(len(self.labels)),

@@ -49,7 +49,7 @@ def _sorted(index: Mapping[str, Sequence[int]]) -> str:
         for position in positions:
             if type(position) is not int or not 0 <= position < MAX_POSITION:
                 raise DataError(
-                    "an abstract has a position that no abstract can have",
+                    "an abstract has an impossible word position",
                     field="position",
                     value=position,
                     allowed=f"integers from 0 to {MAX_POSITION - 1}",

@@ -288,9 +288,7 @@ def _choice(source: Slice) -> Section:
         "added to the corpus later move none from one split to another."
     )
     if card.settings.scheme != "native":
-        text = (
-            "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
-        )
+        text = "The splits are those of the source notes: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
     return Section(anchor="choice", title="How it was chosen", texts=[text], tables=[funnel, pool])
 
 
@@ -300,7 +298,7 @@ def _provenance(source: Slice) -> Section:
     for split, one in card.splits.items():
         hashes += [(f"{split}: ids", one.ids_sha256), (f"{split}: rows", one.rows_sha256)]
     if card.legacy_sha256 is not None:
-        hashes.append(("splits, as the seeds hash them", card.legacy_sha256))
+        hashes.append(("splits, hashed as in the source notes", card.legacy_sha256))
     tables = [
         Table(
             caption="Corpus",

@@ -65,8 +65,8 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         for field, value, fix in (
-            ("cut", self.cut, "the seeds used 0.001; a world of 2,000 papers needs about 0.02"),
-            ("margin", self.margin, f"the seeds used {NOVELTY_MARGIN}"),
+            ("cut", self.cut, "usual is 0.001; a world of 2,000 papers needs about 0.02"),
+            ("margin", self.margin, f"usual is {NOVELTY_MARGIN}"),
         ):
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(

@@ -139,7 +139,7 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
     for key, value in overrides.items():
         if key.startswith(_RATES_OF) and key not in by_adapter:
             raise ConfigError(
-                "this adapter is not compared",
+                "this adapter cannot be compared",
                 field=key,
                 value=value,
                 allowed=", ".join(by_adapter),
@@ -190,7 +190,7 @@ def _adapters(text: str) -> tuple[AdapterKind, ...]:
     known = [kind.value for kind in _ADAPTERS]
     if AdapterKind.LORA.value not in named or len(named) < 2 or not set(named) <= set(known):
         raise ConfigError(
-            "LoRA is compared with one or more of the others",
+            "name at least one adapter to compare with LoRA",
             field="adapters",
             value=text,
             allowed=", ".join(known),

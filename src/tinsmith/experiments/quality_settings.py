@@ -94,7 +94,7 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
     for key, value in overrides.items():
         if by_rules and key != "judge_model" and (key in judge or key == "prices"):
             raise ConfigError(
-                "the judge by rules does not use this key",
+                "judge_model=rules does not use this key",
                 field=key,
                 value=value,
                 fix="name a judge with judge_model=NAME, or leave this key out",

@@ -68,7 +68,7 @@ class StudyKeys:
         for key, value in given.items():
             if key in self.set_by_study:
                 raise ConfigError(
-                    "the study sets this itself, run by run",
+                    "the study sets this key itself for each run",
                     field=key,
                     value=value,
                     allowed=self.instead,

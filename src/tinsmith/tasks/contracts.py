@@ -220,4 +220,6 @@ def joint_contract(form: str) -> JointContract:
 
 
 def _no_such(form: str, allowed: Sequence[Form]) -> ConfigError:
-    return ConfigError("no such contract", field="contract", value=form, allowed=", ".join(allowed))
+    return ConfigError(
+        "there is no such contract", field="contract", value=form, allowed=", ".join(allowed)
+    )

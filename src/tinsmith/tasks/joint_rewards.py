@@ -23,7 +23,7 @@ class JointTerms:
     """The parts of one joint answer's reward; a part that does not apply is 0."""
 
     parse: float = 0.0
-    """The text is no JSON."""
+    """The text is not JSON."""
     contract: float = 0.0
     """It is JSON: within the contract, or not."""
     disruption: float = 0.0
@@ -100,7 +100,7 @@ class JointReward:
         names = [subject.value for subject in self.task.subjects]
         if not isinstance(state, Mapping) or set(state) != set(names):
             raise CheckpointError(
-                "this is no joint reward's state", field="reward", allowed=", ".join(names)
+                "this is not the state of a joint reward", field="reward", allowed=", ".join(names)
             )
         for name, reward in zip(names, self.rewards, strict=True):
             reward.restore(RewardState.from_json(state[name]))

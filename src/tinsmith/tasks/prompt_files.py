@@ -98,7 +98,9 @@ def load_prompt(subject: Subject, name: str, contract: Contract, *, with_metadat
         ConfigError: there is no such prompt, or its file is not as it must be.
     """
     if name not in PROMPTS:
-        raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(PROMPTS))
+        raise ConfigError(
+            "there is no such prompt", field="prompt", value=name, allowed=", ".join(PROMPTS)
+        )
     return _load(subject, name, contract, with_metadata)
 
 
@@ -110,7 +112,9 @@ def load_joint_prompt(name: str, contract: JointContract, *, with_metadata: bool
     """
     if name not in JOINT_PROMPTS:
         allowed = ", ".join(JOINT_PROMPTS)
-        raise ConfigError("no such joint prompt", field="prompt", value=name, allowed=allowed)
+        raise ConfigError(
+            "there is no such joint prompt", field="prompt", value=name, allowed=allowed
+        )
     return _load_joint(name, contract, with_metadata)
 
 

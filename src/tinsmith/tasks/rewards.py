@@ -27,7 +27,7 @@ class Terms:
     """The parts of one answer's reward; a part that does not apply is 0."""
 
     parse: float = 0.0
-    """The text is no JSON."""
+    """The text is not JSON."""
     contract: float = 0.0
     """It is JSON: within the contract, or not."""
     task: float = 0.0
@@ -56,7 +56,7 @@ class RewardTable:
     """The constants of a reward."""
 
     unparsed: float
-    """parse: the text is no JSON."""
+    """parse: the text is not JSON."""
     invalid: float
     """contract: JSON outside the contract."""
     valid: float
@@ -139,7 +139,7 @@ def indices(
     """
     if len(golds) != len(answers):
         raise DataError(
-            "every answer has a gold label",
+            "every answer needs a gold label",
             field="golds",
             value=len(golds),
             allowed=str(len(answers)),

@@ -105,7 +105,7 @@ def require_selection(select_by: Selection) -> None:
     """
     if select_by not in SELECTIONS:
         raise ConfigError(
-            "two labels do not match by halves",
+            "a run on two labels has no label_match of its own",
             field="select_by",
             value=select_by.value,
             allowed=", ".join(SELECTIONS),

@@ -119,7 +119,7 @@ class CommonSettings:
         )
         if not 0.0 <= self.lr_warmup < 1.0:
             raise ConfigError(
-                "warming up is a part of a run",
+                "the warm-up must be a part of the run",
                 field="lr_warmup",
                 value=self.lr_warmup,
                 allowed="0 or more, below 1",
@@ -187,7 +187,7 @@ class RlSettings(CommonSettings):
         _not_negative(self, "kl_penalty_coef", "sft_steps")
         if self.sft_steps >= self.steps:
             raise ConfigError(
-                "every step would be supervised, and none is left for RL",
+                "every step would be supervised, with none left for RL",
                 field="sft_steps",
                 value=self.sft_steps,
                 allowed=f"0 to {self.steps - 1}, as steps counts both",
@@ -195,14 +195,14 @@ class RlSettings(CommonSettings):
             )
         if self.temperature == 0.0:
             raise ConfigError(
-                "at temperature 0 all rollouts of a group are the same, and nothing is learned",
+                "at temperature 0 all rollouts of a group are equal, and nothing is learned",
                 field="temperature",
                 value=self.temperature,
                 allowed="above 0",
             )
         if self.num_substeps > self.groups_per_batch:
             raise ConfigError(
-                "there are more substeps than groups to share among them",
+                "there are more substeps than groups",
                 field="num_substeps",
                 value=self.num_substeps,
                 allowed=f"1 to groups_per_batch = {self.groups_per_batch}",
@@ -217,7 +217,7 @@ class RlSettings(CommonSettings):
             )
         if self.group_size < 2:
             raise ConfigError(
-                "a rollout is compared with the others of its group, and has none",
+                "a group needs two rollouts, which are compared with each other",
                 field="group_size",
                 value=self.group_size,
                 allowed="2 or more",
@@ -261,7 +261,7 @@ def _check(settings: CommonSettings, names: tuple[str, ...], *, strictly: bool) 
         value = getattr(settings, name)
         if not math.isfinite(value) or value < 0 or (strictly and value == 0):
             raise ConfigError(
-                "this cannot be trained with",
+                "training is not possible with this value",
                 field=name,
                 value=value,
                 allowed="above 0" if strictly else "0 or more",

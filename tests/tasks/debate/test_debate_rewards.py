@@ -155,7 +155,7 @@ def test_the_registry() -> None:
         Credit.CONVERSATION,
         Credit.TURN,
     ]
-    with pytest.raises(ConfigError, match="no such reward"):
+    with pytest.raises(ConfigError, match="there is no such reward"):
         debate_reward("strong")
 
 

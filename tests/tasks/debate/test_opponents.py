@@ -103,9 +103,9 @@ def test_what_a_model_is_asked_does_not_say_which_arm_it_is() -> None:
     assert "quote nothing" in bare.content
     null = PLAIN.request(Stance(arm=Arm.NULL, label=None, with_evidence=False), item(D).paper, "")
     assert not any(label in null.content for label in (D, C, N))
-    with pytest.raises(ConfigError, match="asks no model"):
+    with pytest.raises(ConfigError, match="no words to ask a model with"):
         BRIEF.request(Stance(arm=Arm.NULL, label=None, with_evidence=False), item(D).paper, "")
-    with pytest.raises(ConfigError, match="no such script"):
+    with pytest.raises(ConfigError, match="there is no such script"):
         load_script("long")
 
 

@@ -117,7 +117,7 @@ def test_a_file_says_where_it_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"allowed: \.jsonl"):
         read_pairs(other)
     file.write_text(json.dumps(record()) + "\n" + json.dumps(record(rejected="c")))
-    with pytest.raises(DataError, match="line 2: this pair stands at line 1"):
+    with pytest.raises(DataError, match="line 2: this pair is already at line 1"):
         read_pairs(file)
     file.write_text(json.dumps(record()) + "\n" + json.dumps(record(pair_id="p2", chosen="b")))
     with pytest.raises(DataError, match="line 2: the two responses are the same"):

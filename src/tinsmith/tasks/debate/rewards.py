@@ -132,5 +132,5 @@ def debate_reward(name: str) -> DebateReward:
     """
     if name not in DEBATE_REWARDS:
         allowed = ", ".join(DEBATE_REWARDS)
-        raise ConfigError("no such reward", field="reward", value=name, allowed=allowed)
+        raise ConfigError("there is no such reward", field="reward", value=name, allowed=allowed)
     return DEBATE_REWARDS[name]
