@@ -1,7 +1,7 @@
 """Abstracts as inverted indexes (word -> positions), OpenAlex's way: read into text, and written.
 
 A gap in the positions closes up (`{"a": [0], "b": [2]}` is "a b"); of two words that claim one
-position the first in the index keeps it, as in the seeds. Positions that no abstract can have are
+position the first in the index keeps it, as in the source notes. Positions that no abstract can have are
 refused before anything of their size is allocated.
 """
 

@@ -173,7 +173,7 @@ def adapter_study_settings(overrides: Mapping[str, str]) -> AdapterStudySettings
 
 
 def _place(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what all runs have where they run; at the seeds' place the whole notebook, LoRA too."""
+    """Return what all runs have where they run; at the source notes' place the whole notebook, LoRA too."""
     if _at_small(overrides):
         return _SMALL_RECIPE
     if overrides.get("at") != At.SEED.value:

@@ -28,7 +28,7 @@ from tinsmith.tasks.rubrics.splitting import RubricSplit
 from tinsmith.training.settings import RlSettings, SftSettings
 
 PROMPT_TOKENS = {At.NANO: 150, At.SMALL: 237, At.SEED: 440}
-"""Of a paper with the nano base's tokenizer and brief prompt, and with SmolLM2's and the short one; the seeds' own,
+"""Of a paper with the nano base's tokenizer and brief prompt, and with SmolLM2's and the short one; the source notes',
 from their log."""
 ANSWER_TOKENS = {At.NANO: 14, At.SMALL: 19, At.SEED: 40}
 CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}

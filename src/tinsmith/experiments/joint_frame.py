@@ -1,4 +1,4 @@
-"""The keys of an experiment on both labels of papers that are no loop's settings."""
+"""The keys of an experiment on both labels of papers other than the loop's settings."""
 
 from __future__ import annotations
 

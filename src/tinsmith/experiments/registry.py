@@ -1,4 +1,4 @@
-"""Every experiment there is: the seeds' ladder, what goes past it, its controls, and supervised fine-tuning."""
+"""Every experiment there is: the source notes' ladder, what goes past it, its controls, and supervised fine-tuning."""
 
 from __future__ import annotations
 

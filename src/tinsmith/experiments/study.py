@@ -32,7 +32,7 @@ QUICKSTART = (
     "ladder/exp5",
     "remedy/exp6",
 )
-"""What a newcomer sees: supervised training, the seeds' accuracy reward, their class weight, and the remedy."""
+"""What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
 
 CONTROL = "control/shuffled_labels"
 """Without it the claim gate refuses every claim."""

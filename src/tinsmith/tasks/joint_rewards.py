@@ -1,4 +1,4 @@
-"""What a joint answer earns: the terms of every reward, and for the labels the mean of two rewards', each by its own.
+"""What a joint answer earns: the terms every reward has, and the mean of two rewards, one for each label.
 
 Each task has a reward of REWARDS with a memory of its own, fed with what the answers say of that task alone. So the
 mean of two rewards that each pay for macro-F1 pays for the mean of the two macro-F1s.

@@ -72,7 +72,7 @@ class RewardTable:
 SOFT: Final = RewardTable(
     unparsed=-1.0, invalid=-0.5, valid=0.25, correct=0.5, wrong=-0.25, think=-1.0
 )
-"""Totals +0.75, 0, -0.5, -1, and -1 for a think tag. The totals are the seeds'; how they split into
+"""Totals +0.75, 0, -0.5, -1, and -1 for a think tag. The totals are the source notes'; how they split into
 terms is our choice."""
 STRONG: Final = RewardTable(
     unparsed=-1.0, invalid=-0.75, valid=0.05, correct=1.0, wrong=-0.6, think=-1.0

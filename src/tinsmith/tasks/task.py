@@ -69,7 +69,7 @@ TASKS: Final[Mapping[str, Task]] = MappingProxyType(
         )
     }
 )
-"""Every task by its name, as the seeds' reference run asks it: plain prompt, four keys, metadata."""
+"""Every task by its name, as the source notes' reference run asks it: plain prompt, four keys, metadata."""
 
 
 def make_task(

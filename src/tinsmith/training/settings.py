@@ -142,7 +142,7 @@ LATER: Final = (
 
 
 def told_apart(settings: CommonSettings) -> dict[str, object]:
-    """Return what of the settings tells runs apart: all but later keys that are as if they had never come.
+    """Return the settings that distinguish runs; keys that came later and still have their defaults are left out.
 
     So a name that was frozen before a key came still stands for what it stood for.
     """
