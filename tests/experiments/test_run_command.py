@@ -70,13 +70,13 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
 def test_a_dry_run_at_the_seeds_place_knows_no_time(run: Run) -> None:
     ran = run("ladder/exp4", "at=seed", "dry_run=true")
     assert "313 steps" in ran.out
-    assert "nothing is known" in ran.out
+    assert "unknown" in ran.out
 
 
 def test_experiments_that_are_one_and_the_same_for_the_nano_base_say_so(run: Run) -> None:
     told = run("ladder/exp1", "dry_run=true").out
     assert "prompt is brief, not ontology" in told
-    assert "this is ladder/baseline@1 under another name" in told
+    assert "ladder/baseline@1" in told
     assert "another name" not in run("ladder/exp4", "dry_run=true").out
     for arguments in (("ladder/exp1", "at=seed"), ("ladder/exp1", "prompt=ontology")):
         assert "prompt is brief" not in run(*arguments, "dry_run=true").out

@@ -171,7 +171,7 @@ class CollapseMonitor:
         if value is None or value >= limit:
             return []
         message = (
-            f"the answer tells {value:.4f} nats about the paper (limit {limit:g}): "
+            f"the answer carries {value:.4f} nats about the paper (limit {limit:g}): "
             "all papers get much the same answer"
         )
         return [Alarm(AlarmKind.INFORMATION, None, value, limit, signals.step, message)]

@@ -77,7 +77,7 @@ def dry_run(plan: Plan) -> list[str]:
 def time_and_disk(taken: float | None, megabytes: int) -> str:
     """Say how many minutes something takes, if that is known, and what it leaves on disk."""
     if taken is None:
-        return "as long as the server takes; nothing is known of it here"
+        return "unknown: it depends on the server and its model"
     digits = 1 if taken < 10.0 else 0
     told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
     return f"about {told} on two cores; about {megabytes} MB of disk"
