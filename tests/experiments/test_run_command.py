@@ -77,7 +77,7 @@ def test_experiments_that_are_one_and_the_same_for_the_nano_base_say_so(run: Run
     told = run("ladder/exp1", "dry_run=true").out
     assert "prompt is brief, not ontology" in told
     assert "ladder/baseline@1" in told
-    assert "another name" not in run("ladder/exp4", "dry_run=true").out
+    assert "this run equals" not in run("ladder/exp4", "dry_run=true").out
     for arguments in (("ladder/exp1", "at=seed"), ("ladder/exp1", "prompt=ontology")):
         assert "prompt is brief" not in run(*arguments, "dry_run=true").out
 
