@@ -28,7 +28,7 @@ def test_tables_lists_and_headings_are_kept() -> None:
         "",
         "| k | v |",
         "| --- | --- |",
-        r"| a\|b | 1 2 |",
+        r"| a\|b | 1 (2) |",
         "| **all** |  |",
         "",
         "from 1 to 2",

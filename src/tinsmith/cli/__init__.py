@@ -123,14 +123,10 @@ def serve(
     ] = "none",
     gradient_unit: Annotated[
         Literal["tree", "datum"],
-        typer.Option(
-            help="tree: datums that begin alike share their computation; datum: each by itself."
-        ),
+        typer.Option(help="tree: datums that begin alike share their computation."),
     ] = "tree",
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
-    max_queue: Annotated[
-        int, typer.Option(min=1, help="Most sampling requests that may wait.")
-    ] = 4096,
+    max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
     exit_with_stdin: Annotated[
         bool, typer.Option("--exit-with-stdin", help="Stop when standard input closes.")
     ] = False,

@@ -90,8 +90,10 @@ class _Reader(HTMLParser):
         elif tag in ("td", "th"):
             self._text = []
             self._wide = int(values.get("colspan") or 1)
-        elif tag in ("small", "br", "summary", "ul", "span"):
+        elif tag in ("br", "summary", "ul", "span"):
             self._text.append(" ")
+        elif tag == "small":
+            self._text.append(" (")
         elif tag == "li":
             self._text.append("; " if "".join(self._text).strip() else "")
 
@@ -105,6 +107,8 @@ class _Reader(HTMLParser):
                 whole_row = tag == "th" and self._wide > 1
                 self._rows[-1] += [f"**{words}**" if whole_row else words, *[""] * (self._wide - 1)]
                 self._text = []
+            elif tag == "small":
+                self._text.append(")")
             elif tag == "table":
                 rows, self._rows = [row for row in self._rows if row], None
                 if len(rows) > 1 or (rows and any(rows[0][1:]) and not _is_head(rows)):
