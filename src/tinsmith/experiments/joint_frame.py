@@ -19,9 +19,9 @@ class JointFrame:
     contract: str = "three_key"
     """`three_key`: both labels and a confidence; `five_key`: with a justification and signals."""
     with_metadata: bool = True
-    """Whether the prompt tells year and citations, which leak the disruption label."""
+    """Whether the prompt shows year and citations, which leak the disruption label."""
     reward: str = "macro_f1"
-    """What either label is paid by, each with a memory of its own."""
+    """The reward of each label; each has a memory of its own."""
     shuffle_labels: bool = False
     """Shuffle the training papers' pairs of labels among them: the negative control."""
 

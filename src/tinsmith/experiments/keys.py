@@ -118,9 +118,9 @@ class DebateFrame(Frame):
     forks: int = 1
     """Second answers for each first one: adversarial/forked needs 2 or more."""
     opponent_max_tokens: int = 96
-    """Of a challenge that a model writes."""
+    """Most tokens in a challenge that a model writes."""
     opponent_temperature: float = 1.0
-    """At which it is sampled."""
+    """Temperature at which such a challenge is sampled."""
 
     def arms(self) -> Arms:
         """Return what a challenger argues for, and how often.
@@ -170,15 +170,15 @@ class RubricFrame:
     train_ratio: float = 0.9
     """Share of the tasks that are trained on; the others are held out."""
     data_seed: int = 42
-    """Of that split."""
+    """The random seed of that split."""
     eval_samples: int = 1
     """Responses to each held-out prompt in an evaluation."""
     judge_model: str = RULES
     """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
     judge_temperature: float = 0.0
-    """At which it answers."""
+    """Temperature at which the judge answers."""
     judge_max_tokens: int = 0
-    """Of one answer of the judge; 0: as the endpoint has it."""
+    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
@@ -197,13 +197,13 @@ class Asking:
     data_path: Path | None = None
     """A file of tasks with rubrics; None: the built-in ones. What is in it is part of the identity."""
     judge_base_url: str | None = None
-    """None: OPENAI_BASE_URL, else OpenAI's own."""
+    """Address of an OpenAI-compatible endpoint; None: OPENAI_BASE_URL, else OpenAI's own."""
     judge_max_retries: int = 3
-    """Attempts after the first."""
+    """Most attempts of a call after the first."""
     judge_timeout_s: float = 60.0
-    """Of one attempt, in seconds."""
+    """Most seconds for one attempt."""
     judge_concurrency: int = 64
-    """Calls at once."""
+    """Most calls at once."""
     judge_rpm: int = 0
     """Most calls a minute; 0: no limit."""
     judge_tpm: int = 0
@@ -225,13 +225,13 @@ class Circumstances:
     base_url: str | None = None
     """A server that is already running; None: the run starts its own and stops it at the end."""
     device: str = "cpu"
-    """`cpu` or `cuda`, of a server of its own."""
+    """Where the run's own server computes: `cpu` or `cuda`."""
     threads: int = 0
-    """0: as many as the server finds."""
+    """Threads of the kernels; 0: one for each core the server finds."""
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
-    """Where the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
+    """What to do if the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
     stop_after: int = 0
     """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
     dry_run: bool = False
@@ -239,7 +239,7 @@ class Circumstances:
     wandb_project: str | None = None
     """Send its metrics to Weights & Biases too."""
     wandb_name: str | None = None
-    """The run's name there."""
+    """The run's name at Weights & Biases."""
     trackio_project: str | None = None
     """Send its metrics to trackio too."""
     quiet: bool = False
