@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COOKBOOK := .venv-cookbook
 PEERS := .venv-peers
+DOCS := .venv-docs
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
@@ -40,6 +41,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
 
+# The documentation as a site in build/site; a link or an anchor that leads nowhere fails it.
+docs: $(DOCS)/.installed
+	$(DOCS)/bin/zensical build --clean --strict --config-file mkdocs.yml
+
 conformance-cookbook: $(STAMP) $(COOKBOOK)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 1 tests/cookbook/checks_*.py
 
@@ -67,6 +72,12 @@ $(COOKBOOK)/.installed: tests/cookbook/requirements.txt | $(STAMP)
 		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
 	touch $@
 
+# Apart from .venv, because it needs nothing of it: the API page is read from the sources.
+$(DOCS)/.installed: docs/requirements.txt
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 $(PEERS)/.installed: bench/sides/requirements.txt | $(STAMP)
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< \
@@ -78,4 +89,4 @@ bench/out/smollm2/ctranslate2: | $(PEERS)/.installed
 	$(PEERS)/bin/python bench/sides/weights.py bench/out/smollm2
 
 clean:
-	rm -rf $(VENV) $(COOKBOOK) $(PEERS) build bench/out
+	rm -rf $(VENV) $(COOKBOOK) $(PEERS) $(DOCS) .cache build bench/out

@@ -1,6 +1,6 @@
 """Does training go where the incentive analyser says, on papers whose posteriors are known?
 
-The world of `planted.py` has the seeds' weak signal. For Exp4 (accuracy), Exp5 (disruptive three times) and Exp6
+The world of `planted.py` has the weak signal of the source notes. For Exp4 (accuracy), Exp5 (disruptive three times) and Exp6
 (macro-F1) the analyser says, from the posteriors alone, which labels the optimum never gives. Then the laboratory's own
 loop trains each of them, `conduct` with a server and the SDK, from one base that knows nothing of the labels, with
 five seeds. A direction holds where exactly the labels that were said to die end with a recall below 0.15, and a label

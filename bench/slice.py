@@ -1,6 +1,6 @@
 """Slices of a corpus of 2,000,000 papers with abstracts: CPU-seconds and peak memory of each, in a process of its own.
 
-The corpus is made here: 1.2 KB of text a paper, labels in the proportions of the seeds' 2 M cohort.
+The corpus is made here: 1.2 KB of text a paper, labels in the proportions of the source notes' 2 M cohort.
 """
 
 from __future__ import annotations

@@ -80,8 +80,11 @@ def test_a_table_from_a_file_keeps_its_digits(run: Run, tmp_path: Path) -> None:
         (["--recall", "disruptive"], "NAME=NUMBER"),
         (["--recall", "disruptive=0.3", "--recall", "disruptive=0.4"], "named twice"),
         (["--recall", "x=0.3"], "--labels"),
-        (["--label-match", "0.3", "--n", "0"], "items are counted"),
-        (["--label-match", "0.3", "--n", "5", "--max-n", "9"], "known or searched"),
+        (
+            ["--label-match", "0.3", "--n", "0"],
+            "the number of items must be a whole number above 0",
+        ),
+        (["--label-match", "0.3", "--n", "5", "--max-n", "9"], "not both"),
         (["--file", "none.json"], "there is no file none.json"),
         (["--seeds", "--n", "500"], "their own labels and n"),
         (["--seeds", "--label-match", "0.3"], "one place"),
@@ -100,12 +103,15 @@ def test_mistakes_with_rates_are_told_in_a_few_lines(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[1, 2", "no JSON"),
-        ("[]", "no table of rates"),
+        ("[1, 2", "not JSON"),
+        ("[]", "not a table of rates"),
         ('{"labels": ["a", "b"], "runs": {"x": {"recall/a": true}}}', "a rate is a number"),
         ('{"labels": ["a", "b"], "runs": {"x": {"recall": 0.5}}}', "no such rate"),
-        ('{"labels": ["a", "b"], "runs": {}}', "has a line"),
-        ('{"labels": ["a", "b"], "n": 1.5, "runs": {"x": {"recall/a": 0.5}}}', "n counts items"),
+        ('{"labels": ["a", "b"], "runs": {}}', "at least one line"),
+        (
+            '{"labels": ["a", "b"], "n": 1.5, "runs": {"x": {"recall/a": 0.5}}}',
+            "n must be the number of items",
+        ),
     ],
 )
 def test_mistakes_in_a_table_are_told(run: Run, tmp_path: Path, text: str, words: str) -> None:
@@ -174,11 +180,11 @@ def test_a_class_weight_is_a_setting_of_the_reward(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--reward", "exp6"], "no such reward"),
+        (["--reward", "exp6"], "there is no such reward"),
         (["--reward", "exp5", "--set", "tau=0.3"], "no such setting"),
-        (["--set", "tau=0.3"], "one reward's"),
+        (["--set", "tau=0.3"], "belong to one reward"),
         (["--reward", "dual", "--set", "tau"], "NAME=NUMBER"),
-        (["--reward", "dual", "--set", "tau=x"], "no number"),
+        (["--reward", "dual", "--set", "tau=x"], "not a number"),
         (["--posteriors", "none.jsonl"], "there is no file none.jsonl"),
         (["--matrix", "none.json"], "there is no file none.json"),
         (["--matrix", "none.json", "--reward", "strong"], "a reward of its own"),
@@ -197,18 +203,18 @@ def test_mistakes_with_rewards_are_told_in_a_few_lines(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("p.jsonl", '{"yes": 60, "no": 40}', "no distribution"),
+        ("p.jsonl", '{"yes": 60, "no": 40}', "not a distribution"),
         (
             "p.jsonl",
             '{"yes": 0.6, "no": 0.4}\n{"yes": 0.6, "maybe": 0.4}',
             "line 2 has other labels",
         ),
         ("p.jsonl", '{"yes": 0.6, "no": "x"}', "not one number for every label"),
-        ("p.jsonl", "{", "line 1 is no JSON"),
+        ("p.jsonl", "{", "line 1 is not JSON"),
         ("p.jsonl", "", "has no line"),
-        ("p.jsonl", '{"yes": 0.6, "no": 0.4}', "rewards by name"),
+        ("p.jsonl", '{"yes": 0.6, "no": 0.4}', "rewards with a name"),
         ("p.csv", "0.6,0.4", ".jsonl or .npy"),
-        ("p.npy", "no array", "no array of numbers"),
+        ("p.npy", "not an array", "not an array of numbers"),
     ],
 )
 def test_mistakes_in_posteriors_are_told(

@@ -311,7 +311,7 @@ def test_what_is_no_rate_is_named(text: str, words: str) -> None:
         (LABELS, {"recall": "0.5"}, 10, "no such rate"),
         (LABELS, {}, 10, "no rate is given"),
         (("a",), {"recall/a": "0.5"}, 10, "two labels"),
-        (LABELS, {"recall/a": "0.5"}, 0, "counted from 1"),
+        (LABELS, {"recall/a": "0.5"}, 0, "at least 1"),
     ],
 )
 def test_tables_are_checked(

@@ -103,7 +103,7 @@ def test_seeds_are_combined_over_the_items_that_all_of_them_answered() -> None:
 def test_evaluations_say_what_is_wrong() -> None:
     with pytest.raises(DataError, match="no answer"):
         Evaluation(LABELS, ())
-    with pytest.raises(DataError, match="answered once"):
+    with pytest.raises(DataError, match="answered twice"):
         Evaluation(LABELS, (answered("1", "a", "a"), answered("1", "a", "a")))
     with pytest.raises(DataError, match="label = 'z'"):
         Evaluation(LABELS, (answered("1", "z", "a"),))

@@ -47,7 +47,7 @@ def test_samples_overstate_it_by_about_the_stated_bias() -> None:
 
 
 def test_what_is_no_distribution_is_refused() -> None:
-    with pytest.raises(DataError, match="no distribution"):
+    with pytest.raises(DataError, match="not a distribution"):
         label_information(np.array([[0.5, 0.6]]))
     with pytest.raises(DataError, match="shape"):
         label_information(np.zeros((0, 3)))

@@ -300,7 +300,7 @@ def test_a_cell_that_came_to_its_end_is_not_run_again(
     run_cells([cell], _silent)
     assert commands == []
     changed = {**cell.overrides, "seed": "9"}
-    with pytest.raises(ConfigError, match="the run in this folder is another one") as caught:
+    with pytest.raises(ConfigError, match="this folder holds another run") as caught:
         run_cells([Cell(name=cell.name, overrides=changed, folder=cell.folder)], _silent)
     assert len(str(caught.value).splitlines()) <= 4
     other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")

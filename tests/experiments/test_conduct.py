@@ -154,7 +154,7 @@ def test_a_run_that_is_there_is_not_overwritten(
     with pytest.raises(ConfigError, match="holds a run already") as caught:
         run(made, whole)
     assert "resume" in (caught.value.fix or "")
-    with pytest.raises(ConfigError, match="another one"):
+    with pytest.raises(ConfigError, match="another run"):
         run(made, whole, seed="5", behavior_if_log_dir_exists="resume")
     assert (whole / METRICS).read_bytes() == before
 
@@ -165,7 +165,7 @@ def test_a_folder_of_something_else_is_left_alone(
     (tmp_path / "thesis.tex").write_text("all my work")
     monkeypatch.setattr(conduct_module, "open_connection", _no_server)
     for choice in ("raise", "resume", "delete"):
-        with pytest.raises(ConfigError, match="no run"):
+        with pytest.raises(ConfigError, match="not a run"):
             run(made, tmp_path, behavior_if_log_dir_exists=choice)
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -167,7 +167,7 @@ def test_a_model_that_is_a_folder_is_served_beside_the_base(place: Place, tmp_pa
 
 
 def test_what_cannot_challenge_is_refused(place: Place, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="asks no model") as caught:
+    with pytest.raises(ConfigError, match="no words to ask a model with") as caught:
         make_plan(find("adversarial/gated"), {**KEYS, "opponent": "base"})
     assert caught.value.field == "script"
     unknown = place.keys(tmp_path / "run", opponent="nobody-knows", script="plain")

@@ -135,7 +135,7 @@ def test_papers_are_rows_objects_or_mappings(papers: LoadedSlice) -> None:
     [
         ([{"title": "t", "abstract": "a"}], None, "without labels"),
         ([{"title": "t", "abstract": "a"}], ["novel"], "no such label"),
-        ([{"title": "t", "abstract": "a"}], [], "one label a paper"),
+        ([{"title": "t", "abstract": "a"}], [], "every paper needs one label"),
         ([{"title": "t"}], ["neutral"], "abstract"),
         ([{"title": "t", "abstract": "a", "label": "x"}], ["neutral"], "no such field"),
     ],
@@ -146,7 +146,7 @@ def test_papers_that_are_none_are_refused(given: Any, y: Any, what: str) -> None
 
 
 def test_a_whole_slice_is_not_a_list(papers: LoadedSlice) -> None:
-    with pytest.raises(DataError, match=r"which of its splits"):
+    with pytest.raises(DataError, match=r"name one split"):
         labelled(papers, None, TASK)  # type: ignore[arg-type]
 
 
@@ -191,7 +191,7 @@ def test_probabilities_are_exact_and_decide(fitted: GRPO, papers: LoadedSlice) -
     assert fitted.score(rows, golds, metric="label_match") == pytest.approx(
         np.mean(predicted == golds)
     )
-    with pytest.raises(ConfigError, match="no such score"):
+    with pytest.raises(ConfigError, match="there is no such score"):
         fitted.score(rows, metric="auc")
     # Without label and scores, and alone, a paper is answered with the same bits.
     alone = fitted.predict_proba([paper_of(rows[5])])
@@ -230,7 +230,7 @@ def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlic
     table = found.to_markdown().splitlines()
     assert len(table) == 5
     assert len({line.count("|") for line in table}) == 1
-    with pytest.raises(ConfigError, match="one question"):
+    with pytest.raises(ConfigError, match="models of the same task"):
         tinsmith.compare({}, papers.test)
 
 

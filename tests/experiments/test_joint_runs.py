@@ -255,9 +255,9 @@ def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) 
         ("sft_steps", "1", "does not use this key"),
         ("task", "novelty", "does not use this key"),
         ("contract", "two_key", "five_key, three_key"),
-        ("reward", "exp9", "no such reward"),
+        ("reward", "exp9", "there is no such reward"),
         ("reward.tau", "0.3", "no such setting"),
-        ("kind", "rl", "cannot be asked otherwise"),
+        ("kind", "rl", "cannot answer its question"),
     ],
 )
 def test_what_means_nothing_here_is_refused(key: str, value: str, says: str) -> None:

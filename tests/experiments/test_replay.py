@@ -174,10 +174,15 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
     as_it_was = (other / MANIFEST).read_text()
     refusals: list[tuple[str, dict[str, object], type[Exception], str]] = [
         ("circumstances", {"data": str(tmp_path / "gone")}, DataError, "gone"),
-        ("circumstances", {"model_folder": str(tmp_path / "gone")}, ConfigError, "model is not"),
-        ("circumstances", {"data_folder": None}, ConfigError, "handed over in Python"),
+        (
+            "circumstances",
+            {"model_folder": str(tmp_path / "gone")},
+            ConfigError,
+            "model is no longer there",
+        ),
+        ("circumstances", {"data_folder": None}, ConfigError, "passed in Python"),
         ("identity", {"data": {"sha256": "1" * 64}}, ConfigError, r"its data\.rows"),
-        ("identity", {"arithmetic": "fast"}, ConfigError, "its arithmetic is another"),
+        ("identity", {"arithmetic": "fast"}, ConfigError, "its arithmetic has changed"),
     ]
     for part, values, error, match in refusals:
         (other / MANIFEST).write_text(as_it_was)
@@ -203,11 +208,11 @@ def test_a_run_does_not_go_on_with_another_model() -> None:
     same(told(), told(fingerprint="a"))
     same({}, told(fingerprint="a"))
     same({"identity": {"model": {"fingerprint": "a"}}}, told(fingerprint="a"))
-    with pytest.raises(ConfigError, match=r"the model .* its fingerprint is another") as caught:
+    with pytest.raises(ConfigError, match=r"the model .* its fingerprint differs") as caught:
         same(told(fingerprint="a"), told(fingerprint="b"))
     assert caught.value.field == "model_name"
     one, other = (told(fingerprint="a", beside={"fingerprint": name}) for name in "ab")
     same(one, one)
-    with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint is another") as caught:
+    with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint differs") as caught:
         same(one, other)
     assert caught.value.field == "opponent"

@@ -138,7 +138,7 @@ def test_a_dry_run_needs_no_key_and_tells_calls_tokens_and_money(run: Run, tmp_p
     assert (ran.code, ran.err) == (0, "")
     assert "8 tasks, 32 rubrics" in ran.out
     # 3 steps of 3 x 4; one examination of 2 tasks, sampled once and greedily once.
-    assert "40 responses to judge: 36 in training, 4 in examinations" in ran.out
+    assert "40 responses to judge: 36 in training, 4 in evaluations" in ran.out
     split = split_tasks(read_dataset(tmp_path / "prose.json").tasks, train_ratio=0.75)
     read = sum(
         share * _mean_tokens([(one.prompt, one.criteria) for one in tasks])

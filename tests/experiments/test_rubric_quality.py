@@ -169,10 +169,10 @@ def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
         ({"limit": "0"}, ">= 1"),
         ({"dry_run": "maybe"}, "true or false"),
         ({"behavior_if_log_dir_exists": "resume"}, "raise, delete"),
-        ({"judge_rpm": "10"}, "judge by rules does not use this key"),
+        ({"judge_rpm": "10"}, "judge_model=rules does not use this key"),
         ({"judge_model": "m", "judge_rpm": "0"}, ">= 1"),
         ({"judge_model": "m", "judge_temperature": "warm"}, "a number"),
-        ({"judge_model": ""}, "no judge is named"),
+        ({"judge_model": ""}, "no judge model is named"),
     ],
 )
 def test_a_wrong_key_or_value_is_told_in_a_few_lines(keys: dict[str, str], words: str) -> None:

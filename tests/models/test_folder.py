@@ -281,7 +281,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     config, weights = PRESETS["nano"], initial_weights(PRESETS["nano"], 0)
     (tmp_path / "empty").mkdir()
     write_folder(tmp_path / "empty", config, weights)
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already something"):
         write_folder(tmp_path / "empty", config, weights)
 
 

@@ -48,7 +48,7 @@ def test_a_file_that_is_cut_short_is_refused(file: Path, kept: float) -> None:
     whole = file.read_bytes()
     size = int(kept * len(whole)) if isinstance(kept, float) else kept
     file.write_bytes(whole[:size])
-    refused(file, CheckpointError, "fetch the file again")
+    refused(file, CheckpointError, "fetch the whole file again")
 
 
 def test_an_empty_file_is_refused(file: Path) -> None:

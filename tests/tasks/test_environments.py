@@ -1,4 +1,4 @@
-"""One question, one answer: what an environment records and that it is used once."""
+"""One question, one answer: what an environment records and that it is used only once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_is_used_once() -> None:
     with pytest.raises(InputError, match="reply"):
         environment.reply("{}")
     environment.first()
-    with pytest.raises(InputError, match="used once"):
+    with pytest.raises(InputError, match="used only once"):
         environment.first()
     environment.reply("{}")
     with pytest.raises(InputError, match="reply"):

@@ -94,8 +94,8 @@ def test_class_weights_multiply_the_correct_task_term() -> None:
     ("settings", "match"),
     [
         ({"weights": 3}, "allowed: class_weights"),
-        ({"class_weights": 3}, "one number a label"),
-        ({"class_weights": {"novel": 3.0}}, "one number a label"),
+        ({"class_weights": 3}, "this needs one number for every label"),
+        ({"class_weights": {"novel": 3.0}}, "this needs one number for every label"),
         ({"class_weights": {D: "3"}}, "finite number"),
         ({"class_weights": {D: True}}, "finite number"),
         ({"class_weights": {D: math.inf}}, "finite number"),
@@ -138,7 +138,7 @@ def test_foreign_labels_are_refused() -> None:
     ],
 )
 def test_a_damaged_state_is_refused(value: object) -> None:
-    with pytest.raises(CheckpointError, match="no reward's state"):
+    with pytest.raises(CheckpointError, match="not the state of a reward"):
         RewardState.from_json(value)
 
 

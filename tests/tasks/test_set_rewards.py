@@ -282,7 +282,7 @@ def test_the_trace_names_recalls_shares_and_duals() -> None:
         ("macro_f1", {"prior": {D: 1.0}}, "every label"),
         ("macro_f1", {"prior": {D: 1.0, C: 0.0, N: 0.0}}, "every label"),
         ("macro_f1", {"prior": {D: 0.5, C: 0.5, N: 0.5}}, "every label"),
-        ("macro_f1", {"prior": (0.2, 0.3, 0.5)}, "one number a label"),
+        ("macro_f1", {"prior": (0.2, 0.3, 0.5)}, "this needs one number for every label"),
         ("macro_f1", {"first_shares": {D: -0.5, C: 1.0, N: 0.5}}, "every label"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A run's folder under kills and damage: what is cut, what is passed over, what is asked; nothing here trains."""
+"""A run's folder under kills and damage: what is cut, what is skipped, what is asked; nothing here trains."""
 
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_message(folder: Path,
     told: list[str] = []
     assert_stands_at(folder, begin(folder, told=told)[1], 3)
     assert len(told) == 2
-    assert "passed over" in told[0]
-    assert told[1] == "going on from the checkpoint at step 3"
+    assert "skipped" in told[0]
+    assert told[1] == "resuming from the checkpoint at step 3"
 
 
 def test_a_best_policy_that_is_gone_takes_the_checkpoint_that_needs_it_along(folder: Path) -> None:
@@ -224,7 +224,7 @@ def test_without_any_whole_checkpoint_it_begins_again(folder: Path, how: str) ->
         DAMAGE[how](folder, step)
     told: list[str] = []
     assert_stands_at(folder, begin(folder, told=told)[1], 0)
-    assert told[-1] == "no checkpoint is whole: beginning again from step 0"
+    assert told[-1] == "no checkpoint is complete: starting again from step 0"
 
 
 def test_what_is_passed_over_is_told_to_a_person(
@@ -232,7 +232,7 @@ def test_what_is_passed_over_is_told_to_a_person(
 ) -> None:
     (state_of(folder, 6) / MARKER).unlink()
     RunFolder.begin(folder, CONFIGURED, if_exists=IfExists.RESUME)
-    assert "the checkpoint at step 6 is passed over" in capsys.readouterr().err
+    assert "the checkpoint at step 6 is skipped" in capsys.readouterr().err
 
 
 def test_weights_on_another_server_are_taken_on_trust(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_server_that_tells_no_trace_leaves_none(connection: Connection) -> Non
 @pytest.mark.parametrize(
     ("answers", "complaint"),
     [
-        ([{"steps": []}, None], "no longer tells"),
+        ([{"steps": []}, None], "no longer reports"),
         ([{"steps": [{"step": 5}]}, {"steps": [{"step": 7}]}], "has forgotten optimizer step 6"),
     ],
 )

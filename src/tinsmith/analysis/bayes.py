@@ -58,7 +58,7 @@ def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
     }
     if metric not in gradients:
         raise ConfigError(
-            "no best policy is known for this score",
+            "the best policy for this score is not known here",
             field="metric",
             value=metric.value,
             allowed="label_match, balanced_accuracy, macro_f1, g_mean",

@@ -54,11 +54,11 @@ class Calibration:
             DataError: an unknown word, or sequences of different lengths.
         """
         if len(confidences) != len(right):
-            raise DataError("every item has a confidence and an answer", field="confidences")
+            raise DataError("every item needs a confidence and an answer", field="confidences")
         unknown = sorted({word for word in confidences if word is not None} - set(STATED))
         if unknown:
             raise DataError(
-                "this is no stated confidence",
+                "this is not a stated confidence",
                 field="confidence",
                 value=unknown[0],
                 allowed=", ".join(STATED),

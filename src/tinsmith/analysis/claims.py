@@ -92,7 +92,7 @@ class Comparison:
     def __post_init__(self) -> None:
         if self.metric not in _RISING:
             raise ConfigError(
-                "one can only be better on a score where more is better",
+                "a claim needs a score that is better when higher",
                 field="metric",
                 value=self.metric.value,
                 allowed=", ".join(_RISING),

@@ -39,7 +39,7 @@ class CollapseMonitor:
         widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
         if widths != {len(self.labels)}:
             raise CheckpointError(
-                "this collapse monitor watched another task",
+                "this collapse monitor belongs to another task",
                 field="labels",
                 value=sorted(widths),
                 allowed=str(len(self.labels)),
@@ -171,7 +171,7 @@ class CollapseMonitor:
         if value is None or value >= limit:
             return []
         message = (
-            f"the answer tells {value:.4f} nats about the paper (limit {limit:g}): "
+            f"the answer carries {value:.4f} nats about the paper (limit {limit:g}): "
             "all papers get much the same answer"
         )
         return [Alarm(AlarmKind.INFORMATION, None, value, limit, signals.step, message)]

@@ -26,14 +26,14 @@ def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
         DataError: a value is none of the labels, or a label is named twice.
     """
     if len(set(labels)) != len(labels) or not labels:
-        raise DataError("labels are distinct names", field="labels", value=tuple(labels))
+        raise DataError("labels must be distinct names", field="labels", value=tuple(labels))
     position: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
     position[None] = len(labels)
     try:
         return np.fromiter((position[value] for value in values), np.int64, len(values))
     except KeyError as error:
         raise DataError(
-            "this is none of the task's labels",
+            "this is not one of the task's labels",
             field="label",
             value=error.args[0],
             allowed=", ".join(labels),
@@ -75,7 +75,7 @@ class Confusion:
         """
         if len(golds) != len(predicted):
             raise DataError(
-                "every item has one true label and one answer",
+                "every item needs one true label and one answer",
                 field="predicted",
                 value=len(predicted),
                 allowed=str(len(golds)),

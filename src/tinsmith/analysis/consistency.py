@@ -80,7 +80,7 @@ def _check_work(candidates: list[Ints], sizes_n: Ints, columns: Columns) -> None
     rows = float(np.prod([float(len(one)) for one in free])) if free else 1.0
     if rows > _MOST_CANDIDATES or rows * max(len(sizes_n), 1) > _MOST_WORK:
         raise DataError(
-            "too little is given to search for the class sizes",
+            "these rates are too few to search for the class sizes",
             field="candidates",
             value=f"{rows:.0f} for each of {len(sizes_n)} n",
             fix="name n, or give more lines, more recalls, or more decimals",

@@ -314,7 +314,7 @@ def _brier(stated: Sequence[tuple[str | None, bool]], level: float) -> Figure | 
     if unknown:
         allowed = ", ".join(STATED)
         raise DataError(
-            "this is no stated confidence", field="confidence", value=unknown[0], allowed=allowed
+            "this is not a stated confidence", field="confidence", value=unknown[0], allowed=allowed
         )
     errors = [(STATED[word] - right) ** 2 for word, right in stated if word is not None]
     n = len(errors)

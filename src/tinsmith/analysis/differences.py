@@ -97,7 +97,7 @@ def stratified_difference(
     checked_level(level)
     for one in strata:
         if not 0 <= one.first <= one.first_n or not 0 <= one.second <= one.second_n:
-            raise DataError("a share has no more successes than items", value=one)
+            raise DataError("there are more successes than items", value=one)
     both = [one for one in strata if one.first_n and one.second_n]
     if not both:
         return None

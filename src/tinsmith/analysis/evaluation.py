@@ -56,7 +56,7 @@ class Evaluation:
         if not self.answers:
             raise DataError("there is no answer to evaluate", field="answers")
         if len({answer.item for answer in self.answers}) != len(self.answers):
-            raise DataError("an item is answered once", field="answers")
+            raise DataError("an item is answered twice", field="answers")
         self.confusion()
 
     def confusion(self) -> Confusion:

@@ -39,9 +39,11 @@ def label_information(distributions: FloatArray) -> float:
     """
     pi = np.asarray(distributions, np.float64)
     if pi.ndim != 2 or not pi.size:
-        raise DataError("one distribution a paper", field="shape", value=pi.shape, allowed="(N, K)")
+        raise DataError(
+            "every paper needs one distribution", field="shape", value=pi.shape, allowed="(N, K)"
+        )
     if not (np.isfinite(pi).all() and (pi >= 0).all() and np.abs(pi.sum(axis=1) - 1).max() < 1e-4):
-        raise DataError("a row is no distribution over the labels", field="distributions")
+        raise DataError("a row is not a distribution over the labels", field="distributions")
     within = math.fsum(_entropy(row) for row in pi.tolist()) / len(pi)
     marginal = [math.fsum(column) / len(pi) for column in pi.T.tolist()]
     return max(round(_entropy(marginal) - within, _DECIMALS), 0.0)

@@ -137,7 +137,7 @@ def checked_level(level: float) -> float:
     """
     if not 0.0 < level < 1.0:
         raise ConfigError(
-            "an interval's level is a share",
+            "the level of an interval must be a share",
             field="level",
             value=level,
             allowed="strictly between 0 and 1, such as 0.95",

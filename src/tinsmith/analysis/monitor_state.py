@@ -63,4 +63,4 @@ class MonitorState:
         try:
             return msgspec.convert(value, cls)
         except msgspec.ValidationError as error:
-            raise CheckpointError(f"this is no state of a collapse monitor: {error}") from None
+            raise CheckpointError(f"this is not the state of a collapse monitor: {error}") from None

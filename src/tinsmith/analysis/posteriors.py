@@ -57,7 +57,7 @@ class Posteriors:
         if wrong.size:
             row = int(wrong[0])
             raise DataError(
-                f"row {row} is no distribution over the labels",
+                f"row {row} is not a distribution over the labels",
                 field=f"row {row}",
                 value=[round(value, 6) for value in p[row].tolist()],
                 allowed="probabilities >= 0 that sum to 1",

@@ -50,7 +50,7 @@ class Rate:
             if percent and 1 < float(percent[1]) <= 100:
                 fix = f"a percentage? write {Decimal(percent[1]).scaleb(-2):f}"
             raise DataError(
-                "a rate is a share of items",
+                "a rate must be a share of items",
                 field=key,
                 value=plain,
                 allowed="0 to 1, written with its decimals, such as 0.2910",
@@ -119,15 +119,15 @@ class ReportedTable:
     def __post_init__(self) -> None:
         if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
             raise DataError(
-                "a table has two labels or more",
+                "a table needs at least two labels",
                 field="labels",
                 value=self.labels,
                 fix="name them all, also those without a reported recall",
             )
         if self.n is not None and self.n < 1:
-            raise DataError("items are counted from 1", field="n", value=self.n)
+            raise DataError("the number of items must be at least 1", field="n", value=self.n)
         if not self.runs:
-            raise DataError("a table has a line", field="runs")
+            raise DataError("a table needs at least one line", field="runs")
         for run in self.runs:
             if not run.rates:
                 raise DataError(

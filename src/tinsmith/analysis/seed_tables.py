@@ -1,4 +1,4 @@
-"""The two tables the seeds published, digit by digit, as what the consistency check is tried on.
+"""The two tables the source notes published, digit by digit, as what the consistency check is tried on.
 
 Source: "Tinker, smol-RL and QDoRA (Part 2)", the evaluation snapshot at step 250 on "the same held-out
 500 papers", and the held-out trajectory of Exp5. Macro-F1 of the snapshot is from the text below it.

@@ -206,7 +206,7 @@ def items_needed(
     942
     """
     if effect == 0.0:
-        raise ConfigError("no number of items shows a difference of nothing", field="effect")
+        raise ConfigError("no number of items can show a difference of zero", field="effect")
     unit = detectable_difference(1, discordance=discordance, power=power, alpha=alpha)
     return math.ceil((unit / effect) ** 2)
 

@@ -1,6 +1,6 @@
 """Four kinds of papers on which every reward's optimum can be worked out by hand.
 
-The signal is as weak as the seeds': no posterior above 0.41, every label a third of the papers. For no
+The signal is as weak as the source notes': no posterior above 0.41, every label a third of the papers. For no
 kind is `disruptive` the likeliest label, so accuracy never pays for saying it.
 """
 

@@ -105,7 +105,7 @@ def serve(
         Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")
     ] = "canonical",
     seed: Annotated[
-        int, typer.Option(help="Every seed a request leaves open derives from it.")
+        int, typer.Option(help="Seeds that requests leave open are derived from it.")
     ] = 0,
     state: Annotated[
         Path | None,
@@ -121,14 +121,14 @@ def serve(
     ] = 0,
     deviation: Annotated[
         Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
-        typer.Option(help="A fault on purpose, to see that the checks find it."),
+        typer.Option(help="A deliberate fault, to see that the checks find it."),
     ] = "none",
     gradient_unit: Annotated[
         Literal["tree", "datum"],
-        typer.Option(help="Datums that begin alike are one prefix tree, or each stands by itself."),
+        typer.Option(help="tree: datums that begin alike share their computation."),
     ] = "tree",
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
-    max_queue: Annotated[int, typer.Option(min=1, help="Most sampling requests that wait.")] = 4096,
+    max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
     exit_with_stdin: Annotated[
         bool, typer.Option("--exit-with-stdin", help="Stop when standard input closes.")
     ] = False,

@@ -71,7 +71,7 @@ def incentives(
 
     if matrix is not None and (reward or setting or class_weight):
         raise ConfigError(
-            "a matrix is a reward of its own",
+            "--matrix is a reward of its own and takes no other",
             field="--matrix",
             value=str(matrix),
             fix="leave out --reward, --set and --class-weight, or --matrix",
@@ -118,7 +118,7 @@ def consistency(
         int | None, typer.Option("--max-n", help="Largest n to try where it is not. Default: 3000.")
     ] = None,
     seeds: Annotated[
-        bool, typer.Option("--seeds", help="Check the seeds' own published tables.")
+        bool, typer.Option("--seeds", help="Check the tables published in the source notes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:

@@ -68,7 +68,7 @@ def survey(
         task = _task(posteriors)
         if settings and len(names) != 1:
             raise ConfigError(
-                "settings are one reward's",
+                "settings belong to one reward",
                 field="--reward",
                 value=names,
                 allowed="exactly one --reward with --set or --class-weight",
@@ -133,7 +133,7 @@ def _task(posteriors: Posteriors) -> Task:
         if task.labels == posteriors.labels:
             return task
     raise ConfigError(
-        "rewards by name are paid for a task's labels",
+        "rewards with a name are only defined for a task's labels",
         field="labels",
         value=posteriors.labels,
         allowed="; ".join(", ".join(task.labels) for task in TASKS.values()),

@@ -31,7 +31,9 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
     """
     if source == EXAMPLE:
         if labels is not None:
-            raise ConfigError("the example has its own labels", field="--labels", value=labels)
+            raise ConfigError(
+                "the built-in example has its own labels", field="--labels", value=labels
+            )
         return worked_example()
     path = Path(source)
     if not path.is_file():
@@ -45,7 +47,7 @@ def read_posteriors(source: str, labels: str | None) -> Posteriors:
         return _in_task_order(_from_npy(path, given or Subject.DISRUPTION.labels))
     if path.suffix == ".jsonl":
         return _in_task_order(_from_jsonl(path, given))
-    raise DataError("posteriors come as .jsonl or .npy", field="--posteriors", value=source)
+    raise DataError("posteriors must be a .jsonl or .npy file", field="--posteriors", value=source)
 
 
 def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
@@ -60,7 +62,7 @@ def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
         f"with the labels {', '.join(labels)}"
     )
     wrong = DataError(
-        f"{path}: this is no reward table for these labels", field="--matrix", allowed=allowed
+        f"{path}: this is not a reward table for these labels", field="--matrix", allowed=allowed
     )
     if isinstance(value, dict):
         if set(value) != set(labels) or not all(
@@ -95,9 +97,11 @@ def _from_npy(path: Path, labels: tuple[str, ...]) -> Posteriors:
     try:
         values = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is no array of numbers: {error}") from None
+        raise DataError(f"{path} is not an array of numbers: {error}") from None
     if values.dtype.kind not in "fiu":
-        raise DataError(f"{path} is no array of numbers", field="dtype", value=str(values.dtype))
+        raise DataError(
+            f"{path} is not an array of numbers", field="dtype", value=str(values.dtype)
+        )
     return Posteriors.of(labels, values)
 
 
@@ -110,7 +114,7 @@ def _from_jsonl(path: Path, labels: tuple[str, ...] | None) -> Posteriors:
         try:
             line = json.loads(text)
         except ValueError as error:
-            raise DataError(f"{path}, line {number} is no JSON: {error}") from None
+            raise DataError(f"{path}, line {number} is not JSON: {error}") from None
         if labels is None:
             labels = _labels_of(line)
         rows.append(_row(line, labels, f"{path}, line {number}"))

@@ -21,7 +21,7 @@ def split_labels(text: str | None) -> tuple[str, ...] | None:
     names = tuple(name.strip() for name in text.split(","))
     if len(names) < 2 or not all(names) or len(set(names)) < len(names):
         raise ConfigError(
-            "labels are two or more different names",
+            "labels must be two or more different names",
             field="--labels",
             value=text,
             allowed="names with commas between them, such as a,b,c",
@@ -61,7 +61,7 @@ def numbers_of(pairs: Sequence[str], option: str) -> dict[str, float]:
             numbers[key] = float(text)
         except ValueError:
             raise ConfigError(
-                "this is no number", field=option, value=f"{key}={text}", allowed="NAME=NUMBER"
+                "this is not a number", field=option, value=f"{key}={text}", allowed="NAME=NUMBER"
             ) from None
     return numbers
 
@@ -77,7 +77,7 @@ def json_of(path: Path) -> object:
     try:
         return json.loads(path.read_text("utf-8"), parse_float=Decimal)
     except ValueError as error:
-        raise DataError(f"{path} is no JSON: {error}") from None
+        raise DataError(f"{path} is not JSON: {error}") from None
 
 
 def is_number(value: object) -> bool:

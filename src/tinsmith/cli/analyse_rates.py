@@ -73,14 +73,21 @@ def check_only(
             allowed="--seeds, or --file TABLE.json, or rates such as --recall LABEL=0.2910 --label-match 0.316",
         )
     if seeds and (labels is not None or n is not None or max_n is not None):
-        raise ConfigError("the seeds' tables have their own labels and n", field="--seeds")
+        raise ConfigError(
+            "the tables of the source notes have their own labels and n", field="--seeds"
+        )
     if file is not None and labels is not None:
-        raise ConfigError("the labels stand in the file", field="--labels", value=labels)
+        raise ConfigError("the labels are named in the file", field="--labels", value=labels)
     if n is not None and max_n is not None:
-        raise ConfigError("n is known or searched for", field="--n, --max-n", value=(n, max_n))
+        raise ConfigError("give --n or --max-n, not both", field="--n, --max-n", value=(n, max_n))
     for name, number in (("--n", n), ("--max-n", max_n)):
         if number is not None and not 1 <= number <= 1_000_000:
-            raise ConfigError("items are counted", field=name, value=number, allowed="1 to 1000000")
+            raise ConfigError(
+                "the number of items must be a whole number above 0",
+                field=name,
+                value=number,
+                allowed="1 to 1000000",
+            )
 
 
 def table_of_options(printed: Printed, labels: str | None, n: int | None) -> ReportedTable:
@@ -117,13 +124,13 @@ def read_table(path: Path, n: int | None) -> ReportedTable:
         or not isinstance(runs, dict)
         or not all(isinstance(line, dict) for line in runs.values())
     ):
-        raise DataError(f"{path}: this is no table of rates", field="--file", allowed=allowed)
+        raise DataError(f"{path}: this is not a table of rates", field="--file", allowed=allowed)
     lines: dict[str, dict[str, str | Decimal]] = {}
     for name, line in runs.items():
         lines[str(name)] = {str(key): _printed(name, key, rate) for key, rate in line.items()}
     stated = value.get("n")
     if stated is not None and (isinstance(stated, bool) or not isinstance(stated, int)):
-        raise DataError(f"{path}: n counts items", field="n", value=stated)
+        raise DataError(f"{path}: n must be the number of items", field="n", value=stated)
     return ReportedTable.of([str(label) for label in labels], lines, stated if n is None else n)
 
 
@@ -153,7 +160,7 @@ def _labels_for(given: Sequence[str]) -> tuple[str, ...]:
                     fix=f"write {meant[0]}, or name all labels with --labels",
                 )
     raise ConfigError(
-        "these labels are no task's",
+        "no task has these labels",
         field="label",
         value=tuple(given),
         fix="name all labels with --labels, also those without a rate",

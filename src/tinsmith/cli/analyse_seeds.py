@@ -1,4 +1,4 @@
-"""What the seeds' two published tables say about the items behind them: `tinsmith analyse consistency --seeds`."""
+"""What the source notes' two tables say about the items behind them: `tinsmith analyse consistency --seeds`."""
 
 from __future__ import annotations
 

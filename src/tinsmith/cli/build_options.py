@@ -24,7 +24,7 @@ Api = Annotated[
     bool | None, typer.Option("--api", help="openalex: the live API; a stop is resumed.")
 ]
 Filter = Annotated[
-    str | None, typer.Option("--filter", help="--api: which works, in OpenAlex's words.")
+    str | None, typer.Option("--filter", help="--api: which works, in OpenAlex's filter syntax.")
 ]
 ApiUrl = Annotated[str | None, typer.Option(metavar="URL", help="--api: another server.")]
 ApiKeyEnv = Annotated[

@@ -134,7 +134,7 @@ def _kept(text: str | None, allowed: tuple[str, ...]) -> list[str]:
     for word in words:
         if word not in allowed:
             raise ConfigError(
-                "nothing of that name is left out",
+                "there is nothing of that name to keep",
                 field="keep",
                 value=word,
                 allowed=", ".join(allowed),

@@ -92,7 +92,7 @@ def build(
 @app.command()
 def metrics(
     corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help="A corpus's folder.")],
-    window: Annotated[int, typer.Option(metavar="YEARS", help="In which citers count.")] = 5,
+    window: Annotated[int, typer.Option(metavar="YEARS", help="Years in which citers count.")] = 5,
     granularity: Annotated[
         Literal["year", "day"],
         typer.Option(help="Citers of later years count; or of later days: papers need dates."),
@@ -105,7 +105,7 @@ def metrics(
         typer.Option(help="Chance, for journal pairs: its exact mean; or drawn networks."),
     ] = "closed",
     nulls: Annotated[int, typer.Option(metavar="N", help="Networks to draw.")] = 10,
-    seed: Annotated[int, typer.Option(help="Of the drawn networks.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn networks.")] = 0,
     pool_years: Annotated[
         int,
         typer.Option(metavar="K", help="Compare the pairs of K citing years: small corpora, 3-5."),
@@ -185,16 +185,16 @@ def cut_slice(
 
     if natural == (per_class is not None):
         raise ConfigError(
-            "a slice is either balanced or natural",
+            "a slice is either balanced (--per-class) or natural (--natural)",
             field="--per-class, --natural",
             allowed="exactly one of the two",
         )
     source = Corpus.open(corpus)
     if cut is None and source.card.thresholds is None:
         raise ConfigError(
-            "this corpus recommends no cut, so name one",
+            "this corpus has no cut of its own, so name one",
             field="--cut",
-            fix="--cut 0.001 for a corpus of millions (the seeds), about 0.01 for 30,000 papers",
+            fix="--cut 0.001 for a corpus of millions, about 0.01 for 30,000 papers",
         )
     settings = SliceSettings(
         task=Task(task),
@@ -229,7 +229,7 @@ def cut_slice(
 @app.command()
 def baselines(
     folder: Annotated[Path, typer.Argument(metavar="SLICE", help="A slice's folder.")],
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     train_rows: Annotated[
         int | None, typer.Option(metavar="N", help="Train on the first N rows. Default: 50,000.")
     ] = None,

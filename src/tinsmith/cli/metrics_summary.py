@@ -12,7 +12,7 @@ from tinsmith.data.metrics_card import MetricsCard
 
 
 def summary(corpus: Corpus, card: MetricsCard, seconds: float) -> Mapping[str, str]:
-    """Return name -> text in the order to show it; labels at the corpus's own cut, or else at the seeds'."""
+    """Return name -> text in the order to show it; labels at the corpus's own cut, or else at the source notes'."""
     cut = corpus.card.thresholds or SEED_CUT
     columns = corpus.metrics("cd", "cd_status")
     cd = columns["cd"].fill_null(np.nan).to_numpy()

@@ -1,11 +1,19 @@
-"""The verb `tinsmith report`: an HTML page for one run, or one that compares several."""
+"""The verb `tinsmith report`: a page for one run, or one that compares several, as HTML or Markdown."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class PageFormat(StrEnum):
+    """What a report is written as; the value is also how its file's name ends."""
+
+    HTML = "html"
+    MD = "md"
 
 
 def report(
@@ -16,35 +24,52 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.html",
-            help="Default: report.html in the run's folder; compare.html here for several.",
+            metavar="FILE",
+            help="Default: report.html (or .md) in the run's folder; compare.html (or .md) here for several runs.",
         ),
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
             metavar="disruption|novelty",
-            help="Which label is compared where runs are on both; only for several runs.",
+            help="Which label to compare, where runs answer for both; only with several runs.",
         ),
     ] = None,
+    to: Annotated[
+        PageFormat,
+        typer.Option(
+            help="html: one page with figures and filters. md: the same sentences and tables as Markdown, "
+            "with the figures over the steps, the commands and the hashes of every run."
+        ),
+    ] = PageFormat.HTML,
 ) -> None:
-    """Tell what happened: an HTML page for one run, or one that compares several, seeds of one experiment together."""
+    """Say what happened: a page for one run, or one that compares several, with the seeds of an experiment pooled."""
     from rich.console import Console
 
     from tinsmith.reports.comparison import COMPARISON, compare, no_choice
-    from tinsmith.reports.page import document_html, write
-    from tinsmith.reports.run_page import report_run
+    from tinsmith.reports.page import document_html
     from tinsmith.tasks.subjects import Subject
 
     if task is not None and (len(folders) == 1 or task not in tuple(Subject)):
         raise no_choice(task)
     if len(folders) == 1:
-        print(f"wrote {report_run(folders[0], out)}")
+        from tinsmith.reports.run_page import run_html
+        from tinsmith.runs.files import REPORT
+
+        usual = (folders[0] / REPORT).with_suffix(f".{to}")
+        _write(run_html(folders[0]), folders, to, out or usual)
         return
-    file = out or Path(COMPARISON)
     found = compare(folders, None if task is None else Subject(task))
-    write(document_html(found.page), file)
     Console().print(found.table)
     for sentence in found.sentences:
         print(sentence)
+    usual = Path(COMPARISON).with_suffix(f".{to}")
+    _write(document_html(found.page), folders, to, out or usual)
+
+
+def _write(html: str, folders: list[Path], to: PageFormat, file: Path) -> None:
+    from tinsmith.reports.markdown import markdown_report
+    from tinsmith.reports.page import write
+
+    write(html if to is PageFormat.HTML else markdown_report(html, folders), file)
     print(f"wrote {file}")

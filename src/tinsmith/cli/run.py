@@ -181,7 +181,10 @@ def _overrides(changes: list[str]) -> dict[str, str]:
         key, equals, value = change.partition("=")
         if not equals or not key:
             raise ConfigError(
-                "a change is key=value", field="changes", value=change, fix="learning_rate=1e-4"
+                "a change must be written as key=value",
+                field="changes",
+                value=change,
+                fix="learning_rate=1e-4",
             )
         if key in overrides:
             raise ConfigError("this key is given twice", field=key, value=value)

@@ -30,7 +30,7 @@ Cut = Annotated[
 ]
 Mode = Annotated[
     Literal["inclusive", "strict", "legacy"],
-    typer.Option(help="At the cut: >=; >; or the seeds' rounding to 4 decimals, then >."),
+    typer.Option(help="At the cut: >=; >; or rounded to 4 decimals, then >."),
 ]
 Margin = Annotated[
     float | None, typer.Option(help="Between the two scores, for novelty. Default: 0.15.")
@@ -40,7 +40,7 @@ Natural = Annotated[bool, _flag("--natural", "The classes as they are, instead o
 Cap = Annotated[Number, typer.Option(metavar="N", help="At most N rows. Default: all.")]
 Seed = Annotated[int, typer.Option(help="Another seed: other papers, other splits.")]
 Splits = Annotated[
-    Literal["native", "legacy"], typer.Option(help="By the id's hash; or the seeds' shuffle.")
+    Literal["native", "legacy"], typer.Option(help="By the id's hash; or by one seeded shuffle.")
 ]
 Oversample = Annotated[
     bool, _flag("--oversample", "Repeat training papers of a class that is short.")
@@ -52,8 +52,8 @@ KeepNoRefs = Annotated[bool, _flag("--keep-no-refs", "Label papers without a ref
 FullWindow = Annotated[
     bool, _flag("--full-window", "Only papers whose whole window is in the corpus.")
 ]
-MinReferences = Annotated[int, typer.Option(metavar="K", help="In the corpus.")]
-MinCiters = Annotated[int, typer.Option(metavar="K", help="In the corpus, at any time.")]
+MinReferences = Annotated[int, typer.Option(metavar="K", help="Fewest references in the corpus.")]
+MinCiters = Annotated[int, typer.Option(metavar="K", help="Fewest citers in the corpus.")]
 Before = Annotated[
     str | None, typer.Option(metavar="DATE", help="Published before YYYY[-MM[-DD]].")
 ]

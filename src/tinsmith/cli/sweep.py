@@ -37,7 +37,7 @@ def sweep(
     ] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json.")] = False,
 ) -> None:
-    """Vary what may change bits, and tell what does: exit 1 where a promise is broken or a fault is not seen."""
+    """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""
     import json
 
     from tinsmith.experiments.sweep import SweepSettings, sweep_json
@@ -102,7 +102,10 @@ def _setting(text: str) -> tuple[Factor, str]:
     name, equals, value = text.partition("=")
     if not equals or not value:
         raise ConfigError(
-            "a factor of the sweep has values", field=name, value=text, allowed="factor=v1,v2"
+            "a factor needs values, as in threads=1,2",
+            field=name,
+            value=text,
+            allowed="factor=v1,v2",
         )
     return _factor(name), value
 

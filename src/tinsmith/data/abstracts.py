@@ -1,7 +1,7 @@
 """Abstracts as inverted indexes (word -> positions), OpenAlex's way: read into text, and written.
 
 A gap in the positions closes up (`{"a": [0], "b": [2]}` is "a b"); of two words that claim one
-position the first in the index keeps it, as in the seeds. Positions that no abstract can have are
+position the first in the index keeps it, as in the source notes. Positions that no abstract can have are
 refused before anything of their size is allocated.
 """
 
@@ -49,7 +49,7 @@ def _sorted(index: Mapping[str, Sequence[int]]) -> str:
         for position in positions:
             if type(position) is not int or not 0 <= position < MAX_POSITION:
                 raise DataError(
-                    "an abstract has a position that no abstract can have",
+                    "an abstract has an impossible word position",
                     field="position",
                     value=position,
                     allowed=f"integers from 0 to {MAX_POSITION - 1}",

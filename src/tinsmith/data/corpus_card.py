@@ -101,7 +101,7 @@ def read_card(folder: Path) -> CorpusCard:
         raise DataError(f"{folder / CARD} is damaged: {error}", fix="build it again") from None
     if card.format != FORMAT:
         raise DataError(
-            "the corpus has another format",
+            "the corpus was written in another format",
             field="format",
             value=card.format,
             allowed=str(FORMAT),

@@ -209,7 +209,7 @@ class CorpusWriter:
         if first is not None:
             where = f"{first.file}:{first.line}: {first.reason}"
             lost.append(f"{self._quarantine.count:,} malformed, the first at {where}")
-        return DataError(f"no paper is left for a corpus: {', '.join(lost) or 'none came'}")
+        return DataError(f"no paper is left for the corpus: {', '.join(lost) or 'none came'}")
 
     def _publish(self) -> None:
         """Move the files into place; without its card, last to come and first to go, a folder is no corpus."""

@@ -18,9 +18,9 @@ from tinsmith.data.schema import CdStatus
 from tinsmith.types.errors import ConfigError
 
 SEED_CUT = 0.001
-"""The seeds' cut on the CD index, for corpora of millions; small worlds need a larger one."""
+"""The source notes' cut on the CD index, for corpora of millions; small worlds need a larger one."""
 NOVELTY_MARGIN = 0.15
-"""The seeds' margin between the novelty and the conventionality score."""
+"""The source notes' margin between the novelty and the conventionality score."""
 LEGACY_DECIMALS = 4
 UNDEFINED = -1
 """The code of a row without a label."""
@@ -47,7 +47,7 @@ class LabelMode(enum.StrEnum):
 
     INCLUSIVE = "inclusive"  # unrounded, >= and <=
     STRICT = "strict"  # unrounded, > and <
-    LEGACY = "legacy"  # rounded to four decimals, then > and <: the seeds' code
+    LEGACY = "legacy"  # rounded to four decimals, then > and <: the source notes' code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,8 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         for field, value, fix in (
-            ("cut", self.cut, "the seeds used 0.001; a world of 2,000 papers needs about 0.02"),
-            ("margin", self.margin, f"the seeds used {NOVELTY_MARGIN}"),
+            ("cut", self.cut, "usual is 0.001; a world of 2,000 papers needs about 0.02"),
+            ("margin", self.margin, f"usual is {NOVELTY_MARGIN}"),
         ):
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(
@@ -136,7 +136,7 @@ def novelty_label(
     margin: float = NOVELTY_MARGIN,
     mode: LabelMode = LabelMode.INCLUSIVE,
 ) -> Novelty | None:
-    """Label one paper by the difference of its scores, as the seeds' data set does.
+    """Label one paper by the difference of its scores, as the source notes' data set does.
 
     "balanced" is not the middle: a paper high on both (Uzzi's corner of high impact) is balanced.
     """

@@ -26,7 +26,7 @@ def read_metrics_card(corpus: Corpus) -> MetricsCard:
         raise DataError(f"{file} is damaged: {error}", fix=again) from None
     if card.format != FORMAT:
         raise DataError(
-            "the metrics have another format",
+            "the metrics were written in another format",
             field="format",
             value=card.format,
             allowed=str(FORMAT),

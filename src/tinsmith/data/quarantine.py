@@ -50,7 +50,7 @@ class Quarantine:
         if self._strict:
             raise DataError(
                 f"{entry.file}:{entry.line}: {entry.reason}",
-                fix="mend the line, or leave out --strict to set such lines aside",
+                fix="correct the line, or leave out --strict to set such lines aside",
             )
         if self._file is None:
             self._file = self.path.open("wb")

@@ -70,7 +70,7 @@ METRIC_COLUMNS: dict[str, pl.DataType] = {
     "z_median": pl.Float64(),  # Uzzi's conventionality
     "z_p10": pl.Float64(),  # Uzzi's novelty: lower is more novel
     "pairs": pl.UInt32(),  # journal pairs among the references
-    "novelty_score": pl.Float64(),  # sigmoid(clamp(-z_p10, -8, 8)), as the seeds had it
+    "novelty_score": pl.Float64(),  # sigmoid(clamp(-z_p10, -8, 8)), as the source notes had it
     "conventionality_score": pl.Float64(),  # sigmoid(clamp(z_median, -8, 8))
     "novelty_percentile": pl.Float64(),  # rank of -z_p10 among the papers of the same year, in [0, 1]
     "conventionality_percentile": pl.Float64(),  # rank of z_median among the papers of the same year

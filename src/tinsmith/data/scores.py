@@ -1,4 +1,4 @@
-"""Novelty and conventionality scores from z: the seeds' sigmoid rule, and ranks within a year."""
+"""Novelty and conventionality scores from z: the source notes' sigmoid rule, and ranks within a year."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tinsmith.data.schema import METRIC_COLUMNS
 
 CLAMP = 8.0
-"""The seeds clamp z to [-8, 8] before the sigmoid: beyond it the score says nothing more."""
+"""The source notes clamp z to [-8, 8] before the sigmoid: beyond it the score says nothing more."""
 
 
 def legacy_score(z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
     """Repeated training rows by class; no entry where there are none."""
     splits: dict[Split, SplitCard]
     legacy_sha256: str | None
-    """With the seeds' splits: the hash they recorded for them, over the ids in order."""
+    """With the source notes' splits: the hash they recorded for them, over the ids in order."""
     sha256: str = ""
     """Over everything else in this card."""
     format: str = FORMAT

@@ -71,7 +71,7 @@ def gather_pool(corpus: Corpus, settings: SliceSettings) -> Pool:
         name, count = max(removed.items(), key=lambda item: item[1], default=("", 0))
         raise DataError(
             f"no paper of {frame.height:,} is left for the slice",
-            fix=f"loosen what removed the most: {count:,} {name}",
+            fix=f"relax the filter that removed the most: {count:,} {name}",
         )
     return Pool(rows, frame["id"].gather(rows).to_list(), disruption[rows], novelty[rows], removed)
 

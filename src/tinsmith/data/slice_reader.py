@@ -40,7 +40,7 @@ class Slice:
             found = file_sha256(file)
             if found != expected.rows_sha256:
                 raise DataError(
-                    f"{file} is not what {folder.name} was frozen with",
+                    f"{file} is not the file that {folder.name} was frozen with",
                     field="sha256",
                     value=found,
                     allowed=expected.rows_sha256,

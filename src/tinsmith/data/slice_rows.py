@@ -1,4 +1,4 @@
-"""A row of a slice: the twelve fields of the seeds, and how it is written."""
+"""A row of a slice: the twelve fields of the source notes, and how it is written."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _check_numbers(codes: NDArray[np.int8], classes: Sequence[str], wanted: int)
             field="per_class",
             value=wanted,
             allowed=f"at most {min(short.values()):,}",
-            fix="ask for fewer, loosen a filter, or repeat training papers with --oversample",
+            fix="ask for fewer, relax a filter, or repeat training papers with --oversample",
         )
 
 
@@ -132,7 +132,7 @@ def _oversampled(
                 f"no {name} paper is in the training split, so none can be repeated",
                 field="oversample",
                 value=True,
-                fix="loosen a filter, or use another --cut",
+                fix="relax a filter, or use another --cut",
             )
         repeat = np.arange(missing)
         again = train[repeat % size]
@@ -163,7 +163,7 @@ def _capped(
             each = min(cap // len(own), *(len(one) for one in own))
             if not each:
                 raise ConfigError(
-                    "a balanced split has a paper of each class",
+                    "a balanced split needs a paper of each class",
                     field=split.value,
                     value=cap,
                     allowed=f"{len(own)} or more",

@@ -54,7 +54,7 @@ class Caps:
             cap = self.of(split)
             if cap is not None and cap < 1:
                 raise ConfigError(
-                    "a cap is at least one paper",
+                    "a cap must be at least one paper",
                     field=split.value,
                     value=cap,
                     fix="leave it out to take all there are",
@@ -107,7 +107,7 @@ class SliceSettings:
         ):
             if value is not None and value < least:
                 raise ConfigError(
-                    "too small a number", field=field, value=value, allowed=f"{least} or more"
+                    "this number is too small", field=field, value=value, allowed=f"{least} or more"
                 )
         if self.oversample and self.per_class is None:
             raise ConfigError(
@@ -118,7 +118,7 @@ class SliceSettings:
             )
         if self.before and self.after and self.before <= self.after:
             raise ConfigError(
-                "no day is both before and after",
+                "--before must be later than --after",
                 field="before",
                 value=self.before.isoformat(),
                 allowed=f"a day later than {self.after.isoformat()}",

@@ -100,7 +100,7 @@ def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard,
     if made_from != wanted or there.settings != settings:
         what = "of another corpus" if made_from != wanted else "with other settings"
         raise ConfigError(
-            f"this folder holds a slice {what}, and runs may speak of it",
+            f"this folder already holds a slice {what}, and runs may refer to it",
             field="out",
             value=str(out),
             fix="name another folder, or replace the slice in it with --force",

@@ -1,4 +1,4 @@
-"""Which split a paper belongs to: by the hash of its id, or by the seeds' own shuffle.
+"""Which split a paper belongs to: by the hash of its id, or by the source notes' own shuffle.
 
 The native scheme looks at nothing but the id and the seed. New papers therefore never move an old one
 from training to test, and two slices of one corpus never train on each other's test papers.
@@ -30,7 +30,7 @@ class SplitScheme(enum.StrEnum):
     """How papers are dealt to the splits."""
 
     NATIVE = "native"  # by the hash of the id
-    LEGACY = "legacy"  # sorted ids, shuffled, cut by shares: the seeds' official split
+    LEGACY = "legacy"  # sorted ids, shuffled, cut by shares: the source notes' official split
 
 
 def id_hashes(ids: Sequence[str], seed: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -57,7 +57,7 @@ def native_codes(share_hash: NDArray[np.uint64]) -> NDArray[np.int8]:
 
 
 def legacy_order(ids: Sequence[str], seed: int) -> list[str]:
-    """Return the ids in the seeds' order: sorted as strings, then shuffled by CPython's generator."""
+    """Return the ids in the source notes' order: sorted as strings, then shuffled by CPython's generator."""
     order = sorted(ids)
     random.Random(seed).shuffle(order)
     return order
@@ -78,7 +78,7 @@ def legacy_counts(total: int, shares: Sequence[float] = SHARES) -> tuple[int, ..
 
 
 def legacy_splits(ids: Sequence[str], seed: int) -> dict[Split, list[str]]:
-    """Return the seeds' official split of `ids`, each part in its shuffled order."""
+    """Return the source notes' official split of `ids`, each part in its shuffled order."""
     order = legacy_order(ids, seed)
     train, validation, _ = legacy_counts(len(order))
     return {
@@ -89,7 +89,7 @@ def legacy_splits(ids: Sequence[str], seed: int) -> dict[Split, list[str]]:
 
 
 def legacy_sha256(splits: Mapping[Split, Sequence[str]]) -> str:
-    """Return the SHA-256 the seeds recorded: compact JSON with sorted keys, "val" for validation."""
+    """Return the SHA-256 the source notes recorded: compact JSON with sorted keys, "val" for validation."""
     named = {
         "train": list(splits[Split.TRAIN]),
         "val": list(splits[Split.VALIDATION]),

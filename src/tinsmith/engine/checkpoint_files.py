@@ -117,7 +117,7 @@ def read(folder: Path) -> Checkpoint:
     there = present(folder)
     if not (there / MARKER).is_file():
         raise CheckpointError(
-            f"{folder}: there is no whole checkpoint here",
+            f"{folder}: there is no complete checkpoint here",
             field=MARKER,
             value="missing",
             allowed="a folder that holds it; it is written last",

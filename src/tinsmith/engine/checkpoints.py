@@ -77,7 +77,7 @@ def save(
     for key, value in metadata.items():
         if not (isinstance(key, str) and isinstance(value, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                "metadata is text by text",
+                "metadata must map text to text",
                 field=f"user_metadata[{key!r}]",
                 value=value,
                 allowed="strings",

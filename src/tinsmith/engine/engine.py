@@ -73,7 +73,7 @@ class Engine:
         """
         if deviation is not Deviation.NONE and arithmetic is not Arithmetic.CANONICAL:
             raise ConfigError(
-                "a deviation is one from canonical arithmetic",
+                "deviations are only possible with canonical arithmetic",
                 field="deviation",
                 value=deviation.value,
                 allowed=f"none with arithmetic={arithmetic}",
@@ -98,7 +98,7 @@ class Engine:
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
             for name in self._opened:
-                told(f"putting the weights of {name} in their places")
+                told(f"preparing the weights of {name}")
                 decoder = self.decoder(name)
                 self.certificates[name] = self._certificate(name, decoder, kept, told)
 
@@ -202,7 +202,7 @@ class Engine:
         where = circumstances(self.base(name), self.kernels) if kept and sound else None
         found = kept.find(where) if kept and where else None
         if found is not None:
-            told(f"the certificate of {name} was found before, and is kept")
+            told(f"the certificate of {name} is kept from an earlier start")
             return found
         told(f"checking that {name} computes the same bits in any batch")
         certificate = certify(decoder, parts=self.parts)

@@ -104,15 +104,21 @@ def export(
     """
     if is_taken(out):
         raise ConfigError(
-            "something is there already", field="--out", value=str(out), fix="name a new place"
+            "there is already something at this place",
+            field="--out",
+            value=str(out),
+            fix="name a new place",
         )
     if to == "gguf" and out.suffix != SUFFIX:
         raise ConfigError(
-            "a GGUF file's name ends so", field="--out", value=str(out), allowed=f"FILE{SUFFIX}"
+            "the name of a GGUF file must end in .gguf",
+            field="--out",
+            value=str(out),
+            allowed=f"FILE{SUFFIX}",
         )
     if to != "gguf" and stored_as is not None:
         raise ConfigError(
-            "only a GGUF file has a choice of this", field="--stored-as", value=stored_as.value
+            "this choice exists for GGUF files only", field="--stored-as", value=stored_as.value
         )
     found = read(find_checkpoint(checkpoint, state))
     opened = open_base(base or found.base.name, seed=found.base.seed)

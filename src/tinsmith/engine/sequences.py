@@ -49,7 +49,7 @@ class StopRule:
         self.strings = tuple(s for s in stop or () if isinstance(s, str))
         if self.strings and text is None:
             raise InputError(
-                "stop strings need a tokenizer",
+                "stop strings need a model with a tokenizer",
                 field="stop",
                 value=self.strings,
                 allowed="token ids for a model without one",

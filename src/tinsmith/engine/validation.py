@@ -66,7 +66,10 @@ def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig
         )
     if tokens.dtype.kind not in "iu":
         raise InputError(
-            "token ids are integers", field=field, value=str(tokens.dtype), allowed="int32 or int64"
+            "token ids must be integers",
+            field=field,
+            value=str(tokens.dtype),
+            allowed="int32 or int64",
         )
     if len(tokens) > config.max_positions:
         raise InputError(
@@ -119,7 +122,7 @@ def _check_inputs(datum: Datum, index: int, loss: LossName, config: DecoderConfi
         if name == "target_tokens":
             if values.dtype.kind not in "iu":
                 raise InputError(
-                    "token ids are integers",
+                    "token ids must be integers",
                     field=field,
                     value=str(values.dtype),
                     allowed="int32 or int64",
@@ -127,7 +130,7 @@ def _check_inputs(datum: Datum, index: int, loss: LossName, config: DecoderConfi
             _check_range(values.astype(np.int64), field, config)
         elif values.dtype.kind not in "iufb":
             raise InputError(
-                "a loss input is not numbers",
+                "a loss input must be numbers",
                 field=field,
                 value=str(values.dtype),
                 allowed="float32",

@@ -102,7 +102,7 @@ def adapter_study(overrides: Mapping[str, str]) -> Study:
     for key, value in own_rates.items():
         if key not in by_adapter:
             raise ConfigError(
-                "this adapter is not compared",
+                "this adapter cannot be compared",
                 field=key,
                 value=value,
                 allowed=", ".join(by_adapter),
@@ -120,7 +120,7 @@ def adapter_study(overrides: Mapping[str, str]) -> Study:
 
 
 def _place(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what all runs have where they run; at the seeds' place the whole notebook, LoRA too."""
+    """Return what all runs have where they run; at the source notes' place the whole notebook, LoRA too."""
     if _at_small(overrides):
         return {**RECIPE, "lora_rank": "32"}
     if overrides.get("at") != At.SEED.value:
@@ -136,7 +136,7 @@ def _adapters(text: str) -> tuple[AdapterKind, ...]:
     named = {name.strip() for name in text.split(",")}
     if AdapterKind.LORA not in named or len(named) < 2 or not named <= set(WORDS):
         raise ConfigError(
-            "LoRA is compared with one or more of the others",
+            "name at least one adapter to compare with LoRA",
             field="adapters",
             value=text,
             allowed=", ".join(WORDS),

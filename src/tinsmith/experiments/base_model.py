@@ -76,7 +76,7 @@ def build_base(
     """
     if len(conversations) < recipe.batch_size:
         raise DataError(
-            "a base model needs more to read",
+            "there are too few papers to train a base model on",
             field="conversations",
             value=len(conversations),
             allowed=f"{recipe.batch_size} or more",

@@ -87,7 +87,7 @@ def compare(
     asked = {model.fitted_task().name for members in named.values() for model in members}
     if len(asked) != 1 or not all(named.values()):
         raise ConfigError(
-            "models that answer one question are compared",
+            "only models of the same task can be compared",
             field="models",
             value=", ".join(sorted(asked)),
             allowed="one or more fitted models of the same task under each name",

@@ -123,7 +123,11 @@ class Accountant:
         elif isinstance(settings, SftSettings):
             self._supervised(ledger, course, settings)
         else:
-            raise DataError("these are no loop's settings", field="settings", value=str(settings))
+            raise DataError(
+                "these are not the settings of a training loop",
+                field="settings",
+                value=str(settings),
+            )
         return ledger.spent()
 
     def a_step_of_sft(self, course: LabelCourse, settings: SftSettings) -> float:

@@ -110,7 +110,7 @@ def conduct_and_stay(
     """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
     where = plan.circumstances
     if where.log_path is None:
-        raise ConfigError("a run needs a folder", field="log_path", fix="log_path=DIR")
+        raise ConfigError("a run needs a folder (log_path)", field="log_path", fix="log_path=DIR")
     if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
     materials = materials or gather(plan, told)
     for line in (*place_limits(plan), *materials.matter.before()):
@@ -140,7 +140,7 @@ def conduct_and_stay(
         stack.pop_all()
     if done.finished is None:
         told(
-            f"stopped after step {where.stop_after} of {plan.settings.steps}, as it was told; "
+            f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; "
             "behavior_if_log_dir_exists=resume goes on"
         )
     return done
@@ -176,7 +176,7 @@ def _conduct(
             f"the judge failed on every response {when}: {error.what}",
             field="log_path",
             value=str(folder.path),
-            fix="mend the judge; the same command with behavior_if_log_dir_exists=resume goes on",
+            fix="repair the judge; the same command with behavior_if_log_dir_exists=resume goes on",
         ) from error
     except TaskError as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})

@@ -223,10 +223,10 @@ def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
         )
     if not (papers.train and papers.validation and papers.test):
         raise DataError(
-            "no paper of a split has words for its label",
+            "a split has no paper with words for its label",
             field="cues",
             value=frame.cues.value,
-            fix="cues=learned for papers whose cues nobody planted, or papers=all",
+            fix="cues=learned for real papers, or papers=all",
         )
     return DebateMatter(
         plan=plan,

@@ -83,7 +83,7 @@ def machine() -> list[Finding]:
     )
     return [
         Finding(topic="machine", text=text, facts=facts),
-        Finding(topic="CPU flags", text=" ".join(cpu_flags()) or "not told"),
+        Finding(topic="CPU flags", text=" ".join(cpu_flags()) or "unknown"),
     ]
 
 
@@ -99,7 +99,7 @@ def versions() -> list[Finding]:
         ]
     asked = str(metadata["Requires-Python"] or "")
     if not SpecifierSet(asked).contains(platform.python_version(), prereleases=True):
-        text = f"Python {platform.python_version()}, and {asked} is asked for"
+        text = f"Python {platform.python_version()}, but {asked} is required"
         wrong.append(Finding(topic="Python", text=text, todo=f"install Python {asked}"))
     for line in importlib.metadata.requires("tinsmith") or []:
         required = Requirement(line)
@@ -108,7 +108,7 @@ def versions() -> list[Finding]:
         there = library_version(required.name)
         facts[required.name] = there
         if there is None or not required.specifier.contains(there, prereleases=True):
-            text = f"{required.name} {there or 'is missing'}, and {required.specifier or 'any'} is asked for"
+            text = f"{required.name} {there or 'is missing'}, but {required.specifier or 'any version'} is required"
             todo = f"pip install '{required.name}{required.specifier}'"
             wrong.append(Finding(topic="library", text=text, todo=todo))
     shown = ", ".join(f"{name} {library_version(name)}" for name in LIBRARIES)

@@ -45,13 +45,13 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
         ]
     answer = client.get("/api/v1/get_server_capabilities", headers={"X-API-Key": key})
     if answer.status_code in (401, 403):
-        text = f"{reached}, and does not take the key in TINKER_API_KEY"
+        text = f"{reached}, but refuses the key in TINKER_API_KEY"
         return [Finding(topic="server", text=text, todo="set TINKER_API_KEY to its key")]
     said = cast(Mapping[str, object], answer.raise_for_status().json())
     models = cast(list[Mapping[str, object]], said.get("supported_models") or [])
     identities = [cast(Mapping[str, object], model.get("identity") or {}) for model in models]
     theirs = next((str(one["version"]) for one in identities if "version" in one), None)
-    what = "no tinsmith, or one that does not say so" if theirs is None else f"tinsmith {theirs}"
+    what = "not tinsmith, or it does not say so" if theirs is None else f"tinsmith {theirs}"
     facts |= {"version": theirs, "models": [model.get("model_name") for model in models]}
     other = theirs is not None and theirs != VERSION
     return [

@@ -29,7 +29,7 @@ from tinsmith.tasks.rubrics.splitting import RubricSplit
 from tinsmith.training.settings import RlSettings, SftSettings
 
 PROMPT_TOKENS = {At.NANO: 150, At.SMALL: 237, At.SEED: 440}
-"""Of a paper with the nano base's tokenizer and brief prompt, and with SmolLM2's and the short one; the seeds' own,
+"""Of a paper with the nano base's tokenizer and brief prompt, and with SmolLM2's and the short one; the source notes',
 from their log."""
 ANSWER_TOKENS = {At.NANO: 14, At.SMALL: 19, At.SEED: 40}
 CHARACTERS_PER_TOKEN = {At.NANO: 3.75, At.SMALL: 4.3, At.SEED: 4.3}
@@ -78,7 +78,7 @@ def dry_run(plan: Plan) -> list[str]:
 def time_and_disk(taken: float | None, megabytes: int) -> str:
     """Say how many minutes something takes, if that is known, and what it leaves on disk."""
     if taken is None:
-        return "as long as the server takes; nothing is known of it here"
+        return "unknown: it depends on the server and its model"
     digits = 1 if taken < 10.0 else 0
     told = f"{taken:.{digits}f} minutes" if taken < 180.0 else f"{taken / 60.0:.0f} hours"
     return f"about {told} on two cores; about {megabytes} MB of disk"

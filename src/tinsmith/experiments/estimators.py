@@ -217,7 +217,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     ) -> Materials:
         if isinstance(papers, LoadedSlice):
             if y is not None:
-                raise ConfigError("a slice has its own labels", field="y", fix="leave it out")
+                raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
             return with_model(plan, matter_of(plan, papers.source), self._told)
         items = labelled(papers, y, plan.task)
         seed = shuffle_seed(plan)
@@ -307,4 +307,6 @@ def _metric(name: str) -> Metric:
         return Metric(name)
     except ValueError:
         allowed = ", ".join(Metric)
-        raise ConfigError("no such score", field="metric", value=name, allowed=allowed) from None
+        raise ConfigError(
+            "there is no such score", field="metric", value=name, allowed=allowed
+        ) from None

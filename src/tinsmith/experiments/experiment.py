@@ -30,7 +30,7 @@ class Experiment:
     at_small: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """Its own numbers where it runs with a small pretrained model (`at=small`); not inherited."""
     at_seed: Mapping[str, Value] = field(default_factory=dict[str, Value])
-    """The same at the seeds' size (`at=seed`)."""
+    """The same at the source notes' size (`at=seed`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", MappingProxyType(dict(self.delta)))

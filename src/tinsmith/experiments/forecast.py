@@ -49,7 +49,7 @@ def _forecast(task: Task, plan: Plan, source: Slice) -> list[str]:
         for label, share, recall in zip(task.labels, shares, recalls, strict=True)
     )
     lines = [
-        f"what the reward {reward} makes optimal for a model that reads like {score.baseline.value}:",
+        f"the best policy under the reward {reward}, for a model that reads as well as {score.baseline.value}:",
         f"  shares {told}; macro-F1 {optimum.policy.score(Metric.MACRO_F1):.3f}",
     ]
     return lines + [f"  warning: {warning}" for warning in optimum.warnings()]

@@ -1,4 +1,4 @@
-"""The keys of an experiment on both labels of papers that are no loop's settings."""
+"""The keys of an experiment on both labels of papers other than the loop's settings."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class JointFrame:
     contract: str = "three_key"
     """`three_key`: both labels and a confidence; `five_key`: with a justification and signals."""
     with_metadata: bool = True
-    """Whether the prompt tells year and citations, which leak the disruption label."""
+    """Whether the prompt shows year and citations, which leak the disruption label."""
     reward: str = "macro_f1"
-    """What either label is paid by, each with a memory of its own."""
+    """The reward of each label; each has a memory of its own."""
     shuffle_labels: bool = False
     """Shuffle the training papers' pairs of labels among them: the negative control."""
 
@@ -56,7 +56,7 @@ def require_selection(select_by: Selection) -> None:
     """
     if select_by not in SELECTIONS:
         raise ConfigError(
-            "two labels do not match by halves",
+            "a run on two labels has no label_match of its own",
             field="select_by",
             value=select_by.value,
             allowed=", ".join(SELECTIONS),

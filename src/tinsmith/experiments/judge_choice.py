@@ -124,7 +124,7 @@ def _require_rules(dataset: RubricDataset) -> None:
                     field="rule",
                     value=error.value,
                     allowed=error.allowed,
-                    fix="mend the rule in data_path",
+                    fix="correct the rule in data_path",
                 ) from None
             raise ConfigError(
                 f"task {task.task_id}, {error.field}: {error.what}",
@@ -163,7 +163,7 @@ def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
     keyless = not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
     if keyless and not known and not where.dry_run:
         raise ConfigError(
-            "this judge is OpenAI's, and needs a key",
+            "this judge is served by OpenAI and needs a key",
             field="OPENAI_API_KEY",
             fix="set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules",
         )

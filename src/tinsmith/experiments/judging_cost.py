@@ -24,7 +24,7 @@ def cost_lines(plan: Plan, frame: RubricFrame, asking: Asking, split: RubricSpli
     """
     trained, examined = responses(plan, frame, split)
     total = trained + examined
-    told = f"{total:,} responses to judge: {trained:,} in training, {examined:,} in examinations"
+    told = f"{total:,} responses to judge: {trained:,} in training, {examined:,} in evaluations"
     if frame.judge_model == RULES:
         return [f"{told}; the judge is rules: no calls, no cost"]
     spent = _spent(plan, split.train, trained) + _spent(plan, split.test or split.train, examined)

@@ -33,11 +33,11 @@ from tinsmith.types.gradient import GradientUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The keys of an experiment on papers that are no loop's settings."""
+    """The keys of an experiment on papers, other than the loop's settings."""
 
     kind: Kind = Kind.RL
     at: At = At.NANO
-    """Whose numbers: for the nano base on two cores, for a small pretrained model there, or the seeds' own."""
+    """Whose settings: nano (the nano base on two cores), small (a small pretrained model), seed (the source notes)."""
     task: str = "disruption"
     """Which label: disruption or novelty."""
     prompt: str = "plain"
@@ -45,7 +45,7 @@ class Frame:
     contract: str = "four_key"
     """Which JSON keys an answer has: four_key or two_key."""
     with_metadata: bool = True
-    """Whether the prompt tells year and citations, which leak the label."""
+    """Whether the prompt shows year and citations, which leak the label."""
     reward: str = "soft"
     """What an answer earns; tinsmith analyse incentives knows every name."""
     shuffle_labels: bool = False
@@ -92,7 +92,7 @@ ITSELF: Final = "base"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebateFrame(Frame):
-    """The keys of an experiment with a challenger that are no loop's settings."""
+    """The keys of an experiment with a challenger, other than the loop's settings."""
 
     kind: Kind = Kind.DEBATE
     with_metadata: bool = False
@@ -120,9 +120,9 @@ class DebateFrame(Frame):
     forks: int = 1
     """Second answers for each first one: adversarial/forked needs 2 or more."""
     opponent_max_tokens: int = 96
-    """Of a challenge that a model writes."""
+    """Most tokens in a challenge that a model writes."""
     opponent_temperature: float = 1.0
-    """At which it is sampled."""
+    """Temperature at which such a challenge is sampled."""
 
     def arms(self) -> Arms:
         """Return what a challenger argues for, and how often.
@@ -143,7 +143,7 @@ class DebateFrame(Frame):
         script = load_script(self.script)
         if self.opponent not in (SCRIPTED, NOBODY) and not script.asks_models:
             raise ConfigError(
-                "this script asks no model to challenge",
+                "this script has no words to ask a model with",
                 field="script",
                 value=self.script,
                 allowed="plain",
@@ -152,7 +152,7 @@ class DebateFrame(Frame):
         by_turn = debate_reward(self.reward).credit is Credit.TURN
         if self.forks < 1 or by_turn != (self.forks > 1):
             raise ConfigError(
-                "turn by turn credit comes from forks, and forks are for nothing else",
+                "turn-by-turn credit needs forks, and forks are used for nothing else",
                 field="forks",
                 value=self.forks,
                 allowed="2 or more with reward=adversarial/forked, 1 with another",
@@ -165,27 +165,27 @@ class DebateFrame(Frame):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RubricFrame:
-    """The keys of an experiment on rubrics that are no loop's settings, under the names of the seeds' recipe."""
+    """The keys of an experiment on rubrics, other than the loop's settings, named as in the source notes."""
 
     kind: Kind = Kind.RLVR
     at: At = At.NANO
     train_ratio: float = 0.9
     """Share of the tasks that are trained on; the others are held out."""
     data_seed: int = 42
-    """Of that split."""
+    """The random seed of that split."""
     eval_samples: int = 1
     """Responses to each held-out prompt in an evaluation."""
     judge_model: str = RULES
     """`rules`, a model of an OpenAI-compatible endpoint, a name or tinker:// path that base_url serves, or a folder."""
     judge_temperature: float = 0.0
-    """At which it answers."""
+    """Temperature at which the judge answers."""
     judge_max_tokens: int = 0
-    """Of one answer of the judge; 0: as the endpoint has it."""
+    """Most tokens in one answer of the judge; 0: as the endpoint decides."""
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
             raise ConfigError(
-                "an evaluation asks at least once",
+                "an evaluation needs at least one response",
                 field="eval_samples",
                 value=self.eval_samples,
                 allowed="1 or more",
@@ -199,13 +199,13 @@ class Asking:
     data_path: Path | None = None
     """A file of tasks with rubrics; None: the built-in ones. What is in it is part of the identity."""
     judge_base_url: str | None = None
-    """None: OPENAI_BASE_URL, else OpenAI's own."""
+    """Address of an OpenAI-compatible endpoint; None: OPENAI_BASE_URL, else OpenAI's own."""
     judge_max_retries: int = 3
-    """Attempts after the first."""
+    """Most attempts of a call after the first."""
     judge_timeout_s: float = 60.0
-    """Of one attempt, in seconds."""
+    """Most seconds for one attempt."""
     judge_concurrency: int = 64
-    """Calls at once."""
+    """Most calls at once."""
     judge_rpm: int = 0
     """Most calls a minute; 0: no limit."""
     judge_tpm: int = 0
@@ -225,27 +225,27 @@ class Circumstances:
     log_path: Path | None = None
     """The run's folder; None: named after what was changed, below `runs`."""
     base_url: str | None = None
-    """A server that runs already; None: one of its own, stopped at the end."""
+    """A server that is already running; None: the run starts its own and stops it at the end."""
     device: str = "cpu"
-    """`cpu` or `cuda`, of a server of its own."""
+    """Where the run's own server computes: `cpu` or `cuda`."""
     threads: int = 0
-    """0: as the server finds."""
+    """Threads of the kernels; 0: one for each core the server finds."""
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
-    """Where the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
+    """What to do if the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
     stop_after: int = 0
-    """Stop after this many steps, as if interrupted there: resumed, it goes on as ever. 0: run to the end."""
+    """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
     dry_run: bool = False
     """Only say what the run would take."""
     wandb_project: str | None = None
-    """Tell its metrics to Weights & Biases too."""
+    """Send its metrics to Weights & Biases too."""
     wandb_name: str | None = None
-    """The run's name there."""
+    """The run's name at Weights & Biases."""
     trackio_project: str | None = None
-    """Tell its metrics to trackio too."""
+    """Send its metrics to trackio too."""
     quiet: bool = False
-    """Tell nothing while it runs."""
+    """Print nothing while it runs."""
 
     def __post_init__(self) -> None:
         """Refuse numbers below 0.

@@ -13,4 +13,4 @@ class At(enum.StrEnum):
     SMALL = "small"
     """A small pretrained chat model: SmolLM2-135M-Instruct, on two cores."""
     SEED = "seed"
-    """The seeds' own: Llama-3.1-8B-Instruct on a hosted service."""
+    """As in the source notes: Llama-3.1-8B-Instruct on a hosted service."""

@@ -135,7 +135,7 @@ def require_same_run(before: Json, prepared: Prepared) -> None:
     ]
     if changed:
         raise ConfigError(
-            f"the run in this folder is another one: its {changed[0].name} is another",
+            f"this folder holds another run: its {changed[0].name} differs",
             field=changed[0].name,
             value=changed[0].second,
             allowed=str(changed[0].first),
@@ -155,7 +155,7 @@ def require_same_models(before: Json, now: Json) -> None:
         changed = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
         if one and other and changed:
             raise ConfigError(
-                f"the {who} is not the one that the run began with: its {changed[0]} is another",
+                f"the {who} is not the one the run began with: its {changed[0]} differs",
                 field="model_name" if who == _TRAINED else who,
                 value=other.get(changed[0]),
                 allowed=str(one.get(changed[0])),

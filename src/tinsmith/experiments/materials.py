@@ -68,13 +68,13 @@ def _named_model(plan: Plan) -> tuple[str, str] | None:
     where = plan.circumstances
     if where.base_url is not None and where.model_name is None:
         raise ConfigError(
-            "a server is named, and no model that it serves",
+            "base_url is set, but no model that it serves is named",
             field="model_name",
             fix="model_name=NAME, as the server lists it",
         )
     if where.model_name is None and plan.frame.at is At.SEED:
         raise ConfigError(
-            "the seeds' settings are for a large model, and none is named",
+            "at=seed needs a model, and none is named",
             field="model_name",
             fix="model_name=FOLDER (or FILE.gguf, smollm2, ORG/NAME), or base_url=... and model_name=NAME; "
             "at=nano builds its own",

@@ -1,7 +1,7 @@
 """What the papers' base reads: abstracts, and after them answers in the contract that know nothing of the labels.
 
 Labels are drawn uniformly at random, each apart where an answer has two. So the base answers in the contract most of
-the time and knows nothing of the labels, as the seeds' model did at step 0. A tenth of the answers break the contract,
+the time and knows nothing of the labels, as in the source notes at step 0. A tenth of the answers break the contract,
 so that there is something to learn about it too. After every second abstract it is asked for words of it instead: a
 model that never had to look back at a text needs many more rollouts before it finds anything there.
 """

@@ -78,7 +78,9 @@ def labelled(papers: Sequence[AnyPaper], y: Sequence[str] | None, task: Task) ->
     if wrong is not None:
         raise DataError("no such label", field="y", value=wrong, allowed=", ".join(task.labels))
     if len(golds) != len(listed):
-        raise DataError("one label a paper", field="y", value=len(golds), allowed=str(len(listed)))
+        raise DataError(
+            "every paper needs one label", field="y", value=len(golds), allowed=str(len(listed))
+        )
     return [
         Item(paper=_paper(paper), golds=(gold,), hidden=_hidden(paper))
         for paper, gold in zip(listed, golds, strict=True)
@@ -131,7 +133,9 @@ def items_identity(papers: Papers) -> dict[str, object]:
 
 def _listed(papers: Sequence[AnyPaper]) -> list[AnyPaper]:
     if isinstance(papers, LoadedSlice):
-        raise DataError("which of its splits?", field="papers", fix="papers.test, for example")
+        raise DataError(
+            "name one split of the slice", field="papers", fix="papers.test, for example"
+        )
     return list(papers)
 
 
@@ -155,6 +159,6 @@ def _paper(paper: AnyPaper) -> Paper:
     try:
         made = msgspec.convert({"id": "", **paper}, Paper)
     except msgspec.ValidationError as error:
-        raise DataError(f"this is no paper: {error}", field="papers") from None
+        raise DataError(f"this is not a paper: {error}", field="papers") from None
     # Prompts are kept by id: a paper without one is called after its content.
     return made if made.id else replace(made, id=sha256_of(made)[:16])

@@ -50,7 +50,5 @@ def place_limits(plan: Plan) -> list[str]:
         and plan_fingerprint(make_plan(one, here)) == own
     ]
     if twins:
-        told.append(
-            f"at={at}: this is {', '.join(twins)} under another name; at=seed tells them apart"
-        )
+        told.append(f"at={at}: this run equals {', '.join(twins)}; they differ at=seed")
     return told

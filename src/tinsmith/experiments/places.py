@@ -1,4 +1,4 @@
-"""Which values an experiment's keys have at each place: the nano base, a small pretrained model, the seeds' own."""
+"""Which values an experiment's keys have at each place: the nano base, a small pretrained model, the source notes."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
     kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
     if KEYS[kind].frame is not KEYS[own].frame:
         raise ConfigError(
-            f"this experiment is of kind {own}, and what it asks cannot be asked otherwise",
+            f"this experiment is of kind {own}; another kind cannot answer its question",
             field="kind",
             value=kind.value,
             allowed=", ".join(each for each in Kind if KEYS[each].frame is KEYS[own].frame),
@@ -158,7 +158,7 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     """
     if kind not in VALUES[at]:
         raise ConfigError(
-            f"no numbers are known for {kind} at this place",
+            f"there are no settings for {kind} at this place",
             field="at",
             value=at.value,
             allowed=", ".join(places_of(kind)),
@@ -184,14 +184,14 @@ def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
 def _require_own_server(overrides: Mapping[str, str]) -> None:
     if "base_url" in overrides and overrides.get("deviation", "none") != Deviation.NONE:
         raise ConfigError(
-            "a server elsewhere is not told what to do wrong",
+            "deviation is for the run's own server, not for one at base_url",
             field="deviation",
             value=overrides["deviation"],
             fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
         )
     if "base_url" in overrides and "gradient_unit" in overrides:
         raise ConfigError(
-            "a server elsewhere has a unit of gradient of its own",
+            "gradient_unit is for the run's own server, not for one at base_url",
             field="gradient_unit",
             value=overrides["gradient_unit"],
             fix="leave it out, and start that server with `tinsmith serve --gradient-unit`",
@@ -240,7 +240,9 @@ def _filled(cls: type[T], values: Mapping[str, object]) -> T:
     ]
     if required:
         raise ConfigError(
-            "this key has no default here", field=required[0], fix=f"{required[0]}=..."
+            "this key has no default here and must be given",
+            field=required[0],
+            fix=f"{required[0]}=...",
         )
     return cls(**given)
 

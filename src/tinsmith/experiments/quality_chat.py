@@ -114,10 +114,10 @@ def _refused(found: Answered[Preference] | JudgeFailure) -> bool:
 def _lost(found: Sequence[Answered[Preference] | JudgeFailure]) -> LostError:
     failure = next(one for one in found if isinstance(one, JudgeFailure))
     return LostError(
-        f"no pair got all its answers: {failure.detail}",
+        f"the judge answered no pair completely: {failure.detail}",
         field="judge_model",
         value=str(failure.cause),
-        fix="look at judge_model, judge_base_url and the key, then give the same command: answers are kept",
+        fix="check judge_model, judge_base_url and the key, then repeat the command: answers are kept",
     )
 
 

@@ -35,17 +35,17 @@ class QualitySettings:
     data_path: Path | None = None
     """Preference pairs as JSON Lines; None: the built-in ones."""
     limit: int | None = None
-    """Most pairs, drawn by the seed."""
+    """Most pairs to judge, drawn by the seed."""
     seed: int = 0
-    """Of the drawn pairs, of the order the responses are shown in, of whose rubric is the control's."""
+    """The random seed of the pairs, of the order of their responses, and of the control's rubrics."""
     log_path: Path | None = None
     """The folder it is written to; None: named after what was changed, below `runs`."""
     prices: Path | None = None
-    """Over the shipped price table."""
+    """A table of prices, laid over the one that comes with the package."""
     behavior_if_log_dir_exists: IfExists = IfExists.RAISE
-    """`raise`, or `delete` where the folder holds such a run."""
+    """What to do if the folder holds such a run: `raise` or `delete`."""
     dry_run: bool = False
-    """Only say what it would take."""
+    """Only say what the run would take."""
     chat: ChatSettings | None = None
     """The judge behind an endpoint; None: the judge by rules."""
 
@@ -95,7 +95,7 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
     for key, value in overrides.items():
         if by_rules and key != "judge_model" and (key in judge or key == "prices"):
             raise ConfigError(
-                "the judge by rules does not use this key",
+                "judge_model=rules does not use this key",
                 field=key,
                 value=value,
                 fix="name a judge with judge_model=NAME, or leave this key out",

@@ -1,4 +1,4 @@
-"""Every experiment there is: the seeds' ladder, what goes past it, its controls, and supervised fine-tuning."""
+"""Every experiment there is: the source notes' ladder, what goes past it, its controls, and supervised fine-tuning."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ _ALL: Final = (
     ),
     Experiment(
         name="adversarial/gated",
-        question="Does a model learn to give way to evidence and to nothing else, where only the truth is paid for?",
+        question="Does a model learn to give in to evidence and to nothing else when only the truth is paid for?",
         parent=None,
         delta={"kind": "debate", "task": "disruption", "reward": "adversarial/gated"},
     ),
     Experiment(
         name="adversarial/seed",
-        question="What does a model learn where every way to the right label is paid alike, and any argument?",
+        question="What does a model learn when every way to the right label is paid alike, and any argument counts?",
         parent="adversarial/gated",
         delta={"reward": "adversarial/seed"},
     ),
@@ -127,7 +127,7 @@ _ALL: Final = (
     ),
     Experiment(
         name="adversarial/alone",
-        question="How good is the first answer where nobody challenges it?",
+        question="How good is the first answer when nobody challenges it?",
         parent="adversarial/gated",
         delta={"opponent": "nobody"},
     ),
@@ -183,20 +183,20 @@ _ALL: Final = (
     ),
     Experiment(
         name="sft/qdora",
-        question="How far does the seeds' own baseline come: magnitude and direction over a base in four bits?",
+        question="How far does the source notes' baseline get: magnitude and direction over a base in four bits?",
         parent="sft/lora",
         delta={"adapter": "qdora"},
         at_seed=NOTEBOOK,
     ),
     Experiment(
         name="sft/lora_offset",
-        question="How much of a balanced classifier is one offset a label, chosen after the fact?",
+        question="How much of a balanced classifier is just one offset per label, chosen afterwards?",
         parent="sft/lora",
         delta={"logit_offset": True},
     ),
     Experiment(
         name="control/zero_shot",
-        question="What does the base say before anything was taught?",
+        question="What does the base say before it is taught anything?",
         parent="sft/lora",
         delta={"steps": 0},
     ),

@@ -121,7 +121,7 @@ def _changes(run: Run, around: Json, steps: int | None) -> dict[str, str]:
             "this run cannot be made again from its folder: its data were handed over in Python",
             field="DIR",
             value=str(run.folder),
-            fix="run the same Python once more with another log_path, then `tinsmith diff`",
+            fix="run the same Python code again with another log_path, then `tinsmith diff`",
         )
     if place not in around:
         raise ConfigError(
@@ -148,7 +148,7 @@ def _model(around: Json) -> object:
     if named is None or around["base_url"] is not None:
         return named
     if not is_here(str(found)):
-        raise ConfigError("the run's model is not there any more", field="model_name", value=found)
+        raise ConfigError("the run's model is no longer there", field="model_name", value=found)
     return found
 
 
@@ -161,7 +161,7 @@ def _require_identity(prepared: Prepared, manifest: Json, told: Told) -> None:
     for each in changed_identity(manifest, prepared):
         if each.name not in _PACKAGE:
             raise ConfigError(
-                f"this run cannot be made again here: its {each.name} is another now",
+                f"this run cannot be replayed here: its {each.name} has changed",
                 field=each.name,
                 value=each.second,
                 allowed=str(each.first),

@@ -28,7 +28,7 @@ def require_same_base(manifest: Mapping[str, object], materials: Materials) -> N
         return
     if _fingerprint(_absolute(named)) != trained:
         raise ConfigError(
-            "the run that is here was trained on another base",
+            "the run in this folder was trained on another base",
             field="model_name",
             value=named,
             fix="give the one that it was trained on, or another folder for what comes out",

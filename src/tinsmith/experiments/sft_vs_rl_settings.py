@@ -159,7 +159,7 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
     rl_rates = learning_rates("rl_rates", given["rl_rates"])
     if len(sft_rates) != len(rl_rates):
         raise ConfigError(
-            "both get as many tries",
+            "SFT and RL must try equally many learning rates",
             field="rl_rates",
             value=len(rl_rates),
             allowed=f"{len(sft_rates)}, as sft_rates has",
@@ -192,7 +192,7 @@ def _world(named: str | None, data: str | None) -> StudyWorld:
     allowed = (StudyWorld.PLANTED.value, StudyWorld.QUICKSTART.value)
     if named not in allowed or data is not None:
         raise ConfigError(
-            "a world by its name, or a slice by its folder",
+            "give a world's name, or data=FOLDER of a slice",
             field="world",
             value=named,
             allowed=f"{', '.join(allowed)}; or data=DIR without it",
@@ -203,7 +203,7 @@ def _world(named: str | None, data: str | None) -> StudyWorld:
 def _at(text: str) -> At:
     if text not in ALLOWED_AT:
         raise ConfigError(
-            "the study has no numbers for such a model",
+            "the study has no settings for such a model",
             field="at",
             value=text,
             allowed=", ".join(ALLOWED_AT),
@@ -215,6 +215,6 @@ def _sft_steps(text: str, steps: int) -> int:
     found = count("sft_steps", text, 1)
     if found >= steps:
         raise ConfigError(
-            "nothing is left for RL", field="sft_steps", value=found, allowed=f"1 to {steps - 1}"
+            "no step is left for RL", field="sft_steps", value=found, allowed=f"1 to {steps - 1}"
         )
     return found

@@ -34,7 +34,7 @@ QUICKSTART = (
     "ladder/exp5",
     "remedy/exp6",
 )
-"""What a newcomer sees: supervised training, the seeds' accuracy reward, their class weight, and the remedy."""
+"""What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
 
 CONTROL = "control/shuffled_labels"
 """Without it the claim gate refuses every claim."""
@@ -84,10 +84,10 @@ def sole_process(out: Path) -> Generator[None, None, None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ConfigError(
-                "another process runs this study",
+                "another process is running this study",
                 field="out",
                 value=str(out),
-                fix="wait for its end, or give another folder",
+                fix="wait until it ends, or name another folder",
             ) from None
         yield
 
@@ -171,7 +171,7 @@ def _run(cell: Cell, threads: str) -> None:
         )
     if code != 0:
         raise ConfigError(
-            f"{cell.name} stopped with exit code {code}; why stands above",
+            f"{cell.name} stopped with exit code {code}; its own message is above",
             field="log_path",
             value=str(cell.folder),
         )

@@ -68,7 +68,7 @@ class StudyKeys:
         for key, value in given.items():
             if key in self.set_by_study:
                 raise ConfigError(
-                    "the study sets this itself, run by run",
+                    "the study sets this key itself for each run",
                     field=key,
                     value=value,
                     allowed=self.instead,
@@ -112,7 +112,9 @@ def count(key: str, text: str, least: int) -> int:
     """
     found = numbers(key, text, int)
     if len(found) != 1 or found[0] < least:
-        raise ConfigError("this is too few", field=key, value=text, allowed=f"{least} or more")
+        raise ConfigError(
+            "this number is too small", field=key, value=text, allowed=f"{least} or more"
+        )
     return found[0]
 
 
@@ -126,7 +128,7 @@ def learning_rates(key: str, text: str, *, least: int = 1) -> tuple[float, ...]:
     rising = all(low < high for low, high in pairwise(found))
     if len(found) < least or not rising or not all(0 < one < math.inf for one in found):
         raise ConfigError(
-            "learning rates to choose from",
+            "a list of learning rates is needed",
             field=key,
             value=text,
             allowed=f"{least} or more different ones, above 0, with commas between them",
@@ -143,16 +145,18 @@ def seeds_apart(text: str, tuning: str, *, least: int = 1) -> tuple[tuple[int, .
     found, first = numbers("seeds", text, int), numbers("tuning_seed", tuning, int)
     if len(set(found)) < max(len(found), least) or min(found) < 0:
         raise ConfigError(
-            "a difference is told over seeds",
+            "a comparison over seeds needs several of them",
             field="seeds",
             value=text,
             allowed=f"{least} or more different ones, 0 or more, with commas between them",
         )
     if len(first) != 1 or first[0] < 0:
-        raise ConfigError("one seed, to choose rates by", field="tuning_seed", value=tuning)
+        raise ConfigError(
+            "one seed is needed to choose rates by", field="tuning_seed", value=tuning
+        )
     if first[0] in found:
         raise ConfigError(
-            "what rates were chosen by is not reported",
+            "the seed that chose the rates cannot be reported",
             field="tuning_seed",
             value=first[0],
             allowed=f"none of {text}",

@@ -105,7 +105,7 @@ def _write(done: Sweep, out: Path) -> None:
 def _required(outcome: Outcome) -> Outcome:
     if outcome.unavailable is not None:
         raise BackendError(
-            "the reference cell is not available here, and all others are measured beside it",
+            "the reference cell, which all others are compared with, is not available here",
             field="reference",
             value=outcome.unavailable,
             fix="choose another with --reference factor=value",

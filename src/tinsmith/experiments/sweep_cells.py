@@ -157,7 +157,7 @@ class Wish:
 NO_PADDING: Final = "the engine does not pad: rows of all sequences lie one after another"
 ONLY_FAST: Final = "bf16 products are computed by arithmetic=fast alone; canonical computes in fp32"
 
-ONLY_CANONICAL: Final = "a deviation is one from canonical arithmetic"
+ONLY_CANONICAL: Final = "deviations are only possible with canonical arithmetic"
 
 
 def plan(wish: Wish) -> Plan:
@@ -177,7 +177,7 @@ def plan(wish: Wish) -> Plan:
     for factors in wish.together:
         if len(set(factors)) < 2:
             raise ConfigError(
-                "factors are varied together by two or more",
+                "two or more factors are needed to vary them together",
                 field="--pair",
                 value=",".join(factors),
                 allowed="such as threads,batch",

@@ -22,7 +22,7 @@ class TaskFrame:
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
             raise ConfigError(
-                "an evaluation asks at least once",
+                "an evaluation needs at least one response",
                 field="eval_samples",
                 value=self.eval_samples,
                 allowed="1 or more",

@@ -40,7 +40,7 @@ class BaseModel:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ConfigError("a base model has a name", field="base.name", value=self.name)
+            raise ConfigError("a base model needs a name", field="base.name", value=self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

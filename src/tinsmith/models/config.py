@@ -105,7 +105,7 @@ class DecoderConfig:
             )
         if self.head_dim % 2:
             raise ConfigError(
-                "RoPE rotates pairs",
+                "RoPE rotates pairs, so the head dimension must be even",
                 field="head_dim",
                 value=self.head_dim,
                 allowed="an even number",
@@ -133,5 +133,8 @@ def _require_positive(**values: float) -> None:
     for name, value in values.items():
         if not (value > 0 and math.isfinite(value)):
             raise ConfigError(
-                "a decoder cannot have this", field=name, value=value, allowed="finite and > 0"
+                "a decoder cannot have this value",
+                field=name,
+                value=value,
+                allowed="finite and > 0",
             )

@@ -39,7 +39,7 @@ def read_config(path: Path) -> DecoderConfig:
     """
     file = _folder(path) / "config.json"
     if not file.is_file():
-        raise ConfigError("a model's folder has a config.json", field="path", value=str(path))
+        raise ConfigError("this folder has no config.json", field="path", value=str(path))
     generation = file.with_name("generation_config.json")
     return parse_config(
         read_object(file, ConfigError),
@@ -107,7 +107,10 @@ def write_folder(
         )
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise ConfigError(
-            "something is there already", field="path", value=str(path), fix="name a new folder"
+            "there is already something at this place",
+            field="path",
+            value=str(path),
+            fix="name a new folder",
         )
     values = config_values(config, dtype=dtype_name)
     shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}

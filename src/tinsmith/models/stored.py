@@ -157,7 +157,7 @@ def _shard_of(index: Path) -> dict[str, str]:
     shard_of = read_object(index, CheckpointError).get("weight_map")
     if not isinstance(shard_of, dict) or not shard_of:
         raise CheckpointError(
-            f"{index}: the index says nothing",
+            f"{index}: the index is empty",
             field="weight_map",
             value=shard_of,
             allowed="names to files",

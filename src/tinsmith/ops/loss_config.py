@@ -86,7 +86,7 @@ class LossConfig:
 
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:
     raise ConfigError(
-        "this setting of the loss is not possible",
+        "the loss cannot have this value",
         field=f"loss_fn_config.{key}",
         value=value,
         allowed=allowed,

@@ -46,6 +46,6 @@ def make_renderer(name: str, tokenizer: PreTrainedTokenizerBase) -> Renderer:
     """
     if name not in RENDERERS:
         raise ConfigError(
-            "no such renderer", field="renderer", value=name, allowed=", ".join(RENDERERS)
+            "there is no such renderer", field="renderer", value=name, allowed=", ".join(RENDERERS)
         )
     return RENDERERS[name](tokenizer)

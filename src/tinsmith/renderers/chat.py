@@ -154,7 +154,7 @@ class ChatRenderer:
             ) from None
         if "strftime_now" in template and "date_string" not in template:
             raise ConfigError(
-                "this chat template prints today's date, so no run could be repeated",
+                "this chat template prints today's date, so no run would repeat",
                 field="chat_template",
                 value="strftime_now",
                 fix="write a fixed date into the model folder's chat_template.jinja",

@@ -40,7 +40,7 @@ def builtin_corpus(*, num_sentences: int = NUM_SENTENCES, seed: int = 0) -> tupl
     """
     if num_sentences < 1:
         raise ConfigError(
-            "a corpus has sentences", field="num_sentences", value=num_sentences, allowed=">= 1"
+            "a corpus needs sentences", field="num_sentences", value=num_sentences, allowed=">= 1"
         )
     seeds = (derive(seed, "builtin_corpus", i) for i in range(num_sentences))
     return tuple(_sentence(iter(random_bits(child, _MAX_DRAWS).tolist())) for child in seeds)

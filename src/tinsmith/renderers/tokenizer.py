@@ -100,7 +100,10 @@ def preset_tokenizer(name: str) -> PreTrainedTokenizerFast:
     """
     if name not in PRESET_VOCAB_SIZES:
         raise ConfigError(
-            "no such preset", field="preset", value=name, allowed=", ".join(PRESET_VOCAB_SIZES)
+            "there is no such preset",
+            field="preset",
+            value=name,
+            allowed=", ".join(PRESET_VOCAB_SIZES),
         )
     return train_tokenizer(builtin_corpus(), PRESET_VOCAB_SIZES[name])
 

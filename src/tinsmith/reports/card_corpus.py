@@ -81,7 +81,7 @@ def _measured(corpus: Corpus) -> list[Section]:
     text = (
         f"The figure uses the cut {cut} that this synthetic world is made for."
         if recommended is not None
-        else f"The figure uses the seeds' cut {cut}; a slice names its own."
+        else f"The figure uses the source notes' cut {cut}; a slice names its own."
     )
     counts = metrics["cd_status"].value_counts()
     by_status = dict(zip(counts["cd_status"], counts["count"], strict=True))

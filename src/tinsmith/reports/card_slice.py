@@ -306,7 +306,7 @@ def _provenance(source: Slice) -> Section:
     for split, one in card.splits.items():
         hashes += [(f"{split}: ids", one.ids_sha256), (f"{split}: rows", one.rows_sha256)]
     if card.legacy_sha256 is not None:
-        hashes.append(("splits, as the seeds hash them", card.legacy_sha256))
+        hashes.append(("splits, hashed as in the source notes", card.legacy_sha256))
     tables = [
         plain(
             "Corpus",

@@ -82,7 +82,7 @@ class RunFolder:
             raise already_there(path, "this folder holds a run already")
         if not there and path.exists() and not _empty(path):
             raise ConfigError(
-                "this folder holds something that is no run",
+                "this folder holds something that is not a run",
                 field="log_path",
                 value=str(path),
                 allowed="an empty or new folder",
@@ -158,7 +158,7 @@ class RunFolder:
             raise DataError(
                 f"{file} is damaged",
                 field=name,
-                fix="begin the run anew: another folder, or behavior_if_log_dir_exists=delete",
+                fix="start the run again in another folder, or behavior_if_log_dir_exists=delete",
             )
         return cast(dict[str, object], found)
 
@@ -187,7 +187,7 @@ class RunFolder:
         before = self.read_json(CONFIG)
         if before.get("identity_sha256") != config.get("identity_sha256"):
             raise ConfigError(
-                "the run in this folder is another one",
+                "this folder holds another run",
                 field="log_path",
                 value=str(self.path),
                 allowed=f"the run {str(before.get('identity_sha256'))[:16]}",
@@ -202,12 +202,12 @@ class RunFolder:
             why = f"its line in {CHECKPOINTS} is damaged" if mark is None else self._damage(mark)
             if mark is not None and why is None:
                 if line is not lines[-1]:
-                    told(f"going on from the checkpoint at step {mark.step}")
+                    told(f"resuming from the checkpoint at step {mark.step}")
                 return mark
             at = "a checkpoint" if mark is None else f"the checkpoint at step {mark.step}"
-            told(f"{self.path}: {at} is passed over: {why}")
+            told(f"{self.path}: {at} is skipped: {why}")
         if lines:
-            told("no checkpoint is whole: beginning again from step 0")
+            told("no checkpoint is complete: starting again from step 0")
         return None
 
     def _damage(self, mark: Mark) -> str | None:

@@ -51,7 +51,7 @@ class CheckpointRows:
         folder = path.folder(self._state)
         if not is_checkpoint(folder):
             raise CheckpointError(
-                "there is no whole checkpoint here", field="path", value=str(path)
+                "there is no complete checkpoint here", field="path", value=str(path)
             )
         now = self._clock()
         record = CheckpointRecord(

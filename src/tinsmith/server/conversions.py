@@ -104,7 +104,7 @@ def _refuse_unserved(request: Sample) -> None:
     length = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
     if last is not None and not (request.prompt_logprobs and 1 <= last < length):
         raise InputError(
-            "there are no such last prompt tokens to score",
+            "the prompt does not have that many tokens to score",
             field="prompt_logprobs_last_n",
             value=last,
             allowed=f"1 to {length - 1} for this prompt, together with prompt_logprobs",
@@ -137,7 +137,7 @@ def _stop(stop: JsonValue) -> tuple[str, ...] | tuple[int, ...] | None:
         if len(tokens) == len(stop):
             return tokens
     raise InputError(
-        "stop is of no type that stops",
+        "stop must be a text or token ids",
         field="sampling_params.stop",
         value=stop,
         allowed="a text, a list of texts, or a list of token ids",

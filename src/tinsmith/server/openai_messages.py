@@ -50,4 +50,4 @@ class ChatMessage(Request):
 
 def unread(field: str, value: object, allowed: str) -> InputError:
     """The refusal of what is not text."""
-    return InputError("only text is read here", field=field, value=value, allowed=allowed)
+    return InputError("only text can be read here", field=field, value=value, allowed=allowed)

@@ -168,7 +168,7 @@ class _Routes:
                 if preset in PRESET_VOCAB_SIZES:
                     return ModelText(preset_tokenizer(preset))
                 raise InputError(
-                    "this model has no tokenizer, so no text can be given or told",
+                    "this model has no tokenizer, so text cannot be read or written",
                     field="model",
                     value=name,
                     fix="put a tokenizer into the model's folder, or use the Tinker API",

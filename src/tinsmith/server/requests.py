@@ -84,7 +84,7 @@ class OptimStep(Request):
     def _is_adam(self) -> Self:
         if self.optimizer_params is not None or self.adam_params is None:
             raise InputError(
-                "an optimizer step without Adam's settings",
+                "an optimizer step needs Adam's settings",
                 field="optimizer_params",
                 value=self.optimizer_params,
                 allowed="adam_params; there is no other optimizer here, Dimuon neither",

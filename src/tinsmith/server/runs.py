@@ -264,7 +264,7 @@ class Runs:
         """
         if request.age_encryption_recipients or request.ttl_seconds is not None:
             raise InputError(
-                "an export here is neither encrypted nor does it expire",
+                "exports here cannot be encrypted and do not expire",
                 field="age_encryption_recipients, ttl_seconds",
                 allowed="none",
             )

@@ -71,7 +71,9 @@ def serve(settings: ServeSettings) -> None:
     key = os.environ.get("TINKER_API_KEY") or f"tml-{secrets.token_hex(16)}"
     if not key.startswith("tml-"):
         raise ConfigError(
-            "the SDK takes only keys that begin so", field="TINKER_API_KEY", allowed="tml-..."
+            "the SDK only takes keys that begin with tml-",
+            field="TINKER_API_KEY",
+            allowed="tml-...",
         )
     listener = bind(settings.host, settings.port)
     engine = Engine(
@@ -186,7 +188,7 @@ async def _announce(
     given = "key=TINKER_API_KEY" if os.environ.get("TINKER_API_KEY") else f"key={key}"
     if settings.host not in LOOPBACK:
         print(
-            f"warning: listening on {settings.host}: whoever has the key and reaches this machine can use it",
+            f"warning: listening on {settings.host}: anyone who has the key and can reach this machine can use it",
             flush=True,
         )
     print(f"{READY}http://{shown}:{port} {given}", flush=True)

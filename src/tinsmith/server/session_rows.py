@@ -147,10 +147,10 @@ def require_session(database: Database, session_id: str) -> None:
 def number_used(field: str, value: int) -> InputError:
     """Return the refusal of a number that a client used before, for something else."""
     return InputError(
-        "this number was used before, with other content",
+        "this number was used before with other content",
         field=field,
         value=value,
-        fix="repeat a request unchanged, or count on",
+        fix="repeat the request unchanged, or use the next number",
     )
 
 

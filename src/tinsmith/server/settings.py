@@ -72,7 +72,7 @@ class PromptChunk(BaseModel):
     def _is_text(self) -> Self:
         if self.type != "encoded_text" or self.model_extra:
             raise InputError(
-                "only text is read here",
+                "only text can be read here",
                 field="prompt.chunks",
                 value=f"{self.type} with {', '.join(self.model_extra or {}) or 'tokens'}",
                 allowed="chunks {'type': 'encoded_text', 'tokens': [...]}",

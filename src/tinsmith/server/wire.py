@@ -66,7 +66,7 @@ def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
     request = cast("ForwardBackwardMessage", message)
     if request.seq_id < 1:
         raise InputError(
-            "a training request has no place in the order",
+            "a training request needs a seq_id",
             field="seq_id",
             value=request.seq_id,
             allowed="1, 2, 3, ... per training client",
@@ -110,7 +110,9 @@ def _setting(value: LossConfigValueMessage, name: str) -> float | str:
         case "text":
             return value.text
         case _:
-            raise InputError("this setting has no value", field=field, allowed="a number or a text")
+            raise InputError(
+                "this setting needs a value", field=field, allowed="a number or a text"
+            )
 
 
 def _datum(datum: DatumMessage, field: str) -> Datum:
@@ -130,7 +132,7 @@ def _chunk(chunk: ChunkMessage, field: str) -> NDArray[np.int32]:
     kind = chunk.WhichOneof("chunk")
     if kind != "encoded_text":
         raise InputError(
-            "only text is read here", field=field, value=kind, allowed="chunks of encoded_text"
+            "only text can be read here", field=field, value=kind, allowed="chunks of encoded_text"
         )
     _refuse_unknown(chunk.encoded_text, field)
     return _array(chunk.encoded_text.tokens, DType.INT32, field).astype(np.int32)

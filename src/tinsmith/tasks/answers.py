@@ -23,7 +23,7 @@ class Outcome(StrEnum):
     THINK = "think"
     """A think tag stands in it, whatever else does."""
     FENCED = "fenced"
-    """Three backticks stand in it, and it is no JSON."""
+    """Three backticks stand in it, and it is not JSON."""
     NOT_JSON = "not_json"
     NOT_OBJECT = "not_object"
     """JSON, but a list, a string, a number, true, false or null."""

@@ -168,5 +168,7 @@ def contract_for(about: str, form: str) -> Contract:
     known = {**CONTRACTS, **JOINT_CONTRACTS}
     if (name := f"{about}/{form}") not in known:
         allowed = ", ".join(one.form for one in known.values() if one.about == about)
-        raise ConfigError("no such contract", field="contract", value=form, allowed=allowed)
+        raise ConfigError(
+            "there is no such contract", field="contract", value=form, allowed=allowed
+        )
     return known[name]

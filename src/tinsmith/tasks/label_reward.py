@@ -23,7 +23,7 @@ class JointTerms:
     """The parts of the reward of an answer about both subjects; a part that does not apply is 0."""
 
     parse: float = 0.0
-    """The text is no JSON."""
+    """The text is not JSON."""
     contract: float = 0.0
     """It is JSON: within the contract, or not."""
     disruption: float = 0.0

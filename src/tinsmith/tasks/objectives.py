@@ -46,7 +46,7 @@ class Objective:
             if not math.isfinite(value):
                 raise ConfigError("a finite number", field=field.name, value=value)
             if field.name == "floor" and value <= 0.0:
-                raise ConfigError("a floor is above zero", field="floor", value=value)
+                raise ConfigError("a floor must be above zero", field="floor", value=value)
 
     def task_terms(self, view: View) -> Matrix:
         """Return the task term of every answer about every label."""
@@ -79,9 +79,7 @@ class MacroF1Influence(Objective):
     def __post_init__(self) -> None:
         Objective.__post_init__(self)
         if self.low > self.high:
-            raise ConfigError(
-                "the clip's low end is above its high end", field="low", value=self.low
-            )
+            raise ConfigError("the lower clip is above the upper one", field="low", value=self.low)
 
     def task_terms(self, view: View) -> Matrix:
         """See Objective."""

@@ -97,7 +97,9 @@ def make_reward(name: str, task: Task, **settings: object) -> Reward:
     [3.05, -0.55, -0.55]
     """
     if name not in REWARDS:
-        raise ConfigError("no such reward", field="reward", value=name, allowed=", ".join(REWARDS))
+        raise ConfigError(
+            "there is no such reward", field="reward", value=name, allowed=", ".join(REWARDS)
+        )
     kind = REWARDS[name]
     for setting in settings:
         if setting not in kind.settings:
@@ -146,7 +148,7 @@ def _shares(
     least = min(shares)
     if least < 0.0 or (positive and least == 0.0) or abs(math.fsum(shares) - 1.0) > 1e-6:
         raise ConfigError(
-            "shares name every label and sum to 1",
+            "the shares must name every label and sum to 1",
             field=key,
             value=given,
             allowed=f"{'> 0' if positive else '>= 0'} for each of {', '.join(labels)}",
@@ -157,7 +159,7 @@ def _shares(
 def _by_label(key: str, value: object, labels: Sequence[str]) -> dict[str, float]:
     if not isinstance(value, Mapping) or not set(value) <= set(labels):
         raise ConfigError(
-            "one number a label",
+            "this needs one number for every label",
             field=key,
             value=value,
             allowed=f"a mapping from labels ({', '.join(labels)}) to numbers",

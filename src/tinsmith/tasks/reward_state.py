@@ -41,7 +41,7 @@ class RewardState:
         try:
             state = _read_state(value)
         except (TypeError, ValueError, KeyError) as error:
-            raise CheckpointError(f"this is no reward's state: {error}") from None
+            raise CheckpointError(f"this is not the state of a reward: {error}") from None
         return state
 
 

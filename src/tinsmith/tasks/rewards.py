@@ -28,7 +28,7 @@ class Terms:
     """The parts of one answer's reward; a part that does not apply is 0."""
 
     parse: float = 0.0
-    """The text is no JSON."""
+    """The text is not JSON."""
     contract: float = 0.0
     """It is JSON: within the contract, or not."""
     task: float = 0.0
@@ -62,7 +62,7 @@ class RewardTable:
     """The constants of a reward."""
 
     unparsed: float
-    """parse: the text is no JSON."""
+    """parse: the text is not JSON."""
     invalid: float
     """contract: JSON outside the contract."""
     valid: float
@@ -78,7 +78,7 @@ class RewardTable:
 SOFT: Final = RewardTable(
     unparsed=-1.0, invalid=-0.5, valid=0.25, correct=0.5, wrong=-0.25, think=-1.0
 )
-"""Totals +0.75, 0, -0.5, -1, and -1 for a think tag. The totals are the seeds'; how they split into
+"""Totals +0.75, 0, -0.5, -1, and -1 for a think tag. The totals are the source notes'; how they split into
 terms is our choice."""
 STRONG: Final = RewardTable(
     unparsed=-1.0, invalid=-0.75, valid=0.05, correct=1.0, wrong=-0.6, think=-1.0
@@ -145,7 +145,7 @@ def indices(
     """
     if len(golds) != len(answers):
         raise DataError(
-            "every answer has a gold label",
+            "every answer needs a gold label",
             field="golds",
             value=len(golds),
             allowed=str(len(answers)),

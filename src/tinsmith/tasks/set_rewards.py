@@ -41,7 +41,7 @@ class Memory:
     def __post_init__(self) -> None:
         if not 1.0 <= self.window < float("inf"):
             raise ConfigError(
-                "the window counts answers",
+                "the window must be a number of answers",
                 field="window",
                 value=self.window,
                 allowed=">= 1 and finite; 512 or more, or the reward is noise",

@@ -73,7 +73,7 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise NotJsonError(f"{constant} is no JSON")
+    raise NotJsonError(f"{constant} is not JSON")
 
 
 def _nesting(text: str) -> int:

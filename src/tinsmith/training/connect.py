@@ -41,7 +41,7 @@ class EmbeddedSettings:
     state: Path | None = None
     """Where checkpoints live; None: the default under TINSMITH_HOME."""
     threads: int = 0
-    """Of the kernels; 0: as the server finds."""
+    """Of the kernels; 0: as many as the server finds."""
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
     deviation: str = "none"
@@ -189,13 +189,13 @@ def require_server(base_url: str) -> None:
     """
     if not any(map(os.environ.get, ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"))):
         raise ConfigError(
-            "a server is named, and no key for it",
+            "base_url is set, but TINKER_API_KEY is not",
             field="TINKER_API_KEY",
             fix="export TINKER_API_KEY=tml-..., the server's key",
         )
     if not base_url.startswith(("http://", "https://")):
         raise ConfigError(
-            "this is no address of a server",
+            "this is not the address of a server",
             field="base_url",
             value=base_url,
             allowed="http://HOST:PORT, or https://...",

@@ -39,10 +39,10 @@ def outlook(
     if not by_example:
         looks += 1  # that of the end
     if examined is None:
-        parts.append("examinations, which were not measured yet")
+        parts.append("evaluations, which were not measured yet")
     elif looks:
         seconds += looks * examined
-        parts.append(f"{looks} examination{'' if looks == 1 else 's'} of {duration(examined)}")
+        parts.append(f"{looks} evaluation{'' if looks == 1 else 's'} of {duration(examined)}")
     if examined is not None and not by_example and last_look > 0.0:
         seconds += last_look * examined
         parts.append(f"a test of up to {duration(last_look * examined)}")

@@ -42,7 +42,7 @@ class Wait:
         if self._said is None or now - self._said >= EVERY_SECONDS:
             self._said = now
             left = duration(whole * (1.0 - answered / asked))
-            self.say(f"{answered} of {asked} answers are there, about {left} left")
+            self.say(f"{answered} of {asked} answers received, about {left} left")
 
 
 def duration(seconds: float) -> str:

@@ -68,7 +68,7 @@ class TraceReader:
         answer = _ask(self.connection, "GET", path, None)
         steps = cast(list[Mapping[str, object]] | None, (answer or {}).get("steps"))
         if steps is None and self._told:
-            raise BackendError("the server no longer tells what its optimizer steps changed")
+            raise BackendError("the server no longer reports what its optimizer steps changed")
         self._told = steps is not None
         if not steps:
             return []

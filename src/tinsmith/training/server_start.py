@@ -96,17 +96,17 @@ def wait_until_ready(process: subprocess.Popen[str], said: Said) -> str:
     said.join()
     if gave_up.is_set():
         raise BackendError(
-            f"the embedded server said nothing and computed nothing for {STILL_SECONDS:.0f} s, and was ended",
+            f"the embedded server neither wrote nor computed anything for {STILL_SECONDS:.0f} s, and was stopped",
             field="its last word",
             value=said.doing,
-            fix="see why it waits: a disk that does not answer, or a machine with no time or memory for it",
+            fix="find out what it waits for: a disk that does not answer, or a machine out of time or memory",
         )
     if process.returncode < 0:
         raise LostError(
             f"the embedded server was ended by {_signal_name(-process.returncode)} before it answered",
             field="its last word",
             value=said.doing,
-            fix="try again; if nobody ended it, memory ran out: free some, or serve a smaller model",
+            fix="try again; if nobody stopped it, memory ran out: free some, or serve a smaller model",
         )
     last = "\n".join(said.wrong[-5:]) or f"exit code {process.returncode}"
     raise BackendError(f"the embedded server did not start: {last}")

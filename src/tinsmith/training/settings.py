@@ -67,41 +67,41 @@ class CommonSettings:
     """
 
     steps: int
-    """1 or more; 0 with kind=sft, where the base is then only examined."""
+    """Steps of training, 1 or more; with kind=sft also 0: the base is only evaluated."""
     learning_rate: float
-    """Of Adam, at its highest."""
+    """The learning rate of Adam, at its highest."""
     lr_schedule: Schedule = Schedule.CONSTANT
-    """How the rate goes over the steps."""
+    """How the learning rate changes over the steps."""
     lr_warmup: float = 0.0
-    """Share of the steps over which the rate rises first, to be the schedule's from there on."""
+    """Share of the steps, at the beginning, over which the learning rate rises to the schedule's."""
     lora_rank: int = 32
-    """Of the adapter's matrices."""
+    """Rank of the adapter's matrices."""
     adapter: AdapterKind = AdapterKind.LORA
-    """What is trained."""
+    """What is trained: a kind of adapter, or full for all weights."""
     train_unembed: bool = True
     """Whether the adapter sits on the unembedding too, beside attention and MLP."""
     max_tokens: int = 32
-    """Most tokens of an answer."""
+    """Most tokens in an answer."""
     temperature: float = 1.0
-    """Of rollouts, and of the sampled evaluation."""
+    """Temperature of rollouts, and of the sampled evaluation."""
     eval_every: int = 20
     """Steps between evaluations on held-out items, at step 0 too; 0: none before the end."""
     eval_items: int = 256
-    """Most held-out items of a look while training: a fixed random part, the same in every run."""
+    """Most held-out items in an evaluation during training: a fixed random part, the same in every run."""
     test_items: int = 0
-    """Most items of the last look, at the test split: a fixed random part, the same in every run; 0: all."""
+    """Most items of the test split, evaluated at the end: a fixed random part, the same in every run; 0: all."""
     save_every: int = 20
     """Steps between checkpoints; 0: never."""
     select_by: Selection = Selection.MACRO_F1
-    """Which checkpoint is chosen, on the validation split."""
+    """The metric on the validation split by which the checkpoint is chosen."""
     train_items: int = 0
     """Most items to train on; 0: all."""
     weight_decay: float = 0.0
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     grad_clip_norm: float = 0.0
-    """Longest gradient; 0: any."""
+    """The norm that gradients are clipped to; 0: not clipped."""
     seed: int = 0
-    """All that is drawn follows from it."""
+    """The random seed from which every other one is derived."""
 
     def __post_init__(self) -> None:
         _positive(self, "learning_rate", "lora_rank", "max_tokens", "eval_items")
@@ -119,7 +119,7 @@ class CommonSettings:
         )
         if not 0.0 <= self.lr_warmup < 1.0:
             raise ConfigError(
-                "warming up is a part of a run",
+                "the warm-up must be a part of the run",
                 field="lr_warmup",
                 value=self.lr_warmup,
                 allowed="0 or more, below 1",
@@ -142,7 +142,7 @@ LATER: Final = (
 
 
 def told_apart(settings: CommonSettings) -> dict[str, object]:
-    """Return what of the settings tells runs apart: all but later keys that are as if they had never come.
+    """Return the settings that distinguish runs; keys that came later and still have their defaults are left out.
 
     So a name that was frozen before a key came still stands for what it stood for.
     """
@@ -158,27 +158,27 @@ class RlSettings(CommonSettings):
     """Reinforcement learning of the GRPO family: groups of rollouts of one prompt, compared with each other."""
 
     group_size: int = 8
-    """Rollouts of one prompt, which are compared with each other."""
+    """Rollouts of each prompt, which are compared with each other."""
     groups_per_batch: int = 16
-    """Prompts of a step."""
+    """Prompts in each step."""
     advantage: Advantage = Advantage.CENTER
-    """What of a group's rewards is paid."""
+    """How the rewards of a group become advantages."""
     loss_fn: RlLoss = RlLoss.IMPORTANCE_SAMPLING
     """The policy-gradient loss, as the Tinker API names it."""
     num_substeps: int = 1
     """Optimizer steps that share the rollouts of one step."""
     kl_penalty_coef: float = 0.0
-    """k1 towards the base model, in the reward."""
+    """Penalty in the reward for leaving the base model (k1 estimate of the KL); 0: none."""
     zero_variance_filter: bool = True
     """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
-    """Of sampled answers, or of all labels with their probabilities."""
+    """The policy gradient of sampled answers, or exactly that of all labels with their probabilities."""
     sft_steps: int = 0
-    """So many of the steps, the first ones, are supervised; 0: none."""
+    """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
-    """Of the supervised steps, whose schedule ends with them; that of the others counts all steps."""
+    """Learning rate of the supervised steps; their schedule ends with them."""
     sft_batch_size: int = 32
-    """Papers of a supervised step."""
+    """Papers in each supervised step."""
 
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
@@ -187,7 +187,7 @@ class RlSettings(CommonSettings):
         _not_negative(self, "kl_penalty_coef", "sft_steps")
         if self.sft_steps >= self.steps:
             raise ConfigError(
-                "every step would be supervised, and none is left for RL",
+                "every step would be supervised, with none left for RL",
                 field="sft_steps",
                 value=self.sft_steps,
                 allowed=f"0 to {self.steps - 1}, as steps counts both",
@@ -195,14 +195,14 @@ class RlSettings(CommonSettings):
             )
         if self.temperature == 0.0:
             raise ConfigError(
-                "at temperature 0 all rollouts of a group are the same, and nothing is learned",
+                "at temperature 0 all rollouts of a group are equal, and nothing is learned",
                 field="temperature",
                 value=self.temperature,
                 allowed="above 0",
             )
         if self.num_substeps > self.groups_per_batch:
             raise ConfigError(
-                "there are more substeps than groups to share among them",
+                "there are more substeps than groups",
                 field="num_substeps",
                 value=self.num_substeps,
                 allowed=f"1 to groups_per_batch = {self.groups_per_batch}",
@@ -217,7 +217,7 @@ class RlSettings(CommonSettings):
             )
         if self.group_size < 2:
             raise ConfigError(
-                "a rollout is compared with the others of its group, and has none",
+                "a group needs two rollouts, which are compared with each other",
                 field="group_size",
                 value=self.group_size,
                 allowed="2 or more",
@@ -238,7 +238,7 @@ class SftSettings(CommonSettings):
     """Supervised fine-tuning on the contract's answer, its tokens only."""
 
     batch_size: int = 32
-    """Papers of a step."""
+    """Papers in each step."""
     logit_offset: bool = False
     """Choose offsets of the labels' log-probabilities on the validation split, for macro-F1, and decide by them."""
 
@@ -261,7 +261,7 @@ def _check(settings: CommonSettings, names: tuple[str, ...], *, strictly: bool) 
         value = getattr(settings, name)
         if not math.isfinite(value) or value < 0 or (strictly and value == 0):
             raise ConfigError(
-                "this cannot be trained with",
+                "training is not possible with this value",
                 field=name,
                 value=value,
                 allowed="above 0" if strictly else "0 or more",

@@ -59,7 +59,7 @@ class AdapterSpec:
             )
         if not 0 < self.alpha < math.inf:
             raise ConfigError(
-                "alpha scales the adapter", field="alpha", value=self.alpha, allowed="> 0, finite"
+                "alpha must be above 0", field="alpha", value=self.alpha, allowed="> 0, finite"
             )
         parts = (self.train_attn, self.train_mlp, self.train_unembed)
         if self.kind is AdapterKind.FULL and not all(parts):

@@ -67,7 +67,7 @@ def test_it_is_used_once_and_in_order() -> None:
     with pytest.raises(InputError, match="reply"):
         one.reply(GOOD)
     one.first()
-    with pytest.raises(InputError, match="used once"):
+    with pytest.raises(InputError, match="used only once"):
         one.first()
     with pytest.raises(InputError, match="forks between"):
         one.fork()

@@ -79,7 +79,7 @@ def read_work(line: bytes | msgspec.Raw) -> Work:
     """Read one JSON object.
 
     Raises:
-        Malformed: it is no JSON, or no work.
+        Malformed: it is not JSON, or no work.
     """
     try:
         return _WORK.decode(line)
@@ -93,7 +93,7 @@ def read_node(line: bytes | msgspec.Raw) -> Node:
     """Read one JSON object's part for the graph.
 
     Raises:
-        Malformed: it is no JSON, or no work.
+        Malformed: it is not JSON, or no work.
     """
     try:
         return _NODE.decode(line)

@@ -221,7 +221,7 @@ class _Reader:
                 f"{self._path}: the file is cut short",
                 field=name,
                 value=f"ends at byte {start + offset + num_bytes} of {len(self._data)}",
-                fix="fetch the file again, whole",
+                fix="fetch the whole file again",
             )
         return GgufTensor(shape=shape, type=type_, offset=start + offset, num_bytes=num_bytes)
 
@@ -257,5 +257,5 @@ def _refuse_parts(path: Path, metadata: Mapping[str, Value]) -> None:
 
 def _damaged(path: Path, why: str, value: object) -> CheckpointError:
     return CheckpointError(
-        f"{path}: damaged: {why}", field="file", value=value, fix="fetch the file again, whole"
+        f"{path}: damaged: {why}", field="file", value=value, fix="fetch the whole file again"
     )

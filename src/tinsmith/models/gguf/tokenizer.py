@@ -140,7 +140,7 @@ def _split_as_the_model(backend: Tokenizer, file: GgufFile) -> None:
         )
     elif named not in _GPT2_SPLITS:
         raise ConfigError(
-            f"{file.path}: how this tokenizer splits text is not known here",
+            f"{file.path}: the rule by which this tokenizer splits text is not known here",
             field=_SPLIT,
             value=named,
             allowed="those that transformers knows, and " + ", ".join(_DIGIT_SPLITS),

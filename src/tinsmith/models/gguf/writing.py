@@ -52,7 +52,10 @@ def write_gguf(
     """
     if path.exists():
         raise ConfigError(
-            "something is there already", field="path", value=str(path), fix="name a new file"
+            "there is already something at this place",
+            field="path",
+            value=str(path),
+            fix="name a new file",
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:

@@ -52,7 +52,9 @@ class Debate:
     def first(self) -> tuple[Message, ...]:
         """Return the prompt; see Environment."""
         if self._transcript.turns:
-            raise InputError("an environment is used once", fix="make a new one for each rollout")
+            raise InputError(
+                "an environment can be used only once", fix="make a new one for each rollout"
+            )
         item = self._transcript.item
         prompt = messages(self._task, item.paper)
         check_prompt(self._task, item, prompt)

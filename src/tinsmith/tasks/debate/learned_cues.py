@@ -1,4 +1,4 @@
-"""Cues of papers about which nobody planted any: the words that papers of one label use more than the others.
+"""Cues of papers where none were planted: the words that papers of one label use more often than the others.
 
 A word's weight for a label is the difference of its smoothed log-odds, log((d + 1/2) / (n - d + 1/2)),
 between the papers of that label and the rest; d of n papers use it. It speaks of association, not of

@@ -116,7 +116,7 @@ _FEWEST, _SOME, _MANY = 6, 12, 24
 
 
 def at_first_sight(exchange: Exchange) -> float:
-    """Return the seed's own score of a justification, from 0 to 1: what strikes the eye, true or not.
+    """Return the source notes' score of a justification, from 0 to 1: what strikes the eye, true or not.
 
     Fewer than 6 words: 0. Else 0.4 for 12 words, 0.2 more for 24, 0.2 for a word of arguing, 0.2 for a word
     of the subject; such words count inside others too ("cd" in "abcde"). 0 where there are no reasons.

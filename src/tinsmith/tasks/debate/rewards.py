@@ -1,6 +1,6 @@
 """What a conversation earns: R = correctness {-1, +1} + reasoning [0, 0.3] + adaptation [0, 0.2].
 
-The seed's note (seeds/001) says these three ranges and what they are for; its author's public code says how they
+The source notes give these three ranges and what they are for; their author's public code says how they
 are counted (akhilpandey95/tinker at d95db84, tinker_disruption_env.py, described here in other words):
 
 adversarial/seed    the code's: adaptation 0.2 for a right last answer, whatever the first one was; reasoning by
@@ -87,7 +87,7 @@ class DebateReward:
 
 
 def the_seeds(exchange: Exchange) -> tuple[float, float]:
-    """Return the seed's shaping: reasons count in a wrong answer too, and nobody asks why a right one is right."""
+    """Return the source notes' shaping: reasons count in a wrong answer too, and nobody asks why one is right."""
     return REASONING * at_first_sight(exchange), ADAPTATION if exchange.last_right else 0.0
 
 
@@ -132,5 +132,5 @@ def debate_reward(name: str) -> DebateReward:
     """
     if name not in DEBATE_REWARDS:
         allowed = ", ".join(DEBATE_REWARDS)
-        raise ConfigError("no such reward", field="reward", value=name, allowed=allowed)
+        raise ConfigError("there is no such reward", field="reward", value=name, allowed=allowed)
     return DEBATE_REWARDS[name]

@@ -1,4 +1,4 @@
-"""The conversation as seed 001 writes it: `obs, stop = await env.initial_observation()`, `await env.step(action)`."""
+"""The conversation as the source notes write it: `await env.initial_observation()`, `await env.step(action)`."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ class ChatSettings:
 
     def __post_init__(self) -> None:
         if not self.judge_model:
-            raise ConfigError("no judge is named", field="judge_model", value=self.judge_model)
+            raise ConfigError(
+                "no judge model is named", field="judge_model", value=self.judge_model
+            )
         _from("judge_max_retries", self.judge_max_retries, 0)
         _from("judge_concurrency", self.judge_concurrency, 1)
         for name in ("judge_rpm", "judge_tpm", "judge_max_tokens"):

@@ -184,7 +184,7 @@ def checked_url(base_url: str) -> httpx.URL:
         url = httpx.URL("")
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query:
         raise ConfigError(
-            "this is no address of a judge (not shown, it may hold a secret)",
+            "this is not the address of a judge (not shown, it may hold a secret)",
             field="judge_base_url",
             allowed="http:// or https://, no user, password or query",
             fix=f"for example {OPENAI_URL}",

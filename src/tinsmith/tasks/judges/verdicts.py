@@ -115,7 +115,7 @@ class JudgeFailure:
             f"the judge gave no verdicts: {self.detail}",
             field="cause",
             value=str(self.cause),
-            fix="look at judge_model, judge_base_url and the key; then resume",
+            fix="check judge_model, judge_base_url and the key, then resume",
         )
 
 

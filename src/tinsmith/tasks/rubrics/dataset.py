@@ -54,7 +54,7 @@ def read_dataset(path: Path) -> RubricDataset:
     if ending not in (*_TEXTS, *_TABLES):
         allowed = " ".join((*_TEXTS, *_TABLES))
         raise ConfigError(
-            "cannot read this kind of file", field="data_path", value=str(path), allowed=allowed
+            "files of this kind cannot be read", field="data_path", value=str(path), allowed=allowed
         )
     if ending in _TABLES:
         return _gathered(_rows(path, ending), path.name, "row", 0)
@@ -91,7 +91,7 @@ def _gathered(
         if task.task_id in lines:
             first = lines[task.task_id]
             raise DataError(
-                f"{where}: this task stands at {place} {first} already",
+                f"{where}: this task is already at {place} {first}",
                 field="task_id",
                 value=task.task_id,
             )

@@ -56,7 +56,7 @@ def read_records(text: str, name: str) -> JsonRecords:
 
     Raises:
         DataError: the text is damaged otherwise than by control characters in strings, a key is
-            repeated in an object, a number is no JSON, or a record is no object.
+            repeated in an object, a number is not JSON, or a record is no object.
     """
     start = _skip(text, 0)
     spans = _array(text, start, name) if text.startswith("[", start) else _stream(text, start, name)
@@ -149,7 +149,7 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _whole(literal: str) -> int:

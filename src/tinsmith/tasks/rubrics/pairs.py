@@ -107,7 +107,7 @@ def read_pairs_text(data: bytes, name: str) -> PairSet:
             continue
         if pair.pair_id in lines:
             raise DataError(
-                f"{name}, line {record.line}: this pair stands at line {lines[pair.pair_id]} already",
+                f"{name}, line {record.line}: this pair is already at line {lines[pair.pair_id]}",
                 field="pair_id",
                 value=pair.pair_id,
             )

@@ -43,10 +43,10 @@ def split_tasks(
             "a share of the tasks", field="train_ratio", value=train_ratio, allowed="0 < r <= 1"
         )
     if len({task.task_id for task in tasks}) < len(tasks):
-        raise DataError("a task id stands twice", field="task_id")
+        raise DataError("a task id occurs twice", field="task_id")
     sides = 1 if train_ratio == 1 else 2
     if len(tasks) < sides:
-        raise DataError("too few tasks to split", field="tasks", value=len(tasks))
+        raise DataError("there are too few tasks to split", field="tasks", value=len(tasks))
     order = sorted(tasks, key=lambda task: (_rank(task, data_seed), task.task_id))
     # As the ratio is written: 0.29 of 100 tasks are 29.
     count = int(Fraction(repr(float(train_ratio))) * len(tasks))

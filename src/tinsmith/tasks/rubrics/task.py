@@ -113,7 +113,7 @@ def _wide(record: Mapping[str, object]) -> tuple[Rubric, ...]:
             continue
         of_number = parts.setdefault(int(found[1]), {})
         if found[2] in of_number:
-            raise DataError("a rubric's number stands twice", field=key)
+            raise DataError("a rubric's number occurs twice", field=key)
         of_number[found[2]] = value
     made = (_rubric(parts[number], number, f"rubric - {number}.") for number in sorted(parts))
     return tuple(rubric for rubric in made if rubric is not None)
@@ -121,7 +121,7 @@ def _wide(record: Mapping[str, object]) -> tuple[Rubric, ...]:
 
 def _listed(value: object) -> tuple[Rubric, ...]:
     if not isinstance(value, list):
-        raise DataError("rubrics are a list", field="rubrics", value=value)
+        raise DataError("rubrics must be a list", field="rubrics", value=value)
     made: list[Rubric] = []
     for number, one in enumerate(cast("list[object]", value), 1):
         if isinstance(one, Mapping):
@@ -163,7 +163,7 @@ def _weight(value: object, where: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         weight = math.nan
     if not math.isfinite(weight):
-        raise DataError("a weight is a finite number", field=f"{where} {_WEIGHT}", value=value)
+        raise DataError("a weight must be a finite number", field=f"{where} {_WEIGHT}", value=value)
     return weight
 
 

@@ -161,7 +161,7 @@ def _lines(file: Path, what: str) -> list[Any]:
             except (json.JSONDecodeError, UnicodeDecodeError) as error:
                 told = error.msg if isinstance(error, json.JSONDecodeError) else error.reason
                 raise DataError(
-                    f"{file.name}, line {number}: this is no JSON: {told}",
+                    f"{file.name}, line {number}: this is not JSON: {told}",
                     field=what,
                     value=line.decode(errors="replace").strip(),
                 ) from None

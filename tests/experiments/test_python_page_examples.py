@@ -1,4 +1,4 @@
-"""The README's two examples of the laboratory run as they stand, with fewer steps and a smaller world and base."""
+"""The two examples of the laboratory in docs/python.md run as they stand, with fewer steps and a smaller world."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.experiments import paper_matter, paper_sets
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 FEWER = {
     "steps=160, seed=0": "steps=2, batch_size=4, max_tokens=12",
     "steps=60, seed=0": "steps=1, groups_per_batch=4, max_tokens=12",
@@ -31,14 +31,14 @@ def test_the_laboratorys_examples_run(
     monkeypatch.setenv("TINSMITH_HOME", str(made.home))
     monkeypatch.setattr(paper_sets, "WorldRecipe", lambda: WORLD)
     monkeypatch.setattr(paper_matter, "PaperBaseRecipe", lambda: BASE)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     first, second = [each for each in blocks if "Engine(" not in each]
     text = first + second
     for long, short in FEWER.items():
         assert text.count(long) >= 1, long
         text = text.replace(long, short)
     names: dict[str, object] = {}
-    exec(compile(text, str(README), "exec"), names)
+    exec(compile(text, str(PAGE), "exec"), names)
     told = capsys.readouterr().out
     assert "| SFT |" in told
     assert "| GRPO |" in told
