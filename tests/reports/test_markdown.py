@@ -7,8 +7,9 @@ import pytest
 from fake_runs import LADDER, write_run
 
 from tinsmith.cli import main
-from tinsmith.reports.comparison_page import compare, comparison_html
+from tinsmith.reports.comparison import compare
 from tinsmith.reports.markdown import markdown_of, markdown_report, table_lines
+from tinsmith.reports.page import document_html
 from tinsmith.reports.run_page import run_html
 
 
@@ -54,7 +55,7 @@ def test_every_figure_of_the_page_is_there(tmp_path: Path) -> None:
 
 def test_the_same_folders_give_the_same_bytes(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / name, LADDER[name]) for name in ("exp4", "exp6")]
-    once, again = (markdown_report(comparison_html(compare(folders)), folders) for _ in range(2))
+    once, again = (markdown_report(document_html(compare(folders).page), folders) for _ in range(2))
     assert once == again
     assert once.count("## Over the steps: ") == 2
 

@@ -176,7 +176,7 @@ GOOD = '{"task_id": "g", "prompt": "p", "rubrics": ["x"]}'
         ("[" * 100_000, "nested too deeply"),
         ('{"prompt": "\\x"}', "line 1, column 13"),
         (f'{GOOD}\n{{"prompt": 3}}', "line 2: a text is needed"),
-        (f"{GOOD}\n\n{GOOD}", "line 3: this task stands at line 1 already"),
+        (f"{GOOD}\n\n{GOOD}", "line 3: this task is already at line 1"),
         ("", "no task"),
         ('{"prompt": "p", "rubrics": []}', "no task"),
     ],
