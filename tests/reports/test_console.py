@@ -47,7 +47,7 @@ def test_several_runs_are_compared_where_one_stands(
     assert run(*folders) == 0
     assert (tmp_path / "compare.html").exists()
     out = capsys.readouterr().out
-    assert "the gate allows no claim" in out
+    assert "evidence is missing on shuffled labels" in out
     assert out.endswith("wrote compare.html\n")
 
 

@@ -35,7 +35,7 @@ _ALONE: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison shows: `sentences` are its story, and what could not be read."""
+    """What a comparison shows: `sentences` say what happened, which claims hold, and what could not be read."""
 
     page: Document
     table: Table
@@ -73,6 +73,7 @@ def compare(folders: Sequence[Path], task: Subject | None = None) -> Comparison:
     else:
         labels = compare_labels(folders, task)
         page, table, found = comparison_document(labels), summary_table(labels), labels
+        return Comparison(page, table, (*found.headline, *found.story[-1:], *found.notes))
     return Comparison(page, table, (*found.story, *found.notes))
 
 

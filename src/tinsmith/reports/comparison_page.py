@@ -16,10 +16,12 @@ from tinsmith.reports.comparison_figures import (
     ranking_svg,
     share_plates,
 )
+from tinsmith.reports.comparison_headline import headline
 from tinsmith.reports.comparison_story import comparison_story
 from tinsmith.reports.document import (
     Block,
     Document,
+    Fold,
     Heading,
     Label,
     Legend,
@@ -28,6 +30,7 @@ from tinsmith.reports.document import (
     Plates,
     Section,
     Size,
+    Story,
     Words,
     drawn,
     kept,
@@ -77,6 +80,11 @@ class Compared:
         return comparison_story(
             self.arms, self.tested, self.baselines, self.lost, self.judged, self.stood
         )
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """What happened, in plain sentences."""
+        return headline(self.arms, self.tested, self.baselines, self.lost, self.stood)
 
 
 def compare_labels(folders: Sequence[Path], task: Subject | None = None) -> Compared:
@@ -198,7 +206,9 @@ def comparison_document(compared: Compared) -> Document:
         facts=_facts(arms),
         sections=(
             summary(
-                compared.story,
+                compared.headline,
+                *_collapse_at_a_glance(arms),
+                Fold("The same in figures, and which claims hold", [Story(compared.story)]),
                 drawn(ranking_svg(tested, compared.baselines), untested),
                 notes=compared.notes,
             ),
@@ -222,6 +232,19 @@ def comparison_document(compared: Compared) -> Document:
                 "confusion", "Confusion", confusion_blocks(_matrices(same), untested, "answers")
             ),
             Section("runs", "Runs", [_runs(arms)]),
+        ),
+    )
+
+
+def _collapse_at_a_glance(arms: Sequence[Arm]) -> tuple[Block, ...]:
+    labels = [Label(name, class_slot(name, k)) for k, name in enumerate(arms[0].labels)]
+    return (
+        Heading("Share of each answer over the steps"),
+        Legend(labels),
+        Plates(share_plates(arms), Size.SMALL),
+        note(
+            "Validation split, sampled. The horizontal line is the limit above which an alarm is raised; red dotted "
+            "lines are those alarms, of the first seed."
         ),
     )
 
@@ -251,13 +274,6 @@ def _steps(arms: Sequence[Arm]) -> tuple[Block, ...]:
     informative = informative_plates(arms)
     return kept(
         Plates(progress_plates(arms)),
-        Heading("Predicted share by class"),
-        note(
-            "Validation split, sampled. The horizontal line is the limit above which an alarm is raised; red dotted "
-            "lines are those alarms, of the first seed."
-        ),
-        Legend(labels),
-        Plates(share_plates(arms), Size.SMALL),
         Heading("Informative groups by class"),
         note("Share of the groups whose rewards differ; a class without any teaches nothing more."),
         Legend(labels, invalid=False) if informative else None,
