@@ -34,7 +34,7 @@ def _refused(folder: Path, what: str) -> None:
 def test_a_changed_row_is_refused(folder: Path) -> None:
     file = folder / "test.jsonl"
     file.write_bytes(file.read_bytes().replace(b"things", b"thongs", 1))
-    _refused(folder, "test.jsonl is not what")
+    _refused(folder, "test.jsonl is not the file")
 
 
 def test_a_missing_split_is_refused(folder: Path) -> None:

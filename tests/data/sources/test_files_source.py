@@ -98,7 +98,7 @@ def test_a_damaged_file_is_an_error_or_cut(tmp_path: Path) -> None:
     (tmp_path / "p.gz").write_bytes(papers[: len(papers) // 2])
     (tmp_path / "e.tsv").write_bytes(b"1\t0\n")
     paths = (tmp_path / "p.gz", tmp_path / "e.tsv")
-    with pytest.raises(DataError, match=r"^p\.gz: .* \d+\)$"):
+    with pytest.raises(DataError, match=r"(?m)^p\.gz: .* \d+\)$"):
         build_corpus(FilesSource(*paths), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     card = build_corpus(FilesSource(*paths, skip_bad=True), tmp_path / "out")

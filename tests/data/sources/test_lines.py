@@ -71,7 +71,7 @@ def test_a_line_without_end_is_damage(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(lines, "_PLAIN", 100)
     path = tmp_path / "f"
     path.write_bytes(b"short\n" + b"x" * 2000)
-    with pytest.raises(DamagedFile, match=r"^f: .* 1\)$"):
+    with pytest.raises(DamagedFile, match=r"(?m)^f: .* 1\)$"):
         numbered(path)
 
 

@@ -132,7 +132,7 @@ def test_a_truncated_part_is_an_error_or_read_up_to_the_damage(tmp_path: Path) -
     path.write_bytes(whole[: len(whole) // 2])
     for graph_only in (False, True):
         choices = OpenAlexChoices(graph_only=graph_only)
-        with pytest.raises(DataError, match=r"part_0000\.gz: .* \d+\)$") as caught:
+        with pytest.raises(DataError, match=r"(?m)part_0000\.gz: .* \d+\)$") as caught:
             build_corpus(SnapshotSource(tmp_path, choices), tmp_path / "out")
         assert "--skip-bad" in str(caught.value)
         skipping = OpenAlexChoices(graph_only=graph_only, skip_bad=True)

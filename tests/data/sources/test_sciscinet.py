@@ -277,7 +277,7 @@ def test_tables_that_are_missing_twice_there_or_damaged_are_errors(tmp_path: Pat
     (folder / "papers.parquet").unlink()
     path = folder / "SciSciNet_PaperDetails.tsv.gz"
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(DataError, match=r"SciSciNet_PaperDetails\.tsv\.gz: .* \d+\)$"):
+    with pytest.raises(DataError, match=r"(?m)SciSciNet_PaperDetails\.tsv\.gz: .* \d+\)$"):
         build(folder, tmp_path / "out")
     card = build(folder, tmp_path / "out", skip_bad=True)
     assert (card.papers, card.dropped["bad_files"]) == (4, 1)
