@@ -38,11 +38,12 @@ from tinsmith.tasks.paper import Item
 from tinsmith.tasks.prompting import messages
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training.connect import open_connection
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.grouping import score_groups
 from tinsmith.training.policy import update_policy
 from tinsmith.training.rollout_metrics import rollout_metrics
 from tinsmith.training.rollouts import Sampling, sample_groups
-from tinsmith.training.run_folder import IfExists, RunFolder
+from tinsmith.training.run_folder import RunFolder
 from tinsmith.training.schedule import batch
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.adapters import ALPHA

@@ -10,7 +10,7 @@ import pytest
 from models import CONFIG
 from tinsmith.engine.engine import Engine, freeze, parse_model_name
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import initial_weights
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic

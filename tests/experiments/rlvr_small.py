@@ -30,7 +30,8 @@ from tinsmith.renderers.renderer import Message, Role
 from tinsmith.tasks.judges.endpoint import Endpoint
 from tinsmith.tasks.rubrics.dataset import read_dataset
 from tinsmith.training.connect import Connection
-from tinsmith.training.run_folder import MANIFEST, METRICS, ROLLOUTS
+from tinsmith.training.existing_run import MANIFEST
+from tinsmith.training.run_folder import METRICS, ROLLOUTS
 
 REAL_DATA = Path(__file__).parents[3] / "shared/data/rlvr/rlvr_tinker_test.jsonl"
 """100 tasks in prose; not everybody has them."""

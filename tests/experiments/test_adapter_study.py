@@ -26,11 +26,12 @@ from tinsmith.experiments.adapter_settings import (
     adapter_study_settings,
 )
 from tinsmith.experiments.adapter_study import run_adapter_study
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.study import Cell, run_cells
+from tinsmith.experiments.study import run_cells
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
@@ -38,7 +39,8 @@ from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.reports.tried_rates import chosen, read_tried
-from tinsmith.training.run_folder import CONFIG, MANIFEST, STATE
+from tinsmith.training.existing_run import CONFIG, MANIFEST
+from tinsmith.training.run_folder import STATE
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 

@@ -22,8 +22,9 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import nano_base, papers_of
 from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.existing_run import CONFIG, MANIFEST
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

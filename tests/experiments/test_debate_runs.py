@@ -23,7 +23,8 @@ from tinsmith.experiments.worlds import papers_of
 from tinsmith.tasks.debate.script import load_script
 from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run_folder import MANIFEST, METRICS, ROLLOUTS
+from tinsmith.training.existing_run import MANIFEST
+from tinsmith.training.run_folder import METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.

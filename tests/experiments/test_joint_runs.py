@@ -35,7 +35,8 @@ from tinsmith.tasks.joint import joint_items_of, make_joint_task
 from tinsmith.tasks.paper import Paper
 from tinsmith.tasks.subjects import Subject
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.training.existing_run import MANIFEST
+from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.

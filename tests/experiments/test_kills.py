@@ -26,8 +26,9 @@ from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.training import evaluating
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.existing_run import MANIFEST
 from tinsmith.training.rollouts import Failure, Rollout, Sampling
-from tinsmith.training.run_folder import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.types.errors import LostError
 
 # The SDK leaves sockets to the garbage collector.

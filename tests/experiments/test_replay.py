@@ -18,7 +18,8 @@ from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.replay import replay
 from tinsmith.reports.difference import Phase, compare_runs
-from tinsmith.training.run_folder import MANIFEST, METRICS
+from tinsmith.training.existing_run import MANIFEST
+from tinsmith.training.run_folder import METRICS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.

@@ -10,7 +10,7 @@ import pytest
 
 from tinsmith.cli import main
 from tinsmith.tasks.rubrics.builtin import builtin_dataset
-from tinsmith.training.run_folder import MANIFEST
+from tinsmith.training.existing_run import MANIFEST
 
 KEYS = {
     "model_name": "tinsmith/nano",  # it writes nonsense, and needs no building

@@ -48,8 +48,9 @@ from tinsmith.tasks.judges.cache import VerdictCache
 from tinsmith.tasks.judges.chat_judge import BlockingJudge, ChatSettings
 from tinsmith.tasks.rubrics.dataset import read_dataset
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.existing_run import MANIFEST
 from tinsmith.training.rubric_ground import RubricGround
-from tinsmith.training.run_folder import CHECKPOINTS, JUDGE_LEDGER, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.training.run_folder import CHECKPOINTS, JUDGE_LEDGER, METRICS, ROLLOUTS
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]

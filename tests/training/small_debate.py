@@ -23,9 +23,10 @@ from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.connect import Connection
 from tinsmith.training.debate_course import DebateCourse
 from tinsmith.training.debate_ground import DebateGround
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import IfExists, RunFolder
+from tinsmith.training.run_folder import RunFolder
 from tinsmith.training.settings import RlSettings
 from tinsmith.training.teller import Teller
 

@@ -12,11 +12,12 @@ from tinsmith.tasks.paper import Item, Paper
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task, make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.label_course import LabelCourse
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import IfExists, RunFolder
+from tinsmith.training.run_folder import RunFolder
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.study import Papers, Study

@@ -18,7 +18,8 @@ with warnings.catch_warnings():
     import tinker
 
 from running import KEY, NANO, Running, gone
-from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect, require_server
+from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect
+from tinsmith.training.server_reach import require_server
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = [

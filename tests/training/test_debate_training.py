@@ -33,12 +33,13 @@ from tinsmith.tasks.environment import Transcript
 from tinsmith.tasks.paper import Item
 from tinsmith.training.connect import Connection
 from tinsmith.training.datums import policy_datum
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.grouping import score_groups
 from tinsmith.training.model_opponent import ModelOpponent
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, IfExists
+from tinsmith.training.run_folder import METRICS, ROLLOUTS
 from tinsmith.training.settings import RlSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

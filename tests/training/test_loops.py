@@ -18,10 +18,11 @@ from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.training import rollouts as rollouts_module
 from tinsmith.training.connect import Connection
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.grouping import score_groups
 from tinsmith.training.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS, IfExists
+from tinsmith.training.run_folder import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.training.schedule import subset
 from tinsmith.training.settings import CommonSettings, Gradient, RlLoss, RlSettings, SftSettings
 from tinsmith.types.errors import BackendError

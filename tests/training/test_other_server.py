@@ -19,7 +19,8 @@ from tinsmith.experiments.materials import with_model
 from tinsmith.experiments.paper_matter import PaperMatter
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.training.run_folder import MANIFEST, METRICS
+from tinsmith.training.existing_run import MANIFEST
+from tinsmith.training.run_folder import METRICS
 
 KEYS = {
     "steps": "2",

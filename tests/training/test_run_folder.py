@@ -15,21 +15,18 @@ from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.base import BaseModel
 from tinsmith.training import run_folder
+from tinsmith.training.existing_run import CONFIG, MANIFEST, IfExists, settle
 from tinsmith.training.run_folder import (
     BASELINES,
     CHECKPOINTS,
-    CONFIG,
-    MANIFEST,
     METRICS,
     REPORT,
     ROLLOUTS,
     STATE,
     TIMINGS,
     TRACE,
-    IfExists,
     Mark,
     RunFolder,
-    settle,
 )
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError

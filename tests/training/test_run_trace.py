@@ -15,9 +15,10 @@ from small_study import PaperRun, open_run
 
 from tinsmith.training import server_facts
 from tinsmith.training.connect import Connection
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.rl import train_rl
 from tinsmith.training.run import Run
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TRACE, IfExists
+from tinsmith.training.run_folder import METRICS, ROLLOUTS, TRACE
 from tinsmith.training.server_facts import TraceReader
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import BackendError

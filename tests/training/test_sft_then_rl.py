@@ -18,8 +18,9 @@ from tinsmith.reports.gathering import gather
 from tinsmith.reports.run_page import report_run
 from tinsmith.reports.run_reader import read_run
 from tinsmith.training.connect import Connection
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import METRICS, ROLLOUTS, TRACE, IfExists
+from tinsmith.training.run_folder import METRICS, ROLLOUTS, TRACE
 from tinsmith.training.schedule import batch
 from tinsmith.training.settings import CommonSettings, RlSettings, SftSettings, told_apart
 from tinsmith.types.errors import ConfigError

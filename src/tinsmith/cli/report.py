@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,8 +32,8 @@ def report(
     ] = None,
 ) -> None:
     """Tell what happened: an HTML page for one run, or one that compares several, seeds of one experiment together."""
-    from rich.console import Console
-
+    _require_runs(folders)  # before what is heavy is imported
+    from tinsmith.cli.columns import open_console
     from tinsmith.reports.comparison_page import COMPARISON, compare, report_comparison
     from tinsmith.reports.console import summary_table
     from tinsmith.reports.debate_comparison import compare_debates, under_challenge
@@ -68,7 +69,21 @@ def report(
         compared = compare(folders, None if task is None else Subject(task))
         report_comparison(compared, file)
         table, story = summary_table(compared), (*compared.story, *compared.notes)
-    Console().print(table)
+    open_console().print(table)
     for sentence in story:
         print(sentence)
     print(f"wrote {file}")
+
+
+def _require_runs(folders: Sequence[Path]) -> None:
+    from tinsmith.training.existing_run import holds_run
+    from tinsmith.types.errors import DataError
+
+    for folder in folders:
+        if not holds_run(folder):
+            raise DataError(
+                f"{folder} holds no run",
+                field="DIR",
+                value=str(folder),
+                allowed="a folder with a config.json, as `tinsmith run` leaves it",
+            )

@@ -76,12 +76,11 @@ class _progress:
 
 
 def _print(done: Sweep, out: Path) -> None:
-    from rich.console import Console
-
+    from tinsmith.cli.columns import open_console
     from tinsmith.reports.sweep_page import LEGEND, sweep_table
     from tinsmith.reports.sweep_results import SWEEP_JSON, SWEEP_PAGE, story
 
-    console = Console()
+    console = open_console()
     console.print(sweep_table(done))
     for line in (LEGEND, "", *story(done)):
         console.print(line, markup=False, highlight=False)

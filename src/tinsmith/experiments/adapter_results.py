@@ -37,7 +37,8 @@ from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Run, Split
 from tinsmith.reports.snapshot import baseline_systems
 from tinsmith.reports.tried_rates import Tried
-from tinsmith.training.run_folder import MANIFEST, STATE, TRACE, RunFolder
+from tinsmith.training.existing_run import MANIFEST
+from tinsmith.training.run_folder import STATE, TRACE, RunFolder
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import DataError
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.keys import KEYS, At, Kind
 from tinsmith.experiments.number_lists import count, learning_rates, seeds_apart
 from tinsmith.experiments.places import NOTEBOOK
-from tinsmith.experiments.study import Cell
 from tinsmith.experiments.study_keys import (
     DRY_RUN,
     TUNING_SEED,
@@ -23,6 +23,8 @@ from tinsmith.experiments.study_keys import (
 )
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
+
+QUESTION: Final = "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
 
 RECIPE: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.experiments.adapter_results import read_results, write_results
-from tinsmith.experiments.adapter_settings import AdapterStudySettings, adapter_study_settings
+from tinsmith.experiments.adapter_settings import (
+    QUESTION,
+    AdapterStudySettings,
+    adapter_study_settings,
+)
 from tinsmith.experiments.estimate import minutes, time_and_disk
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
@@ -20,8 +24,6 @@ from tinsmith.experiments.study import run_cells, sole_process
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
 from tinsmith.types.adapters import AdapterKind
-
-QUESTION: Final = "What do four bits and a trained magnitude cost and gain, each adapter at the rate that suits it?"
 
 _MEGABYTES: Final = 8
 """Of one run: rollouts, trace, and adapters of rank 64."""

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
+from tinsmith.experiments.own_rates import CARD
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.choose import renderer_for
@@ -33,9 +35,6 @@ from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
-
-CARD = "base.json"
-"""What a base was built from, in its folder."""
 
 _NAME = "base"
 

@@ -7,10 +7,9 @@ its server stops with what it has, and can be resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import tinker
@@ -27,31 +26,31 @@ from tinsmith.experiments.materials import Materials, gather
 from tinsmith.experiments.opening import StoppableRun, open_run, train
 from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.refusals import require_possible
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
-from tinsmith.training.connect import (
-    Connection,
-    EmbeddedSettings,
-    open_connection,
-    require_server,
-)
+from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.course import Score
+from tinsmith.training.existing_run import MANIFEST, IfExists, Status, settle
 from tinsmith.training.run import BestStep, Finished
-from tinsmith.training.run_folder import (
-    MANIFEST,
-    STATE,
-    IfExists,
-    Mark,
-    RunFolder,
-    Status,
-    settle,
-)
+from tinsmith.training.run_folder import STATE, Mark, RunFolder
 from tinsmith.training.server_facts import model_identity, weights_sha256
+from tinsmith.training.server_reach import wrong_key
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError
 from tinsmith.types.fingerprints import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_KEY_REFUSED: Final = (tinker.AuthenticationError, tinker.PermissionDeniedError)
+_REFUSALS: Final = (
+    *_KEY_REFUSED,
+    tinker.BadRequestError,
+    tinker.NotFoundError,
+    tinker.UnprocessableEntityError,
+)
+"""What a server answers that is there, and will not do what it is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +116,7 @@ def conduct_and_stay(
     where = plan.circumstances
     if where.log_path is None:
         raise ConfigError("a run needs a folder", field="log_path", fix="log_path=DIR")
+    require_possible(plan)
     if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
     materials = materials or gather(plan, told)
     for line in (*place_limits(plan), *materials.matter.before()):
@@ -127,8 +127,6 @@ def conduct_and_stay(
         if done is not None:
             return done
         require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
-    if where.base_url is not None:
-        require_server(where.base_url)
     # The folder comes first: a run that may not begin there starts no server.
     folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
     embedded = embedded_settings(plan, materials.models, where.log_path)
@@ -138,16 +136,21 @@ def conduct_and_stay(
         if if_exists is not IfExists.RESUME:
             folder.abandon()  # nothing was run: the next command finds the folder free
         raise
-    with ExitStack() as stack:
-        stack.callback(connection.close)
-        stack.callback(folder.close)
+    try:
         done = _conduct(prepared, folder, mark, connection, like)
+    except KeyboardInterrupt:
+        connection.abandon()
+        raise
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, ConfigError) and mark is None and if_exists is not IfExists.RESUME:
+            folder.abandon()  # it was refused before its first step
+        raise
+    finally:
         folder.close()
-        stack.pop_all()
     if done.finished is None:
         told(
-            f"stopped after step {where.stop_after} of {plan.settings.steps}, as it was told; "
-            "behavior_if_log_dir_exists=resume goes on"
+            f"stopped after step {where.stop_after} of {plan.settings.steps}, as it was told; {going_on(plan)}"
         )
     return done
 
@@ -175,6 +178,11 @@ def _conduct(
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise
+    except _REFUSALS as error:
+        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        if run is not None and not isinstance(error, _KEY_REFUSED):
+            raise _lost(plan, f"the server refused a request at step {run.step}", error) from error
+        raise _refused(plan, materials, error) from None
     except JudgeError as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
         when = "before the first step" if run is None else f"at step {run.step}"
@@ -182,17 +190,12 @@ def _conduct(
             f"the judge failed on every response {when}: {error.what}",
             field="log_path",
             value=str(folder.path),
-            fix="mend the judge; the same command with behavior_if_log_dir_exists=resume goes on",
+            fix=f"mend the judge; {going_on(plan)}",
         ) from error
     except (tinker.TinkerError, BackendError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
         when = "before the first step" if run is None else f"at step {run.step}"
-        raise LostError(
-            f"the server was lost {when}: {str(error).splitlines()[0]}",
-            field="log_path",
-            value=str(folder.path),
-            fix="the same command with behavior_if_log_dir_exists=resume goes on from the last checkpoint",
-        ) from error
+        raise _lost(plan, f"the server was lost {when}", error) from error
     finally:
         if run is not None:
             run.teller.close()
@@ -206,6 +209,36 @@ def _conduct(
         alarms=alarms,
         tokenizer=run.trainer.get_tokenizer(),
         connection=connection,
+    )
+
+
+def going_on(plan: Plan) -> str:
+    """Say how a run goes on that did not come to its end."""
+    chosen = plan.circumstances.behavior_if_log_dir_exists
+    goes_on = chosen in (IfExists.RESUME, IfExists.RESUME_INTERRUPTED, IfExists.ASK)
+    with_what = "" if goes_on else " with behavior_if_log_dir_exists=resume"
+    return f"the same command{with_what} goes on from the last checkpoint"
+
+
+def _lost(plan: Plan, what: str, error: Exception) -> LostError:
+    return LostError(
+        f"{what}: {str(error).splitlines()[0]}",
+        field="log_path",
+        value=str(plan.circumstances.log_path),
+        fix=going_on(plan),
+    )
+
+
+def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> ConfigError:
+    """Return what is said where a server would not begin: the user's mistake, and not a lost server."""
+    where = plan.circumstances
+    if isinstance(error, _KEY_REFUSED) and where.base_url is not None:
+        return wrong_key(where.base_url)
+    return ConfigError(
+        f"the server refuses this run: {str(error).splitlines()[0]}",
+        field="model_name",
+        value=materials.model_name,
+        fix="name a model that the server has, and an adapter that it trains",
     )
 
 

@@ -37,8 +37,9 @@ from tinsmith.experiments.plan import REWARD_PREFIX, Plan, make_plan
 from tinsmith.experiments.policy import Policy
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.task import Task
+from tinsmith.training.existing_run import CONFIG
 from tinsmith.training.label_scores import label_probabilities
-from tinsmith.training.run_folder import CONFIG, METRICS, RunFolder
+from tinsmith.training.run_folder import METRICS, RunFolder
 from tinsmith.types.errors import ConfigError
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}

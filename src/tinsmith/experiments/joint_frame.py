@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tinsmith.experiments.kinds import At, Kind
 from tinsmith.tasks.joint import JointTask, make_joint_task
+from tinsmith.training.settings import Selection
+from tinsmith.types.errors import ConfigError
+
+SELECTIONS: Final = (
+    Selection.MACRO_F1,
+    Selection.BALANCED_ACCURACY,
+    Selection.MIN_CLASS_RECALL,
+    Selection.LAST,
+)
+"""What a checkpoint can be chosen by: the mean of both tasks, of the smallest recall the smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,4 +44,20 @@ class JointFrame:
         """
         return make_joint_task(
             prompt=self.prompt, contract=self.contract, with_metadata=self.with_metadata
+        )
+
+
+def require_selection(select_by: Selection) -> None:
+    """Refuse to choose checkpoints by what a joint answer has no one figure for.
+
+    Raises:
+        ConfigError: naming what can be chosen by.
+    """
+    if select_by not in SELECTIONS:
+        raise ConfigError(
+            "two labels do not match by halves",
+            field="select_by",
+            value=select_by.value,
+            allowed=", ".join(SELECTIONS),
+            fix="select_by=macro_f1 is the mean over both tasks",
         )

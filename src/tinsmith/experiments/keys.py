@@ -18,7 +18,7 @@ from tinsmith.tasks.debate.rewards import Credit, debate_reward
 from tinsmith.tasks.debate.script import load_script
 from tinsmith.tasks.debate.stance import Arms, WrongLabel
 from tinsmith.tasks.task import Task, make_task
-from tinsmith.training.run_folder import IfExists
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
@@ -230,8 +230,9 @@ class Circumstances:
     """0: as the server finds."""
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
-    behavior_if_log_dir_exists: IfExists = IfExists.RAISE
-    """Where the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
+    behavior_if_log_dir_exists: IfExists = IfExists.RESUME_INTERRUPTED
+    """Where the folder holds a run: go on with one that was interrupted and `raise` at others, or `raise` at any,
+    `resume`, `delete`, or `ask` at the terminal."""
     stop_after: int = 0
     """Stop after this many steps, as if interrupted there: resumed, it goes on as ever. 0: run to the end."""
     dry_run: bool = False

@@ -16,8 +16,8 @@ from tinsmith.experiments.circumstances import circumstances
 from tinsmith.experiments.materials import Materials
 from tinsmith.experiments.plan import Plan
 from tinsmith.reports.difference_fields import FieldDifference, unequal_fields
+from tinsmith.training.existing_run import Status
 from tinsmith.training.rollouts import SEED_BITS
-from tinsmith.training.run_folder import Status
 from tinsmith.training.settings import told_apart
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of

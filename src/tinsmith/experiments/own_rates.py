@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tinsmith.experiments.base_model import CARD
 from tinsmith.experiments.kinds import At
 from tinsmith.experiments.places import places_of
 from tinsmith.experiments.plan import Plan
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import ConfigError
+
+CARD: Final = "base.json"
+"""In the folder of a nano base: what it was built from."""
 
 _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny")
 """Built-in models that the rates of `at=nano` are for as well."""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar, cast, get_type_hints
 
 from tinsmith.experiments.experiment import Experiment, Value
-from tinsmith.experiments.joint_frame import JointFrame
+from tinsmith.experiments.joint_frame import JointFrame, require_selection
 from tinsmith.experiments.key_text import folder_name, truth, unknown_key, unreadable
 from tinsmith.experiments.keys import (
     ENGINE,
@@ -33,7 +33,6 @@ from tinsmith.experiments.registry import inherited
 from tinsmith.tasks.joint_rewards import make_joint_reward
 from tinsmith.tasks.reward_registry import make_reward
 from tinsmith.tasks.task import Task
-from tinsmith.training.joint_watch import require_selection
 from tinsmith.training.settings import CommonSettings
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation

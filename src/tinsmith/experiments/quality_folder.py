@@ -12,8 +12,9 @@ from typing import Final, cast
 from tinsmith.data.replacing import replacing
 from tinsmith.experiments.quality_answers import Answers, PairAnswer
 from tinsmith.reports.page import write
+from tinsmith.reports.quality_names import RUBRIC_QUALITY
 from tinsmith.reports.quality_page import QualityRun, quality_html
-from tinsmith.reports.quality_story import RUBRIC_QUALITY, cannot_be_claimed, quality_story
+from tinsmith.reports.quality_story import cannot_be_claimed, quality_story
 from tinsmith.reports.run_reader import CONFIG, MANIFEST, REPORT
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of

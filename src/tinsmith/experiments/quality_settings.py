@@ -13,10 +13,11 @@ from typing import Final, cast, get_args, get_type_hints
 from tinsmith.experiments.key_help import default_of, shown_value, words_of
 from tinsmith.experiments.key_text import folder_name, truth, unreadable
 from tinsmith.experiments.study_keys import StudyKey, StudyKeys
-from tinsmith.reports.quality_story import RUBRIC_QUALITY, RULES
+from tinsmith.reports.quality_names import RUBRIC_QUALITY, RULES
 from tinsmith.tasks.judges import ChatSettings
 from tinsmith.types.errors import ConfigError
 
+QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"
 _CHAT_PREFIX: Final = "judge_"
 
 

@@ -23,7 +23,8 @@ from tinsmith.models.sources import is_here
 from tinsmith.reports.difference import Comparison, compare_runs
 from tinsmith.reports.run_reader import read_run
 from tinsmith.reports.run_records import Kind, Run
-from tinsmith.training.run_folder import MANIFEST, RunFolder, Status
+from tinsmith.training.existing_run import MANIFEST, Status
+from tinsmith.training.run_folder import RunFolder
 from tinsmith.types.errors import ConfigError, DataError
 
 _PACKAGE: Final = ("tinsmith", "source_sha256")

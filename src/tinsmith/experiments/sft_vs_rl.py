@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.data.slice_reader import Slice
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.compute_spent import Accountant, Cost
 from tinsmith.experiments.estimate import minutes, time_and_disk
 from tinsmith.experiments.kinds import At
@@ -28,10 +29,10 @@ from tinsmith.experiments.planted_world import (
 )
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl_cells import CELLS, Found, Layout
-from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
+from tinsmith.experiments.sft_vs_rl_keys import QUESTION, StudyWorld
 from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome, write_outcome
 from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings, sft_vs_rl_settings
-from tinsmith.experiments.study import Cell, run_cells, sole_process
+from tinsmith.experiments.study import run_cells, sole_process
 from tinsmith.experiments.worlds import (
     Told,
     WorldRecipe,
@@ -45,10 +46,6 @@ from tinsmith.reports.sft_vs_rl_results import TUNED, WORDS, StudyArm
 from tinsmith.reports.sft_vs_rl_story import headline
 from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
 from tinsmith.training.settings import SftSettings
-
-QUESTION: Final = (
-    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
-)
 
 RunCells = Callable[[Sequence[Cell], Told], None]
 

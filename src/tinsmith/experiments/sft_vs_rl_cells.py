@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.sft_vs_rl_settings import LOOKS, SftVsRlSettings
-from tinsmith.experiments.study import Cell
 from tinsmith.reports.sft_vs_rl_results import StudyArm
 
 _EXPERIMENTS: Final[Mapping[StudyArm, str]] = {

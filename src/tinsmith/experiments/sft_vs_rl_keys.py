@@ -11,6 +11,10 @@ from typing import Final
 from tinsmith.experiments.keys import KEYS, At, Kind
 from tinsmith.experiments.study_keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 
+QUESTION: Final = (
+    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
+)
+
 
 class StudyWorld(StrEnum):
     """On which papers."""

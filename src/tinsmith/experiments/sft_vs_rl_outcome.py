@@ -16,6 +16,7 @@ from tinsmith.analysis.posteriors import Policy
 from tinsmith.analysis.rates import Metric
 from tinsmith.data.replacing import replacing
 from tinsmith.data.slice_reader import Slice
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.compute_spent import Accountant, mean_spent
 from tinsmith.experiments.paper_matter import matter_of
 from tinsmith.experiments.plan import make_plan
@@ -23,7 +24,6 @@ from tinsmith.experiments.planted_world import posteriors
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_settings import SftVsRlSettings
-from tinsmith.experiments.study import Cell
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.reports.arms import Arm, Member

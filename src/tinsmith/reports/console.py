@@ -23,7 +23,8 @@ def summary_table(compared: Compared) -> Table:
         padding=0,
         show_edge=False,
     )
-    table.add_column("run", overflow="fold")
+    names = max(len(f"{arm.name}, {len(arm.members)} seeds") for arm in compared.arms)
+    table.add_column("run", no_wrap=True, min_width=names)
     table.add_column("match", justify="right", no_wrap=True)
     table.add_column("macro-F1", justify="right", no_wrap=True)
     table.add_column("greedy", justify="right", no_wrap=True)

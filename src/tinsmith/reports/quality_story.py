@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from tinsmith.analysis.rubric_quality import (
     ALPHA,
     Condition,
@@ -12,12 +10,8 @@ from tinsmith.analysis.rubric_quality import (
     RubricQuality,
     Unit,
 )
+from tinsmith.reports.quality_names import RULES
 from tinsmith.reports.wording import counted, signed
-
-RUBRIC_QUALITY: Final = "rubric_quality"
-"""The measurement's name, on the command line and in its folder."""
-RULES: Final = "rules"
-"""The name of the judge that knows surfaces and rules."""
 
 
 def quality_story(quality: RubricQuality, judge: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import msgspec
 
 from tinsmith.data.baseline_answers import read_answers
 from tinsmith.data.baseline_report import Baseline, BaselineReport, TargetReport, read_report
-from tinsmith.reports.quality_story import RUBRIC_QUALITY
+from tinsmith.reports.quality_names import RUBRIC_QUALITY
 from tinsmith.reports.run_records import (
     CheckpointRecord,
     Config,

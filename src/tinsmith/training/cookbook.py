@@ -32,10 +32,11 @@ from tinsmith.training.cookbook_types import (
     Trajectory,
     Transition,
 )
+from tinsmith.training.existing_run import IfExists
 from tinsmith.training.rl import train_rl
 from tinsmith.training.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.training.run import Finished, Run
-from tinsmith.training.run_folder import IfExists, RunFolder
+from tinsmith.training.run_folder import RunFolder
 from tinsmith.training.settings import RlSettings
 from tinsmith.training.teller import Teller
 from tinsmith.types.errors import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import cast
 
 from tinsmith.analysis.alarms import Alarm
 from tinsmith.analysis.groups import Group
@@ -17,15 +17,6 @@ from tinsmith.training.course import Score
 from tinsmith.training.grouping import ScoredGroup
 from tinsmith.training.settings import Selection
 from tinsmith.training.watch import Watch
-from tinsmith.types.errors import ConfigError
-
-SELECTIONS: Final = (
-    Selection.MACRO_F1,
-    Selection.BALANCED_ACCURACY,
-    Selection.MIN_CLASS_RECALL,
-    Selection.LAST,
-)
-"""What a checkpoint can be chosen by: the mean of both tasks, of the smallest recall the smaller one."""
 
 
 @dataclass(slots=True)
@@ -95,22 +86,6 @@ class JointWatch:
         kept = cast(Mapping[str, object], value)
         for name, watch in self.watches.items():
             watch.restore(kept[name])
-
-
-def require_selection(select_by: Selection) -> None:
-    """Refuse to choose checkpoints by what a joint answer has no one figure for.
-
-    Raises:
-        ConfigError: naming what can be chosen by.
-    """
-    if select_by not in SELECTIONS:
-        raise ConfigError(
-            "two labels do not match by halves",
-            field="select_by",
-            value=select_by.value,
-            allowed=", ".join(SELECTIONS),
-            fix="select_by=macro_f1 is the mean over both tasks",
-        )
 
 
 def joint_score(evaluation: JointEvaluation, step: int, select_by: Selection) -> Score:
