@@ -132,9 +132,13 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
+    from tinsmith.models.sources import find_model
     from tinsmith.server.parent_watch import ParentWatch
     from tinsmith.types.announcements import STARTING
 
+    named = dict(_named(text) for text in model)
+    for source in named.values():
+        find_model(source)  # a mistake is told before what is heavy is imported
     parent = ParentWatch() if exit_with_stdin else None
     print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
     gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
@@ -149,7 +153,7 @@ def serve(
     gc.freeze()
     run(
         ServeSettings(
-            models=dict(_named(text) for text in model),
+            models=named,
             state=state or state_folder(),
             host=host,
             port=port,
@@ -209,6 +213,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""
+    from tinsmith.cli.named_folders import require_checkpoint
+
+    require_checkpoint(checkpoint)  # before what is heavy is imported
     from tinsmith.engine.export import export as run
     from tinsmith.models.gguf.writing import StoredAs
     from tinsmith.types.home import state_folder

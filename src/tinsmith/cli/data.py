@@ -234,6 +234,9 @@ def baselines(
     ] = None,
 ) -> None:
     """Score what any model must beat: majority, prior, metadata, TF-IDF, both, and a world's oracle."""
+    from tinsmith.cli.named_folders import require_slice
+
+    require_slice(folder)  # before what is heavy is imported
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.slice_tables import baseline_lines, baseline_table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +31,10 @@ def report(
     ] = None,
 ) -> None:
     """Tell what happened: an HTML page for one run, or one that compares several, seeds of one experiment together."""
-    _require_runs(folders)  # before what is heavy is imported
     from tinsmith.cli.columns import open_console
+    from tinsmith.cli.named_folders import require_runs
+
+    require_runs(folders)  # before what is heavy is imported
     from tinsmith.reports.comparison_page import COMPARISON, compare, report_comparison
     from tinsmith.reports.console import summary_table
     from tinsmith.reports.debate_comparison import compare_debates, under_challenge
@@ -73,17 +74,3 @@ def report(
     for sentence in story:
         print(sentence)
     print(f"wrote {file}")
-
-
-def _require_runs(folders: Sequence[Path]) -> None:
-    from tinsmith.training.existing_run import holds_run
-    from tinsmith.types.errors import DataError
-
-    for folder in folders:
-        if not holds_run(folder):
-            raise DataError(
-                f"{folder} holds no run",
-                field="DIR",
-                value=str(folder),
-                allowed="a folder with a config.json, as `tinsmith run` leaves it",
-            )

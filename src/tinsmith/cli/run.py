@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from tinsmith.experiments.plan import Plan
+    from tinsmith.training.standing import Standing
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -61,22 +62,36 @@ def _dry_run(plan: Plan) -> None:
 
 def _conduct(plan: Plan) -> None:
     from tinsmith.experiments.conduct import conduct
-    from tinsmith.reports.drawing_page import draw_page
+    from tinsmith.reports.live_page import Unfinished, draw_page, settle_page
+
+    quiet, folder = plan.circumstances.quiet, plan.circumstances.log_path
+    assert folder is not None, "a plan that is run has a folder"
+    troubles: set[str] = set()
 
     def told(message: str) -> None:
-        if not plan.circumstances.quiet:
+        if not quiet:
             print(message, file=sys.stderr)
 
-    done = conduct(plan, told=told)
+    def examined(standing: Standing) -> None:
+        far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
+        trouble = draw_page(folder, far).trouble
+        if trouble is not None and trouble not in troubles:
+            troubles.add(trouble)
+            told(f"warning: {trouble}")
+
+    try:
+        done = conduct(plan, told=told, examined=None if quiet else examined)
+    except BaseException:
+        settle_page(folder)
+        raise
     if done.finished is None:
+        settle_page(folder)
         print(f"wrote {done.folder}")
         return
     drawn = draw_page(done.folder)
-    if drawn.page is None:
-        told(f"warning: {drawn.trouble}")
-        print(f"wrote {done.folder}; next: tinsmith report {done.folder}")
-        return
-    print(f"wrote {done.folder}; what came of it: {drawn.page}")
+    if drawn.trouble is not None:
+        print(f"tinsmith: warning: {drawn.trouble}", file=sys.stderr)
+    print(f"wrote {drawn.page or done.folder}")
 
 
 def _interrupted(plan: Plan) -> typer.Exit:

@@ -15,6 +15,7 @@ import msgspec
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
+from tinsmith.experiments.going_on import going_on
 from tinsmith.experiments.manifest import (
     Json,
     Prepared,
@@ -23,7 +24,7 @@ from tinsmith.experiments.manifest import (
     seeds,
 )
 from tinsmith.experiments.materials import Materials, gather
-from tinsmith.experiments.opening import StoppableRun, open_run, train
+from tinsmith.experiments.opening import Examined, StoppableRun, open_run, train
 from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.refusals import require_possible
@@ -89,17 +90,18 @@ def conduct(
     told: Told,
     materials: Materials | None = None,
     like: Json | None = None,
+    examined: Examined | None = None,
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
     Without `materials` they are gathered from what the plan names. `like` is an earlier run's manifest, and refuses
-    another model than that.
+    another model than that. `examined` is called after each evaluation.
 
     Raises:
         ConfigError, DataError: it cannot begin.
         LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
     """
-    done = conduct_and_stay(plan, told=told, materials=materials, like=like)
+    done = conduct_and_stay(plan, told=told, materials=materials, like=like, examined=examined)
     if done.connection is not None:
         done.connection.close()
     return done
@@ -111,6 +113,7 @@ def conduct_and_stay(
     told: Told,
     materials: Materials | None = None,
     like: Json | None = None,
+    examined: Examined | None = None,
 ) -> Conducted:
     """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
     where = plan.circumstances
@@ -137,7 +140,7 @@ def conduct_and_stay(
             folder.abandon()  # nothing was run: the next command finds the folder free
         raise
     try:
-        done = _conduct(prepared, folder, mark, connection, like)
+        done = _conduct(prepared, folder, mark, connection, like, examined)
     except KeyboardInterrupt:
         connection.abandon()
         raise
@@ -161,6 +164,7 @@ def _conduct(
     mark: Mark | None,
     connection: Connection,
     like: Json | None,
+    examined: Examined | None,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
     beside = {name: model_identity(connection, name) for name in materials.matter.models()}
@@ -173,7 +177,7 @@ def _conduct(
     materials.matter.begin(folder)
     run: StoppableRun[Any, Any] | None = None
     try:
-        run = open_run(plan, materials, folder, mark, connection)
+        run = open_run(plan, materials, folder, mark, connection, examined)
         finished = train(run)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
@@ -210,14 +214,6 @@ def _conduct(
         tokenizer=run.trainer.get_tokenizer(),
         connection=connection,
     )
-
-
-def going_on(plan: Plan) -> str:
-    """Say how a run goes on that did not come to its end."""
-    chosen = plan.circumstances.behavior_if_log_dir_exists
-    goes_on = chosen in (IfExists.RESUME, IfExists.RESUME_INTERRUPTED, IfExists.ASK)
-    with_what = "" if goes_on else " with behavior_if_log_dir_exists=resume"
-    return f"the same command{with_what} goes on from the last checkpoint"
 
 
 def _lost(plan: Plan, what: str, error: Exception) -> LostError:
