@@ -7,10 +7,11 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -21,7 +22,7 @@ from tinsmith.cli.diff import diff
 from tinsmith.cli.doctor import doctor
 from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
-from tinsmith.cli.run import run
+from tinsmith.cli.run import INTERRUPTED, run
 from tinsmith.cli.sweep import sweep
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
@@ -53,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         app(args=arguments, prog_name="tinsmith")
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED and arguments is None:
+            _leave(INTERRUPTED)
+        raise
     except LostError as error:
         _fail(str(error), code=3)
     except TinsmithError as error:
@@ -64,6 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         # A full disk or a folder one may not write to is no defect of the program.
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process at once: to take down the libraries one by one may last seconds, and who interrupts waits."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _fail(message: str, *, code: int = 2) -> None:

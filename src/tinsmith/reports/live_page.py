@@ -43,8 +43,11 @@ class Drawn:
 
 def draw_page(folder: Path, unfinished: Unfinished | None = None) -> Drawn:
     """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
-    with ThreadPoolExecutor(1) as alone:
+    alone = ThreadPoolExecutor(1)
+    try:
         trouble = alone.submit(_draw, folder, unfinished).exception()
+    finally:
+        alone.shutdown(wait=False)  # who interrupts it does not wait for a page
     if trouble is None:
         return Drawn(page=folder / REPORT)
     first = (str(trouble).splitlines() or [""])[0]
