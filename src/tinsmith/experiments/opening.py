@@ -20,7 +20,7 @@ from tinsmith.training.sft import train_sft
 from tinsmith.training.sinks import sinks_for
 from tinsmith.training.standing import Standing
 from tinsmith.training.teller import Teller
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.model_names import ModelName
 
 Examined = Callable[[Standing], None]
 """Takes where a run stands after an evaluation."""
@@ -65,9 +65,11 @@ def open_run(
     """Return the run where it stands: at its beginning, or at a checkpoint."""
     settings, service, where = plan.settings, connection.client, plan.circumstances
     if mark is None:
-        suffix = "" if settings.adapter is AdapterKind.LORA else f":{settings.adapter}"
+        asked = ModelName(
+            base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha
+        )
         trainer = service.create_lora_training_client(
-            base_model=materials.model_name + suffix,
+            base_model=str(asked),
             rank=settings.lora_rank,
             seed=seeds(plan)["adapter"],
             train_unembed=settings.train_unembed,
