@@ -36,7 +36,7 @@ def require_own_rates(plan: Plan) -> None:
     if missing:
         small = "at=small, which has rates for a small pretrained model; or "
         raise ConfigError(
-            "at=nano has learning rates for the nano base, and another model is named",
+            "no learning rate is known for this model, and none is given",
             field="model_name",
             value=named,
             fix=(small if At.SMALL in places_of(plan.frame.kind) else "")
