@@ -184,8 +184,10 @@ def _conduct(
         raise
     except _REFUSALS as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        if run is not None and not isinstance(error, _KEY_REFUSED):
-            raise _lost(plan, f"the server refused a request at step {run.step}", error) from error
+        died = connection.server is not None and not connection.server.alive
+        if died or (run is not None and not isinstance(error, _KEY_REFUSED)):
+            when = "before the first step" if run is None else f"at step {run.step}"
+            raise _lost(plan, f"the server was lost {when}", error) from error
         raise _refused(plan, materials, error) from None
     except JudgeError as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
@@ -230,12 +232,22 @@ def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> Config
     where = plan.circumstances
     if isinstance(error, _KEY_REFUSED) and where.base_url is not None:
         return wrong_key(where.base_url)
+    what, told = _said_by_server(error)
     return ConfigError(
-        f"the server refuses this run: {str(error).splitlines()[0]}",
+        f"the server refuses this run: {what}",
         field="model_name",
         value=materials.model_name,
-        fix="name a model that the server has, and an adapter that it trains",
+        allowed=told.get("allowed"),
+        fix=told.get("do", "name a model that the server has, and an adapter that it trains"),
     )
+
+
+def _said_by_server(error: tinker.APIError) -> tuple[str, Mapping[str, str]]:
+    """Return the first line of a refusal, and its further lines by their names where they have one."""
+    body = error.body
+    said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
+    first, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
+    return first, dict(line.strip().split(": ", 1) for line in others if ": " in line)
 
 
 def _ended(

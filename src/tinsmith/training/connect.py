@@ -107,6 +107,11 @@ class EmbeddedServer:
         """The child's process id."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs: one that died is answered for by its tombstone."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Stop it; harmless when it is gone already."""
         self._closing = True

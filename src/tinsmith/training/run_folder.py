@@ -19,6 +19,7 @@ from typing import IO, cast
 
 import msgspec
 
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 from tinsmith.training.existing_run import (
     CONFIG,
     MANIFEST,
@@ -48,7 +49,7 @@ STATE = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
 
 _GROWING = (METRICS, ROLLOUTS, TIMINGS, TRACE)
-_WHOLE = (MANIFEST, BASELINES, REPORT, JUDGE_LEDGER, TASKS, CONFIG)
+_WHOLE = (MANIFEST, BASELINES, BASELINE_ANSWERS, REPORT, JUDGE_LEDGER, TASKS, CONFIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
