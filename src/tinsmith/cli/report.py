@@ -29,8 +29,10 @@ def report(
     ] = None,
 ) -> None:
     """Tell what happened: an HTML page for one run, or one that compares several, seeds of one experiment together."""
-    from rich.console import Console
+    from tinsmith.cli.columns import open_console
+    from tinsmith.cli.named_folders import require_runs
 
+    require_runs(folders)  # before what is heavy is imported
     from tinsmith.reports.comparison import COMPARISON, compare, no_choice
     from tinsmith.reports.page import document_html, write
     from tinsmith.reports.run_page import report_run
@@ -44,7 +46,7 @@ def report(
     file = out or Path(COMPARISON)
     found = compare(folders, None if task is None else Subject(task))
     write(document_html(found.page), file)
-    Console().print(found.table)
+    open_console().print(found.table)
     for sentence in found.sentences:
         print(sentence)
     print(f"wrote {file}")
