@@ -34,7 +34,8 @@ from tinsmith.experiments.materials import Materials, gather
 from tinsmith.experiments.opening import open_run
 from tinsmith.experiments.plan import Plan, make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.runs.run_folder import IfExists, RunFolder
+from tinsmith.runs.existing_run import IfExists
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.prompting import messages
 from tinsmith.tasks.reward_registry import make_reward

@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Kernels
 

@@ -10,7 +10,7 @@ from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.presets import initial_weights
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec

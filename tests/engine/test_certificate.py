@@ -17,7 +17,8 @@ from tinsmith.engine.parts import Parts
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import configure
 from tinsmith.ops.kernels import Draws, HeadShape, Kernels
 from tinsmith.ops.native import NativeKernels

@@ -16,7 +16,7 @@ from tinsmith.engine.engine import Engine, freeze
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import initial_weights
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.datum import AdamParams, LossName

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from models import CONFIG
-from tinsmith.engine.engine import Engine, freeze, parse_model_name
+from tinsmith.engine.engine import Engine, freeze
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import initial_weights
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
@@ -50,22 +50,6 @@ def test_a_path_that_is_no_folder_is_refused_without_asking_a_hub(tmp_path: Path
     with pytest.raises(ConfigError) as error:
         Engine({"x": str(tmp_path / "nothing")})
     assert len(str(error.value).splitlines()) <= 5
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("nano", ("nano", AdapterKind.LORA)),
-        ("a/b:dora", ("a/b", AdapterKind.DORA)),
-        ("a/b:qdora", ("a/b", AdapterKind.QDORA)),
-        ("a/b:full", ("a/b", AdapterKind.FULL)),
-        ("C:/models/x", ("C:/models/x", AdapterKind.LORA)),
-    ],
-)
-def test_the_adapter_is_chosen_by_the_models_name(
-    name: str, expected: tuple[str, AdapterKind]
-) -> None:
-    assert parse_model_name(name) == expected
 
 
 def test_a_stop_string_is_found_in_the_tokenizers_text(engine: Engine) -> None:

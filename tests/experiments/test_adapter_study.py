@@ -21,11 +21,12 @@ from tinsmith.engine.export import export
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.experiments.adapter_settings import adapter_study
 from tinsmith.experiments.adapter_study import run_adapter_study
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.places import NOTEBOOK
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.study import Cell, run_cells
+from tinsmith.experiments.study import run_cells
 from tinsmith.experiments.study_driver import (
     PAGE,
     SECONDS_JSON,

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 import tinker
 from small_slice import BASE, Made, build
@@ -20,10 +21,11 @@ from tinsmith.experiments.conduct import Conducted, conduct
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.experiments.worlds import nano_base, papers_of
-from tinsmith.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.runs.files import CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS
 from tinsmith.tasks.task import make_task
 from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.run import Run
+from tinsmith.training.standing import Standing
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -238,14 +240,15 @@ def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
     assert caught.value.code == 3
     told = capsys.readouterr().err
     assert "the server was lost at step 3" in told
-    assert "resume" in told
+    assert "the same command" in told
     assert len(told.splitlines()) <= 5
     assert manifest(folder)["status"] == "lost"
     assert [mark["step"] for mark in lines(folder, CHECKPOINTS)] == [2]
 
     with pytest.raises(SystemExit) as caught:
-        main(["run", "remedy/exp6", *given, "behavior_if_log_dir_exists=resume"])
+        main(["run", "remedy/exp6", *given])
     assert not caught.value.code
+    assert (folder / REPORT).is_file()
     for name in (METRICS, ROLLOUTS):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
@@ -272,3 +275,63 @@ def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
     with pytest.raises(LostError, match="before the first step: nobody answers about base"):
         run(made, tmp_path / "early", "sft/lora")
     assert manifest(tmp_path / "early")["status"] == "lost"
+
+
+def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_command(
+    made: Made, whole: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "interrupted"
+    plan = make_plan(find("remedy/exp6"), keys(made, folder, RL))
+    seen: list[Standing] = []
+
+    def examined(standing: Standing) -> None:
+        seen.append(standing)
+        if standing.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        conduct(plan, told=_silent, examined=examined)
+    assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
+    assert manifest(folder)["status"] == "interrupted"
+    assert not [each for each in children_of_this_process() if str(folder) in each]
+
+    conduct(plan, told=_silent)
+    for name in (METRICS, ROLLOUTS):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
+
+
+def children_of_this_process() -> list[str]:
+    """Return the command lines of this process's children, as the system tells them."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [Path(f"/proc/{each}/cmdline").read_text().replace("\0", " ") for each in children]
+
+
+def test_a_server_that_refuses_the_model_is_a_mistake_and_leaves_the_folder_free(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        def create_lora_training_client(self, **settings: object) -> None:
+            assert settings["base_model"] == "base"
+            request = httpx.Request("POST", "http://127.0.0.1/")
+            said = "not served here\n  field: base_model\n  allowed: other"
+            raise tinker.BadRequestError(
+                "400", response=httpx.Response(400, request=request), body={"error": said}
+            )
+
+        def close(self, reason: str) -> Future[None]:
+            assert reason
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+
+    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        del settings
+        return Connection(cast(tinker.ServiceClient, Refusing()), base_url, None)
+
+    monkeypatch.setattr(conduct_module, "open_connection", opening)
+    with pytest.raises(ConfigError) as caught:
+        run(made, tmp_path / "refused", "sft/lora")
+    assert (caught.value.field, caught.value.allowed) == ("model_name", "other")
+    assert len(str(caught.value).splitlines()) <= 5
+    assert not (tmp_path / "refused").exists()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.experiments.base_model import CARD
 from tinsmith.experiments.estimate import dry_run
-from tinsmith.experiments.own_rates import require_own_rates
+from tinsmith.experiments.own_rates import CARD, require_own_rates
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.types.errors import ConfigError

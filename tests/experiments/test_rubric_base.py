@@ -81,7 +81,7 @@ def test_a_base_is_built_once_and_never_mixed_up(
     folder = rubric_base(TINY, told.append)
     assert folder.parent == tmp_path / "home" / "bases"
     assert [line.split(",")[0] for line in told] == [
-        "building the nano base from scratch",
+        "building a base model from scratch",
         "  base: step 1/3",
         "  base: step 3/3",
     ]

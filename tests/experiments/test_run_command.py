@@ -62,15 +62,51 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
     assert ran.code == 0
     assert f"{name}@1 seed=2" in ran.out
     assert EXPERIMENTS[name].question in ran.out
-    for told in ("identity", "from the root", "changed here: seed=2", "steps", "minutes", "disk"):
+    for told in ("identity", "values: ", "changed here: seed=2", "steps", "minutes", "disk"):
         assert told in ran.out
     assert not any(tmp_path.iterdir())
 
 
-def test_a_dry_run_at_the_seeds_place_knows_no_time(run: Run) -> None:
-    ran = run("ladder/exp4", "at=seed", "dry_run=true")
+def test_a_dry_run_at_the_seeds_place_needs_a_model_and_knows_no_time(run: Run) -> None:
+    refused = run("ladder/exp4", "at=seed", "dry_run=true")
+    assert (refused.code, refused.out) == (2, "")
+    assert "model_name" in refused.err
+    ran = run(
+        "ladder/exp4",
+        "at=seed",
+        "model_name=tinsmith/nano",
+        "device=cuda",
+        "dry_run=true",
+        "arithmetic=fast",
+    )
     assert "313 steps" in ran.out
     assert "unknown" in ran.out
+
+
+def test_a_dry_run_tells_the_parent_its_own_change_and_every_value(run: Run) -> None:
+    lines = run("remedy/exp6", "lora_rank=4", "dry_run=true").out.splitlines()
+    assert "ladder/exp4" in lines[1]
+    assert lines[1].split()[-1] == "reward=macro_f1"
+    assert lines[2].split()[-1] == "lora_rank=4"
+    values = dict(word.split("=") for word in lines[3].split()[1:])
+    own = {each.name for each in key_help(EXPERIMENTS["remedy/exp6"]) if not each.circumstance}
+    assert set(values) == own
+    assert (values["reward"], values["lora_rank"], values["contract"]) == (
+        "macro_f1",
+        "4",
+        "two_key",
+    )
+
+
+def test_with_another_model_or_server_nothing_speaks_of_the_base_that_is_built_here(
+    run: Run,
+) -> None:
+    elsewhere = ("base_url=http://127.0.0.1:9", "model_name=org/model")
+    for arguments in (elsewhere, (*elsewhere, "learning_rate=1e-4", "dry_run=true")):
+        ran = run("ladder/exp1", *arguments)
+        told = (ran.out + ran.err).replace("at=nano", "")
+        assert told
+        assert "nano" not in told
 
 
 def test_experiments_that_are_one_and_the_same_for_the_nano_base_say_so(run: Run) -> None:

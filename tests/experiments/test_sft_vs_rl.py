@@ -14,6 +14,7 @@ from running import KEY, Running
 from tinsmith.analysis.estimates import Bootstrap
 from tinsmith.data.slice_reader import Slice
 from tinsmith.experiments import paper_matter
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.compute_spent import Cost
 from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.estimate import minutes
@@ -28,13 +29,13 @@ from tinsmith.experiments.planted_world import (
     posteriors,
 )
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.sft_vs_rl import QUESTION, run_sft_vs_rl
+from tinsmith.experiments.sft_vs_rl import run_sft_vs_rl
+from tinsmith.experiments.sft_vs_rl_keys import QUESTION
 from tinsmith.experiments.sft_vs_rl_results import known_truth
 from tinsmith.experiments.sft_vs_rl_settings import WORDS, sft_vs_rl_settings
-from tinsmith.experiments.study import Cell
 from tinsmith.experiments.study_driver import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.experiments.worlds import Told, nano_base, papers_of
-from tinsmith.models.folder import read_config
+from tinsmith.models.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.reports.study_results import Draws
 from tinsmith.tasks.paper import items_of

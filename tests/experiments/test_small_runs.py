@@ -17,7 +17,8 @@ from tinsmith.experiments.conduct import conduct
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.reports.run_page import report_run
 from tinsmith.runs.files import METRICS, ROLLOUTS, TIMINGS

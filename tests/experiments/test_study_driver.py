@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.experiments.study import Cell
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.study_driver import Outcome, Stages, Study, StudyArm, conduct_study
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.study_page import heads

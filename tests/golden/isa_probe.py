@@ -19,8 +19,9 @@ from tinsmith.engine.training import MicroBatches, TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.ops.kernels import Draws
 from tinsmith.ops.native import NativeKernels

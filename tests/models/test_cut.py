@@ -10,9 +10,10 @@ import torch
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.cut import cut
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.merge import all_logprobs, probe_sequences
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.ops.native import NativeKernels
 

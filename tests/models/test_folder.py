@@ -9,9 +9,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import read_config, read_weights, weights_fingerprint, write_folder
+from tinsmith.models.folder import read_weights, weights_fingerprint, write_folder
+from tinsmith.models.folder_config import read_config
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.types.errors import CheckpointError, ConfigError
 
 TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320

@@ -12,7 +12,8 @@ import torch
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.held import held_base
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.ops import nf4
 from tinsmith.ops.linear import Nf4Base
 from tinsmith.ops.native import NativeKernels

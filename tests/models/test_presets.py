@@ -5,8 +5,9 @@ import torch
 
 from tinsmith.models.config import DecoderConfig, Family
 from tinsmith.models.folder import weights_fingerprint
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.presets import PRESETS
 
 NANO_SEED_0 = "103ede74ac53d922cee72b5d8bcd5686180344b1b56269fde12bff044e250a1a"
 

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinsmith.models.staging import is_taken, names_in, present, remove, staged, write_tensors
+from tinsmith.models.staging import is_taken, names_in, present, remove, staged
+from tinsmith.models.tensor_file import write_tensors
 from tinsmith.types.errors import ConfigError
 
 

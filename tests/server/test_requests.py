@@ -268,6 +268,8 @@ def test_adapter_specs() -> None:
     dora = to_adapter_spec(asked.lora_config, kind=AdapterKind.DORA, seed=SEED)
     assert dora == AdapterSpec(kind=AdapterKind.DORA, rank=8, seed=3)
     assert to_adapter_spec(None, kind=AdapterKind.LORA, seed=9) == AdapterSpec(seed=9)
+    louder = to_adapter_spec(asked.lora_config, kind=AdapterKind.DORA, seed=SEED, alpha=128.0)
+    assert (louder.alpha, louder.scaling) == (128.0, 16.0)
     with pytest.raises(InputError, match="no rank"):
         to_adapter_spec(asked.lora_config, kind=AdapterKind.FULL, seed=SEED)
     zero = parse_json(requests.CreateModel, _edit(CREATE, "lora_config", "rank", value=0))

@@ -13,7 +13,8 @@ from tinsmith.data.labels import Disruption
 from tinsmith.experiments.base_model import build_base
 from tinsmith.experiments.debate_base import DebateBaseRecipe, debate_conversations
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.runs.run_folder import IfExists, RunFolder
+from tinsmith.runs.existing_run import IfExists
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.debate.cues import Cue, Cues
 from tinsmith.tasks.debate.exchange import Exchange
 from tinsmith.tasks.debate.opponent import Opponent, ScriptedOpponent

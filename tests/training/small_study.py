@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.runs.run_folder import IfExists, RunFolder
+from tinsmith.runs.existing_run import IfExists
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.label_reward import make_label_reward
 from tinsmith.tasks.paper import Item, Paper

@@ -16,7 +16,8 @@ with warnings.catch_warnings():
     import tinker
 
 from running import HANG_S, KEY, NANO, Running, wait_for_end
-from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect, require_server
+from tinsmith.training.connect import EmbeddedServer, EmbeddedSettings, connect
+from tinsmith.training.server_reach import require_server
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 
 pytestmark = [

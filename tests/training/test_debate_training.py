@@ -25,8 +25,8 @@ from small_study import PAPERS, connect_to
 from tinker import types
 
 from tinsmith.ops.advantages import Advantage
+from tinsmith.runs.existing_run import IfExists
 from tinsmith.runs.files import METRICS, ROLLOUTS
-from tinsmith.runs.run_folder import IfExists
 from tinsmith.tasks.debate.exchange import Exchange
 from tinsmith.tasks.debate.opponent import Opponent, Said
 from tinsmith.tasks.debate.script import load_script

@@ -13,8 +13,8 @@ import tinker
 from small_study import PAPERS, TASK, PaperRun, label_course, open_run, train
 
 from tinsmith.ops.advantages import Advantage
+from tinsmith.runs.existing_run import IfExists
 from tinsmith.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
-from tinsmith.runs.run_folder import IfExists
 from tinsmith.tasks.contracts import Answer
 from tinsmith.tasks.paper import Item
 from tinsmith.tasks.reward_registry import make_reward

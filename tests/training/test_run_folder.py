@@ -15,6 +15,7 @@ from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.base import BaseModel
 from tinsmith.runs import run_folder
+from tinsmith.runs.existing_run import IfExists, settle
 from tinsmith.runs.files import (
     BASELINES,
     CHECKPOINTS,
@@ -27,7 +28,7 @@ from tinsmith.runs.files import (
     TIMINGS,
     TRACE,
 )
-from tinsmith.runs.run_folder import IfExists, Mark, RunFolder, settle
+from tinsmith.runs.run_folder import Mark, RunFolder
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError
 

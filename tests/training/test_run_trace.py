@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from small_study import PaperRun, open_run
 
+from tinsmith.runs.existing_run import IfExists
 from tinsmith.runs.files import METRICS, ROLLOUTS, TRACE
-from tinsmith.runs.run_folder import IfExists
 from tinsmith.training import server_facts
 from tinsmith.training.connect import Connection
 from tinsmith.training.rl import train_rl

@@ -16,9 +16,9 @@ from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
 from tinsmith.reports.gathering import gather
 from tinsmith.reports.run_page import report_run
+from tinsmith.runs.existing_run import IfExists
 from tinsmith.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.runs.kinds import Kind
-from tinsmith.runs.run_folder import IfExists
 from tinsmith.runs.run_reader import read_run
 from tinsmith.training.connect import Connection
 from tinsmith.training.run import Finished, Run

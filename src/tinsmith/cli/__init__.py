@@ -7,10 +7,11 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -22,7 +23,7 @@ from tinsmith.cli.doctor import doctor
 from tinsmith.cli.new import new
 from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
-from tinsmith.cli.run import run
+from tinsmith.cli.run import INTERRUPTED, run
 from tinsmith.cli.sweep import sweep
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
@@ -55,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         app(args=arguments, prog_name="tinsmith")
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED and arguments is None:
+            _leave(INTERRUPTED)
+        raise
     except LostError as error:
         _fail(str(error), code=3)
     except TinsmithError as error:
@@ -66,6 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         # A full disk or a folder one may not write to is no defect of the program.
         _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+
+
+def _leave(code: int) -> NoReturn:
+    """End this process at once: to take down the libraries one by one may last seconds, and who interrupts waits."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _fail(message: str, *, code: int = 2) -> None:
@@ -134,9 +146,13 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
+    from tinsmith.models.sources import find_model
     from tinsmith.server.parent_watch import ParentWatch
     from tinsmith.types.announcements import STARTING
 
+    named = dict(_named(text) for text in model)
+    for source in named.values():
+        find_model(source)  # a mistake is told before what is heavy is imported
     parent = ParentWatch() if exit_with_stdin else None
     print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
     gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
@@ -151,7 +167,7 @@ def serve(
     gc.freeze()
     run(
         ServeSettings(
-            models=dict(_named(text) for text in model),
+            models=named,
             state=state or state_folder(),
             host=host,
             port=port,
@@ -211,6 +227,9 @@ def export(
     ] = None,
 ) -> None:
     """Write a checkpoint for transformers, PEFT or llama.cpp, and measure what that changes."""
+    from tinsmith.cli.named_folders import require_checkpoint
+
+    require_checkpoint(checkpoint)  # before what is heavy is imported
     from tinsmith.engine.export import export as run
     from tinsmith.models.gguf.writing import StoredAs
     from tinsmith.types.home import state_folder

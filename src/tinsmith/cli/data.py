@@ -171,9 +171,8 @@ def cut_slice(
     force: wanted.Force = False,
 ) -> None:
     """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
-    from rich.console import Console
-
     from tinsmith.cli.bar import progress_bar
+    from tinsmith.cli.columns import open_console
     from tinsmith.cli.slice_tables import slice_lines, slice_table
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
@@ -220,7 +219,7 @@ def cut_slice(
     )
     with progress_bar() as progress:
         card = make_slice(source, settings, out, progress, force=force)
-    console = Console(highlight=False)
+    console = open_console()
     console.print("\n".join(slice_lines(card)), markup=False, soft_wrap=True)
     console.print(slice_table(card))
     console.print(f"wrote {out} (sha256 {card.sha256})", markup=False, soft_wrap=True)
@@ -235,9 +234,11 @@ def baselines(
     ] = None,
 ) -> None:
     """Score what any model must beat: majority, prior, metadata, TF-IDF, both, and a world's oracle."""
-    from rich.console import Console
+    from tinsmith.cli.named_folders import require_slice
 
+    require_slice(folder)  # before what is heavy is imported
     from tinsmith.cli.bar import progress_bar
+    from tinsmith.cli.columns import open_console
     from tinsmith.cli.slice_tables import baseline_lines, baseline_table
     from tinsmith.data.baselines import TRAIN_ROWS, run_baselines
     from tinsmith.data.slice_reader import Slice
@@ -246,7 +247,7 @@ def baselines(
     with progress_bar() as progress:
         opened = Slice.open(folder)
         report = run_baselines(opened, seed=seed, train_rows=rows, progress=progress)
-    console = Console(highlight=False)
+    console = open_console()
     for target in report.targets:
         console.print("\n".join(baseline_lines(report, target)), markup=False, soft_wrap=True)
         console.print(baseline_table(target))

@@ -25,6 +25,9 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run a run again from its manifest and compare: exit 0 where it is equal bit for bit, 1 where it is not."""
+    from tinsmith.cli.named_folders import require_runs
+
+    require_runs([folder])  # before what is heavy is imported
     from tinsmith.experiments.replay import replay as run
 
     def told(message: str) -> None:

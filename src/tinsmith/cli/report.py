@@ -44,8 +44,10 @@ def report(
     ] = PageFormat.HTML,
 ) -> None:
     """Say what happened: a page for one run, or one that compares several, with the seeds of an experiment pooled."""
-    from rich.console import Console
+    from tinsmith.cli.columns import open_console
+    from tinsmith.cli.named_folders import require_runs
 
+    require_runs(folders)  # before what is heavy is imported
     from tinsmith.reports.comparison import COMPARISON, compare, no_choice
     from tinsmith.reports.page import document_html
     from tinsmith.tasks.subjects import Subject
@@ -60,7 +62,7 @@ def report(
         _write(run_html(folders[0]), folders, to, out or usual)
         return
     found = compare(folders, None if task is None else Subject(task))
-    Console().print(found.table)
+    open_console().print(found.table)
     for sentence in found.sentences:
         print(sentence)
     usual = Path(COMPARISON).with_suffix(f".{to}")

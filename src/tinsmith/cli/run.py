@@ -5,12 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 if TYPE_CHECKING:
     from tinsmith.experiments.key_help import KeyHelp
+    from tinsmith.experiments.plan import Plan
+    from tinsmith.training.standing import Standing
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 def run(
@@ -45,28 +50,65 @@ def run(
     if name in STUDIES:
         _study(name, overrides)
         return
-    from tinsmith.experiments.conduct import conduct
-    from tinsmith.experiments.estimate import dry_run
     from tinsmith.experiments.plan import make_plan, with_default_log_path
+    from tinsmith.experiments.refusals import require_possible
     from tinsmith.experiments.registry import find
-    from tinsmith.runs.kinds import Kind
 
     plan = with_default_log_path(make_plan(find(name), overrides))
-    if plan.circumstances.dry_run:
-        print("\n".join(dry_run(plan)))
-        return
+    require_possible(plan)  # a mistake is told before what is heavy is imported
+    try:
+        _dry_run(plan) if plan.circumstances.dry_run else _conduct(plan)
+    except KeyboardInterrupt:
+        raise _interrupted(plan) from None
+
+
+def _dry_run(plan: Plan) -> None:
+    from tinsmith.experiments.estimate import dry_run
+
+    for line in dry_run(plan):
+        _print_wrapped(line)
+
+
+def _conduct(plan: Plan) -> None:
+    from tinsmith.experiments.conduct import conduct
+    from tinsmith.reports.live_page import Unfinished, draw_page, settle_page
+
+    quiet, folder = plan.circumstances.quiet, plan.circumstances.log_path
+    assert folder is not None, "a plan that is run has a folder"
+    troubles: set[str] = set()
 
     def told(message: str) -> None:
-        if not plan.circumstances.quiet:
+        if not quiet:
             print(message, file=sys.stderr)
 
-    done = conduct(plan, told=told)
-    if plan.frame.kind is Kind.RLVR and done.finished is not None:
-        from tinsmith.reports.run_page import report_run
+    def examined(standing: Standing) -> None:
+        far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
+        trouble = draw_page(folder, far).trouble
+        if trouble is not None and trouble not in troubles:
+            troubles.add(trouble)
+            told(f"warning: {trouble}")
 
-        print(f"wrote {done.folder}; what came of it: {report_run(done.folder)}")
+    try:
+        done = conduct(plan, told=told, examined=None if quiet else examined)
+    except BaseException:
+        settle_page(folder)
+        raise
+    if done.finished is None:
+        settle_page(folder)
+        print(f"wrote {done.folder}")
         return
-    print(f"wrote {done.folder}; next: tinsmith report {done.folder}")
+    drawn = draw_page(done.folder)
+    if drawn.trouble is not None:
+        print(f"tinsmith: warning: {drawn.trouble}", file=sys.stderr)
+    print(f"wrote {drawn.page or done.folder}")
+
+
+def _interrupted(plan: Plan) -> typer.Exit:
+    """Tell how an interrupted run goes on, and return the exit."""
+    from tinsmith.experiments.going_on import how_to_go_on
+
+    print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
+    return typer.Exit(code=INTERRUPTED)
 
 
 def _task(file: str, overrides: Mapping[str, str]) -> None:
@@ -84,7 +126,10 @@ def _task(file: str, overrides: Mapping[str, str]) -> None:
         if not opened.plan.circumstances.quiet:
             print(message, file=sys.stderr)
 
-    done = run_opened(opened, told)
+    try:
+        done = run_opened(opened, told)
+    except KeyboardInterrupt:
+        raise _interrupted(opened.plan) from None
     page = "" if done.report is None else f"; what came of it: {done.report}"
     print(f"wrote {done.folder}{page}")
 
@@ -101,76 +146,82 @@ def _task_keys(file: str) -> None:
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
     from tinsmith.experiments.key_text import truth
-    from tinsmith.experiments.studies import STUDIES
+    from tinsmith.experiments.studies import ADAPTERS, SFT_VS_RL, STUDIES
 
-    done = STUDIES[name].run(overrides, lambda message: print(message, file=sys.stderr))
-    if not truth("dry_run", overrides.get("dry_run", "false")):
+    STUDIES[name].read(overrides)  # a mistake is told before what is heavy is imported
+    dry = truth("dry_run", overrides.get("dry_run", "false"))
+
+    def told(message: str) -> None:
+        _print_wrapped(message) if dry else print(message, file=sys.stderr)
+
+    try:
+        if name == ADAPTERS:
+            from tinsmith.experiments.adapter_study import run_adapter_study as run
+        elif name == SFT_VS_RL:
+            from tinsmith.experiments.sft_vs_rl import run_sft_vs_rl as run
+        else:
+            from tinsmith.experiments.rubric_quality import run_rubric_quality as run
+        done = run(overrides, told)
+    except KeyboardInterrupt:
+        print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
+        raise typer.Exit(code=INTERRUPTED) from None
+    if not dry:
         print(f"wrote {done}")
 
 
 def _keys(name: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.experiments.key_help import key_help
     from tinsmith.experiments.registry import find
     from tinsmith.experiments.studies import STUDIES
 
-    console = Console(highlight=False)
     if name in STUDIES:
         study = STUDIES[name]
-        console.print(f"{name}: {study.question}\n", markup=False)
-        own = Table(box=None, pad_edge=False)
-        for column in ("key", "default", "what it is"):
-            own.add_column(column, overflow="fold")
-        for key in study.keys.own:
-            own.add_row(key.name, key.default, key.words)
-        console.print(own, markup=False)
+        _print_wrapped(f"{name}: {study.question}\n")
+        own = [(key.name, key.default, key.words) for key in study.keys.own]
+        print("\n".join(rows([("key", "default", "what it is"), *own], terminal_width())))
         if study.keys.more:
-            print("\n" + study.keys.more)
+            _print_wrapped("\n" + study.keys.more)
         return
     experiment = find(name)
     _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))
 
 
 def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from tinsmith.cli.columns import rows, terminal_width
 
-    console = Console(highlight=False)
-    console.print(f"{title}\n", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for column in ("key", *(f"at={at}" for at in keys[0].values), "what it is"):
-        table.add_column(column, overflow="fold")
-    apart = False
-    for each in keys:
-        if each.circumstance and not apart:
-            apart = True
-            table.add_row("")
-            table.add_row("where and how fast (no part of the run's identity):")
-        table.add_row(each.name, *each.values.values(), each.words)
-    console.print(table, markup=False)
+    _print_wrapped(f"{title}\n")
+    table: list[tuple[str, ...]] = [
+        ("key", *(f"at={at}" for at in keys[0].values), "what it is"),
+    ]
+    table += [(each.name, *each.values.values(), each.words) for each in keys]
+    apart = next(i for i, each in enumerate(keys) if each.circumstance) + 1
+    table[apart:apart] = [("",), ("where and how fast (no part of the run's identity):",)]
+    print("\n".join(rows(table, terminal_width())))
 
 
 def _list() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
+    from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.experiments.registry import EXPERIMENTS
     from tinsmith.experiments.studies import STUDIES
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("experiment", "changes", "in", "question"):
-        table.add_column(column, overflow="fold")
+    table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():
         delta = " ".join(f"{key}={value}" for key, value in one.delta.items())
-        table.add_row(one.full_name, delta, one.parent or "", one.question)
-    for study in STUDIES.values():
-        table.add_row(study.name, "", "", study.question)
-    Console(highlight=False).print(table)
-    print(
-        "\ntinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys"
+        what = delta if one.parent is None else f"{one.parent} with {delta}"
+        table.append((one.full_name, f"{one.question} ({what})"))
+    table += [(study.name, study.question) for study in STUDIES.values()]
+    print("\n".join(rows(table, terminal_width())))
+    print()
+    _print_wrapped(
+        "tinsmith run NAME [key=value ...]; dry_run=true prints what it would take, NAME --help its keys"
     )
+
+
+def _print_wrapped(text: str) -> None:
+    from tinsmith.cli.columns import terminal_width, wrapped
+
+    print(wrapped(text, terminal_width()))
 
 
 def _overrides(changes: list[str]) -> dict[str, str]:

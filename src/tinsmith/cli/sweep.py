@@ -40,10 +40,7 @@ def sweep(
     """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""
     import json
 
-    from tinsmith.experiments.sweep import SweepSettings, sweep_json
-    from tinsmith.experiments.sweep import sweep as run
     from tinsmith.experiments.sweep_cells import Wish, plan
-    from tinsmith.experiments.sweep_outcome import Size
 
     name, _, path = model.partition("=")
     wish = Wish(
@@ -51,8 +48,13 @@ def sweep(
         together=[[_factor(each) for each in text.split(",")] for text in pair or ()],
         reference=[_setting(text) for text in reference or ()],
     )
+    planned = plan(wish)  # a mistake is told before what is heavy is imported
+    from tinsmith.experiments.sweep import SweepSettings, sweep_json
+    from tinsmith.experiments.sweep import sweep as run
+    from tinsmith.experiments.sweep_outcome import Size
+
     settings = SweepSettings(
-        plan=plan(wish), out=out, name=name, model=path or name, size=Size(completions=completions)
+        plan=planned, out=out, name=name, model=path or name, size=Size(completions=completions)
     )
     done = run(settings, _progress(len(settings.plan.variations)))
     if as_json:
@@ -76,12 +78,11 @@ class _progress:
 
 
 def _print(done: Sweep, out: Path) -> None:
-    from rich.console import Console
-
+    from tinsmith.cli.columns import open_console
     from tinsmith.reports.sweep_page import LEGEND, sweep_table
     from tinsmith.reports.sweep_results import SWEEP_JSON, SWEEP_PAGE, story
 
-    console = Console()
+    console = open_console()
     console.print(sweep_table(done))
     for line in (LEGEND, "", *story(done)):
         console.print(line, markup=False, highlight=False)

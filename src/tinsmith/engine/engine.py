@@ -31,11 +31,12 @@ from tinsmith.models.slots import views
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
-from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.model_names import SUFFIXES
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
 if TYPE_CHECKING:
@@ -217,22 +218,9 @@ class Engine:
                 field="base_model",
                 value=name,
                 allowed=", ".join(self._opened),
+                fix=f"an adapter is named so: {SUFFIXES}" if ":" in name else None,
             )
         return self._opened[name]
-
-
-def parse_model_name(name: str) -> tuple[str, AdapterKind]:
-    """Split `NAME:kind` into the base model's name and the adapter's kind; a bare NAME is LoRA.
-
-    >>> parse_model_name("tinsmith/nano:qdora")
-    ('tinsmith/nano', <AdapterKind.QDORA: 'qdora'>)
-    >>> parse_model_name("org/model")
-    ('org/model', <AdapterKind.LORA: 'lora'>)
-    """
-    base, colon, suffix = name.rpartition(":")
-    if colon and suffix in {kind.value for kind in AdapterKind}:
-        return base, AdapterKind(suffix)
-    return name, AdapterKind.LORA
 
 
 def freeze(session: TrainingSession, policy_of: PolicyOf = unmerged) -> Policy:

@@ -9,7 +9,7 @@ from typing import Final
 from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.places import NOTEBOOK
-from tinsmith.experiments.study_driver import Study, StudyArm
+from tinsmith.experiments.study_arms import Study, StudyArm
 from tinsmith.experiments.study_keys import (
     DRY_RUN,
     TUNING_SEED,

@@ -12,14 +12,17 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
+from tinsmith.experiments.own_rates import CARD
 from tinsmith.models.folder import write_folder
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.choose import renderer_for
@@ -34,10 +37,10 @@ from tinsmith.types.home import home
 from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
 
-CARD = "base.json"
-"""What a base was built from, in its folder."""
-
 _NAME = "base"
+_CHARACTERS_PER_TOKEN: Final = 3.75
+_TOKENS_PER_SECOND: Final = 14_000
+"""Of all weights of two layers of the nano shape, trained on two cores."""
 
 Conversation = tuple[Message, ...]
 """One or more prompts, and the reply to them."""
@@ -124,9 +127,20 @@ def cached_base(
 
     with one_writer(place):
         if not present(place).is_dir():
-            told("building the nano base from scratch")
+            minutes = _building_minutes(recipe, conversations)
+            told(
+                f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores"
+            )
             build_base(recipe, conversations, place, told=progress)
     return present(place)
+
+
+def _building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
+    """Return how long two cores take to build a base, from the length of what it reads."""
+    read = conversations[: recipe.batch_size]
+    characters = sum(len(message.content) for told in read for message in told) / max(1, len(read))
+    tokens = recipe.steps * recipe.batch_size * characters / _CHARACTERS_PER_TOKEN
+    return tokens / _TOKENS_PER_SECOND / 60
 
 
 def _pretrain(

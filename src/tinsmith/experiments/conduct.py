@@ -7,15 +7,15 @@ its server stops with what it has, and can be resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import tinker
 
 from tinsmith.analysis.alarms import Alarm
+from tinsmith.experiments.going_on import going_on
 from tinsmith.experiments.manifest import (
     Json,
     Prepared,
@@ -24,28 +24,36 @@ from tinsmith.experiments.manifest import (
     seeds,
 )
 from tinsmith.experiments.materials import Materials, gather
-from tinsmith.experiments.opening import StoppableRun, open_run, train
+from tinsmith.experiments.opening import Examined, StoppableRun, open_run, train
 from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.plan import Plan
+from tinsmith.experiments.refusals import require_possible
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
+from tinsmith.runs.existing_run import IfExists, settle
 from tinsmith.runs.files import MANIFEST, STATE
 from tinsmith.runs.kinds import Status
-from tinsmith.runs.run_folder import IfExists, Mark, RunFolder, settle
-from tinsmith.training.connect import (
-    Connection,
-    EmbeddedSettings,
-    open_connection,
-    require_server,
-)
+from tinsmith.runs.run_folder import Mark, RunFolder
+from tinsmith.training.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.training.course import Score
 from tinsmith.training.run import BestStep, Finished
 from tinsmith.training.server_facts import model_identity, weights_sha256
+from tinsmith.training.server_reach import wrong_key
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_KEY_REFUSED: Final = (tinker.AuthenticationError, tinker.PermissionDeniedError)
+_REFUSALS: Final = (
+    *_KEY_REFUSED,
+    tinker.BadRequestError,
+    tinker.NotFoundError,
+    tinker.UnprocessableEntityError,
+)
+"""What a server answers that is there, and will not do what it is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +92,18 @@ def conduct(
     told: Told,
     materials: Materials | None = None,
     like: Json | None = None,
+    examined: Examined | None = None,
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
     Without `materials` they are gathered from what the plan names. `like` is an earlier run's manifest, and refuses
-    another model than that.
+    another model than that. `examined` is called after each evaluation.
 
     Raises:
         ConfigError, DataError: it cannot begin.
         LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
     """
-    done = conduct_and_stay(plan, told=told, materials=materials, like=like)
+    done = conduct_and_stay(plan, told=told, materials=materials, like=like, examined=examined)
     if done.connection is not None:
         done.connection.close()
     return done
@@ -106,11 +115,13 @@ def conduct_and_stay(
     told: Told,
     materials: Materials | None = None,
     like: Json | None = None,
+    examined: Examined | None = None,
 ) -> Conducted:
     """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
     where = plan.circumstances
     if where.log_path is None:
         raise ConfigError("a run needs a folder (log_path)", field="log_path", fix="log_path=DIR")
+    require_possible(plan)
     if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
     materials = materials or gather(plan, told)
     for line in (*place_limits(plan), *materials.matter.before()):
@@ -121,8 +132,6 @@ def conduct_and_stay(
         if done is not None:
             return done
         require_same_run(RunFolder(where.log_path).read_json(MANIFEST), prepared)
-    if where.base_url is not None:
-        require_server(where.base_url)
     # The folder comes first: a run that may not begin there starts no server.
     folder, mark = RunFolder.begin(where.log_path, prepared.config(), if_exists=if_exists)
     embedded = embedded_settings(plan, materials.models, where.log_path)
@@ -132,16 +141,21 @@ def conduct_and_stay(
         if if_exists is not IfExists.RESUME:
             folder.abandon()  # nothing was run: the next command finds the folder free
         raise
-    with ExitStack() as stack:
-        stack.callback(connection.close)
-        stack.callback(folder.close)
-        done = _conduct(prepared, folder, mark, connection, like)
+    try:
+        done = _conduct(prepared, folder, mark, connection, like, examined)
+    except KeyboardInterrupt:
+        connection.abandon()
+        raise
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, ConfigError) and mark is None and if_exists is not IfExists.RESUME:
+            folder.abandon()  # it was refused before its first step
+        raise
+    finally:
         folder.close()
-        stack.pop_all()
     if done.finished is None:
         told(
-            f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; "
-            "behavior_if_log_dir_exists=resume goes on"
+            f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; {going_on(plan)}"
         )
     return done
 
@@ -152,6 +166,7 @@ def _conduct(
     mark: Mark | None,
     connection: Connection,
     like: Json | None,
+    examined: Examined | None,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
     beside = {name: model_identity(connection, name) for name in materials.matter.models()}
@@ -164,11 +179,18 @@ def _conduct(
     materials.matter.begin(folder)
     run: StoppableRun[Any, Any] | None = None
     try:
-        run = open_run(plan, materials, folder, mark, connection)
+        run = open_run(plan, materials, folder, mark, connection, examined)
         finished = train(run)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise
+    except _REFUSALS as error:
+        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
+        died = connection.server is not None and not connection.server.alive
+        if died or (run is not None and not isinstance(error, _KEY_REFUSED)):
+            when = "before the first step" if run is None else f"at step {run.step}"
+            raise _lost(plan, f"the server was lost {when}", error) from error
+        raise _refused(plan, materials, error) from None
     except JudgeError as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
         when = "before the first step" if run is None else f"at step {run.step}"
@@ -176,7 +198,7 @@ def _conduct(
             f"the judge failed on every response {when}: {error.what}",
             field="log_path",
             value=str(folder.path),
-            fix="repair the judge; the same command with behavior_if_log_dir_exists=resume goes on",
+            fix=f"repair the judge; {going_on(plan)}",
         ) from error
     except TaskError as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
@@ -185,18 +207,12 @@ def _conduct(
             f"a function of the task failed on every rollout {when}: {error.what}",
             field="log_path",
             value=str(folder.path),
-            fix="where the cause is outside the file, the same command with behavior_if_log_dir_exists=resume goes on; "
-            "a mended file is another run",
+            fix=f"where the cause is outside the file, {going_on(plan)}; a mended file is another run",
         ) from error
     except (tinker.TinkerError, BackendError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
         when = "before the first step" if run is None else f"at step {run.step}"
-        raise LostError(
-            f"the server was lost {when}: {str(error).splitlines()[0]}",
-            field="log_path",
-            value=str(folder.path),
-            fix="the same command with behavior_if_log_dir_exists=resume goes on from the last checkpoint",
-        ) from error
+        raise _lost(plan, f"the server was lost {when}", error) from error
     finally:
         if run is not None:
             run.teller.close()
@@ -211,6 +227,38 @@ def _conduct(
         tokenizer=run.trainer.get_tokenizer(),
         connection=connection,
     )
+
+
+def _lost(plan: Plan, what: str, error: Exception) -> LostError:
+    return LostError(
+        f"{what}: {str(error).splitlines()[0]}",
+        field="log_path",
+        value=str(plan.circumstances.log_path),
+        fix=going_on(plan),
+    )
+
+
+def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> ConfigError:
+    """Return what is said where a server would not begin: the user's mistake, and not a lost server."""
+    where = plan.circumstances
+    if isinstance(error, _KEY_REFUSED) and where.base_url is not None:
+        return wrong_key(where.base_url)
+    what, told = _said_by_server(error)
+    return ConfigError(
+        f"the server refuses this run: {what}",
+        field="model_name",
+        value=materials.model_name,
+        allowed=told.get("allowed"),
+        fix=told.get("do", "name a model that the server has, and an adapter that it trains"),
+    )
+
+
+def _said_by_server(error: tinker.APIError) -> tuple[str, Mapping[str, str]]:
+    """Return the first line of a refusal, and its further lines by their names where they have one."""
+    body = error.body
+    said = cast(Mapping[str, object], body).get("error") if isinstance(body, dict) else None
+    first, *others = (said if isinstance(said, str) and said else str(error)).splitlines()
+    return first, dict(line.strip().split(": ", 1) for line in others if ": " in line)
 
 
 def _ended(

@@ -17,7 +17,7 @@ from tinsmith.experiments.keys import (
     WhichCues,
     WhichPapers,
 )
-from tinsmith.experiments.matter import is_loaded_here, served_name
+from tinsmith.experiments.named_model import is_loaded_here, served_name
 from tinsmith.experiments.paper_matter import PaperMatter, matter_of, named_slice
 from tinsmith.experiments.plan import Plan
 from tinsmith.experiments.planted_debates import WORD_CUES, DebatesRecipe, debates_slice

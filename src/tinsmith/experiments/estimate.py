@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tinsmith.data.slice_reader import Slice
 from tinsmith.data.splits import Split
 from tinsmith.experiments.compute_spent import Cost
 from tinsmith.experiments.fingerprints import plan_fingerprint
+from tinsmith.experiments.key_help import shown_value
 from tinsmith.experiments.keys import At, DebateFrame, RubricFrame
 from tinsmith.experiments.model_pace import (
     MEASURED_PARAMETERS,
@@ -20,7 +22,6 @@ from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.place_limits import place_limits
 from tinsmith.experiments.places import SMALL_MODEL
 from tinsmith.experiments.plan import Plan
-from tinsmith.experiments.registry import lineage
 from tinsmith.experiments.rubric_matter import rubric_matter
 from tinsmith.models.base import read_shape
 from tinsmith.models.sources import is_here
@@ -50,18 +51,13 @@ def dry_run(plan: Plan) -> list[str]:
     """Return what a person wants to know before starting; nothing is written or built."""
     require_own_rates(plan)
     settings = plan.settings
-    changes = ", ".join(
-        f"{key}={value}" for one in lineage(plan.experiment) for key, value in one.delta.items()
-    )
     lines = [
         f"{plan.title}: {plan.experiment.question}",
+        *_descent(plan),
+        f"values: {_listed(plan.resolved())}",
         f"identity (without papers and model): {plan_fingerprint(plan)[:16]}",
-        f"from the root: {changes}",
+        *place_limits(plan),
     ]
-    if plan.overrides:
-        changed = ", ".join(f"{key}={value}" for key, value in plan.overrides.items())
-        lines.append(f"changed here: {changed}")
-    lines += place_limits(plan)
     if isinstance(plan.frame, RubricFrame):
         matter = rubric_matter(plan)
         asked = _rubric_lengths(plan, plan.frame, matter.split)
@@ -73,6 +69,20 @@ def dry_run(plan: Plan) -> list[str]:
         f"{settings.steps} steps; about {trained / 1e6:.1f} M tokens trained on, {looked_at / 1e6:.1f} M evaluated"
     )
     return [*lines, f"time: {time_and_disk(minutes(plan), _MEGABYTES)}"]
+
+
+def _descent(plan: Plan) -> list[str]:
+    """Say what the experiment changes in its parent, and what was changed of it here."""
+    experiment = plan.experiment
+    parent = "no parent" if experiment.parent is None else f"parent: {experiment.parent}"
+    lines = [f"{parent}; its own: {_listed(experiment.delta)}"]
+    if plan.overrides:
+        lines.append(f"changed here: {_listed(plan.overrides)}")
+    return lines
+
+
+def _listed(values: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={shown_value(value)}" for key, value in values.items())
 
 
 def time_and_disk(taken: float | None, megabytes: int) -> str:

@@ -68,6 +68,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     lr_schedule: str | None = None
     lr_warmup: float | None = None
     lora_rank: int | None = None
+    lora_alpha: float | None = None
     adapter: str | None = None
     train_unembed: bool | None = None
     max_tokens: int | None = None

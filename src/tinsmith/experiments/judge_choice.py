@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.experiments.keys import Asking, RubricFrame
-from tinsmith.experiments.matter import SERVED_NAME, is_loaded_here
+from tinsmith.experiments.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.experiments.plan import Plan
 from tinsmith.models.sources import find_model
 from tinsmith.runs.rubric_records import RULES

@@ -15,9 +15,9 @@ from typing import Final, get_type_hints
 from tinsmith.experiments.joint_frame import JointFrame
 from tinsmith.experiments.kinds import At
 from tinsmith.experiments.task_frame import TaskFrame
+from tinsmith.runs.existing_run import IfExists
 from tinsmith.runs.kinds import Kind
 from tinsmith.runs.rubric_records import RULES
-from tinsmith.runs.run_folder import IfExists
 from tinsmith.tasks.debate.rewards import Credit, debate_reward
 from tinsmith.tasks.debate.script import load_script
 from tinsmith.tasks.debate.stance import Arms, WrongLabel
@@ -232,8 +232,9 @@ class Circumstances:
     """Threads of the kernels; 0: one for each core the server finds."""
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
-    behavior_if_log_dir_exists: IfExists = IfExists.RAISE
-    """What to do if the folder holds a run: `raise`, `resume`, `delete`, or `ask` at the terminal."""
+    behavior_if_log_dir_exists: IfExists = IfExists.RESUME_INTERRUPTED
+    """Where the folder holds a run: go on with one that was interrupted and `raise` at others, or `raise` at any,
+    `resume`, `delete`, or `ask` at the terminal."""
     stop_after: int = 0
     """Stop after this many steps, as if interrupted there; it can be resumed. 0: run to the end."""
     dry_run: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,12 @@ from tinsmith.training.run import Finished, Run
 from tinsmith.training.settings import RlSettings, SftSettings
 from tinsmith.training.sft import train_sft
 from tinsmith.training.sinks import sinks_for
+from tinsmith.training.standing import Standing
 from tinsmith.training.teller import Teller
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.model_names import ModelName
+
+Examined = Callable[[Standing], None]
+"""Takes where a run stands after an evaluation."""
 
 
 class _Stopped(Exception):
@@ -32,6 +36,8 @@ class StoppableRun(Run[I, A]):
 
     stop_after: int
     """0: it goes on to its end."""
+    examined: Examined | None = None
+    """Called after each evaluation, when its step has been written."""
 
     @property
     def stops_here(self) -> bool:
@@ -41,6 +47,8 @@ class StoppableRun(Run[I, A]):
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a step as ever; the one to stop after leaves a checkpoint, and ends the loop."""
         Run.record(self, step, metrics)
+        if self.examined is not None and any(key.startswith("eval/") for key in metrics):
+            self.examined(self.teller.standing(step))
         if self.stops_here:
             self.checkpoint(self.step)
             raise _Stopped
@@ -52,13 +60,16 @@ def open_run(
     folder: RunFolder,
     mark: Mark | None,
     connection: Connection,
+    examined: Examined | None = None,
 ) -> StoppableRun[Any, Any]:
     """Return the run where it stands: at its beginning, or at a checkpoint."""
     settings, service, where = plan.settings, connection.client, plan.circumstances
     if mark is None:
-        suffix = "" if settings.adapter is AdapterKind.LORA else f":{settings.adapter}"
+        asked = ModelName(
+            base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha
+        )
         trainer = service.create_lora_training_client(
-            base_model=materials.model_name + suffix,
+            base_model=str(asked),
             rank=settings.lora_rank,
             seed=seeds(plan)["adapter"],
             train_unembed=settings.train_unembed,
@@ -87,6 +98,7 @@ def open_run(
         ),
         connection=connection,
         stop_after=where.stop_after,
+        examined=examined,
     )
     if mark is not None:
         run.resume(mark)

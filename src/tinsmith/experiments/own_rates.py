@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tinsmith.experiments.base_model import CARD
 from tinsmith.experiments.kinds import At
 from tinsmith.experiments.places import places_of
 from tinsmith.experiments.plan import Plan
 from tinsmith.runs.kinds import Kind
 from tinsmith.training.settings import RlSettings
 from tinsmith.types.errors import ConfigError
+
+CARD: Final = "base.json"
+"""In the folder of a nano base: what it was built from."""
 
 _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny")
 """Built-in models that the rates of `at=nano` are for as well."""
@@ -36,7 +38,7 @@ def require_own_rates(plan: Plan) -> None:
     if missing:
         small = "at=small, which has rates for a small pretrained model; or "
         raise ConfigError(
-            "the learning rates of at=nano are for the nano base, but another model is named",
+            "no learning rate is known for this model, and none is given",
             field="model_name",
             value=named,
             fix=(small if At.SMALL in places_of(plan.frame.kind) else "")

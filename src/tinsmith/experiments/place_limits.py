@@ -18,6 +18,22 @@ _WHY: Final[Mapping[At, str]] = {
 }
 
 
+def _where(plan: Plan) -> str:
+    return "here" if _of_another_model(plan) else f"at={plan.frame.at}"
+
+
+def _why(plan: Plan) -> str:
+    if _of_another_model(plan):
+        return "short prompts and answers, unless these keys are given"
+    return _WHY[plan.frame.at]
+
+
+def _of_another_model(plan: Plan) -> bool:
+    """Whether a model is named where the numbers are those of the base that is built here."""
+    where = plan.circumstances
+    return plan.frame.at is At.NANO and (where.base_url or where.model_name) is not None
+
+
 def place_limits(plan: Plan) -> list[str]:
     """Return what of an experiment its place leaves out, in sentences; nothing where it runs as it is written.
 
@@ -33,12 +49,12 @@ def place_limits(plan: Plan) -> list[str]:
     if not kept:
         return []
     told = [
-        f"at={at}: "
+        f"{_where(plan)}: "
         + ", ".join(
             f"{key} is {shown_value(value)}, not {shown_value(written[key])}"
             for key, value in kept.items()
         )
-        + f": {_WHY[at]}"
+        + f": {_why(plan)}"
     ]
     here = {"at": at.value}
     own = plan_fingerprint(make_plan(plan.experiment, here))
@@ -50,5 +66,7 @@ def place_limits(plan: Plan) -> list[str]:
         and plan_fingerprint(make_plan(one, here)) == own
     ]
     if twins:
-        told.append(f"at={at}: this run equals {', '.join(twins)}; they differ at=seed")
+        told.append(
+            f"{_where(plan)}: this is {', '.join(twins)} under another name; at=seed tells them apart"
+        )
     return told

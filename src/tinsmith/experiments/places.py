@@ -261,6 +261,7 @@ table of the recipe; its 31 batches see the training part of 1,000 tasks about o
 NOTEBOOK: Final[Mapping[str, Value]] = MappingProxyType(
     {
         "lora_rank": 64,
+        "lora_alpha": 128.0,
         "train_unembed": False,
         "learning_rate": 1e-5,
         "lr_schedule": "cosine",
@@ -273,10 +274,8 @@ NOTEBOOK: Final[Mapping[str, Value]] = MappingProxyType(
 )
 """The seeds' notebook on QDoRA, for supervised training at `at=seed`: one epoch of the ladder's 5,000 papers.
 
-Its alpha of 128 is no key: the Tinker API has none, and every server's is 32. B A is therefore scaled by 1/2 here and
-by 2 there; a rate four times as high makes up for it in B, which is one more reason to sweep the rate
-(`study/adapters`). Its dropout of 0.05 has no counterpart in the API either, and its `o_proj` was not adapted, which
-here goes with attention.
+Its dropout of 0.05 has no counterpart in the Tinker API, and its `o_proj` was not adapted, which here goes with
+attention.
 """
 
 VALUES: Final[Mapping[At, Mapping[Kind, Mapping[str, Value]]]] = MappingProxyType(

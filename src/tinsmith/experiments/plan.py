@@ -33,6 +33,8 @@ from tinsmith.types.gradient import GradientUnit
 
 T = TypeVar("T")
 
+REWARD_PREFIX = "reward."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -64,14 +66,24 @@ class Plan:
         """What is asked of an experiment's papers."""
         return self.on_papers.asked()
 
+    def resolved(self) -> dict[str, object]:
+        """Return every key that decides results, with its value."""
+        known = KEYS[self.frame.kind].known
+        values: dict[str, object] = {
+            each.name: getattr(part, each.name)
+            for part in (self.frame, self.settings)
+            for each in fields(part)
+            if each.name in known and each.name != "kind"
+        }
+        values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
+        return values | {key: getattr(self, key) for key in ENGINE}
+
     @property
     def title(self) -> str:
         """The name, and what was changed of it."""
         changed = " ".join(f"{key}={value}" for key, value in self.overrides.items())
         return f"{self.experiment.full_name} {changed}".strip()
 
-
-REWARD_PREFIX = "reward."
 
 BY_NAMED_REWARD = (Kind.RL, Kind.JOINT)
 """Kinds whose reward is one of REWARDS, with its settings."""

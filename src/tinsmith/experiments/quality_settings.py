@@ -18,6 +18,7 @@ from tinsmith.runs.run_records import RUBRIC_QUALITY
 from tinsmith.tasks.judges import ChatSettings
 from tinsmith.types.errors import ConfigError
 
+QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"
 _CHAT_PREFIX: Final = "judge_"
 
 

@@ -27,6 +27,7 @@ from tinsmith.experiments.quality_answers import (
 from tinsmith.experiments.quality_chat import answered_by_chat, questions_of, ratings_of
 from tinsmith.experiments.quality_folder import QualityFiles, require_free, write_files
 from tinsmith.experiments.quality_settings import (
+    QUESTION,
     IfExists,
     QualitySettings,
     default_log_path,
@@ -50,7 +51,6 @@ from tinsmith.tasks.rubrics.pairs import drawn_pairs, foreign_rubrics, read_pair
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 
-QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"
 CACHE: Final = "verdicts"
 """Under TINSMITH_HOME: answers that were paid for, by their content."""
 

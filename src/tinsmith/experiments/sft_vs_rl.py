@@ -26,9 +26,6 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.sft_vs_rl_keys import StudyWorld
 from tinsmith.experiments.sft_vs_rl_outcome import Books, read_outcome
 from tinsmith.experiments.sft_vs_rl_settings import (
-    QUESTION as QUESTION,
-)
-from tinsmith.experiments.sft_vs_rl_settings import (
     ArmName,
     SftVsRlSettings,
     sft_vs_rl_settings,

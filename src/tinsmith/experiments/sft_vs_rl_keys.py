@@ -10,6 +10,10 @@ from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.study_keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 from tinsmith.runs.kinds import Kind
 
+QUESTION: Final = (
+    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
+)
+
 
 class StudyWorld(StrEnum):
     """On which papers."""

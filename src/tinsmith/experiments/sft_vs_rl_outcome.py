@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tinsmith.data.slice_reader import Slice
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.compute_spent import Accountant, mean_spent
 from tinsmith.experiments.paper_matter import matter_of
 from tinsmith.experiments.plan import make_plan
@@ -22,7 +23,6 @@ from tinsmith.experiments.sft_vs_rl_settings import (
     SftVsRlSettings,
 )
 from tinsmith.experiments.sft_vs_rl_story import sentences
-from tinsmith.experiments.study import Cell
 from tinsmith.experiments.study_driver import Outcome, Tuned, TunedArm
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for

@@ -9,8 +9,9 @@ from typing import Final
 from markupsafe import Markup
 
 from tinsmith.analysis.claims import Verdict
+from tinsmith.experiments.sft_vs_rl_keys import QUESTION
 from tinsmith.experiments.sft_vs_rl_results import SftVsRl, StudyClaim
-from tinsmith.experiments.sft_vs_rl_settings import QUESTION, WORDS, ArmName
+from tinsmith.experiments.sft_vs_rl_settings import WORDS, ArmName
 from tinsmith.experiments.sft_vs_rl_story import sentences
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.claim_tables import claims_table

@@ -16,19 +16,17 @@ from typing import Final
 from tinsmith.experiments.keys import KEYS, At
 from tinsmith.experiments.sft_vs_rl_keys import (
     ALLOWED_AT,
+    QUESTION,
     REWARD,
     SFT_VS_RL_KEYS,
     StudyWorld,
     numbers_of,
 )
-from tinsmith.experiments.study_driver import Study, StudyArm
+from tinsmith.experiments.study_arms import Study, StudyArm
 from tinsmith.experiments.study_keys import count, learning_rates, require_a_score
 from tinsmith.runs.kinds import Kind
 from tinsmith.types.errors import ConfigError
 
-QUESTION: Final = (
-    "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
-)
 LOOKS: Final = 3
 """Examinations on the validation split in a run, beside that of its end; as many in every arm."""
 

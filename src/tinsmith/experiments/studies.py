@@ -1,20 +1,22 @@
-"""Runs that are more than one run, or none: studies of several experiments, and measurements without training."""
+"""Runs that are more than one run, or none: studies of several experiments, and measurements without training.
+
+Only what they can be told is known here; the command line imports what runs one when it is run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.experiments import adapter_settings, adapter_study, rubric_quality, sft_vs_rl
-from tinsmith.experiments.adapter_settings import ADAPTER_KEYS
-from tinsmith.experiments.quality_settings import quality_keys
-from tinsmith.experiments.sft_vs_rl_keys import SFT_VS_RL_KEYS
+from tinsmith.experiments import adapter_settings, quality_settings, sft_vs_rl_keys
+from tinsmith.experiments.sft_vs_rl_settings import sft_vs_rl_settings
 from tinsmith.experiments.study_keys import StudyKeys
-from tinsmith.experiments.worlds import Told
 from tinsmith.runs.run_records import RUBRIC_QUALITY
+
+ADAPTERS: Final = "study/adapters"
+SFT_VS_RL: Final = "study/sft_vs_rl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +26,8 @@ class StudyEntry:
     name: str
     question: str
     keys: StudyKeys
-    run: Callable[[Mapping[str, str], Told], Path]
-    """Takes `key=value` as text, and returns the folder of its results."""
+    read: Callable[[Mapping[str, str]], object]
+    """Reads `key=value` texts; raises ConfigError for what is not allowed."""
 
 
 STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
@@ -34,21 +36,21 @@ STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType(
         for one in (
             StudyEntry(
                 name=RUBRIC_QUALITY,
-                question=rubric_quality.QUESTION,
-                keys=quality_keys(),
-                run=rubric_quality.run_rubric_quality,
+                question=quality_settings.QUESTION,
+                keys=quality_settings.quality_keys(),
+                read=quality_settings.make_settings,
             ),
             StudyEntry(
-                name="study/adapters",
+                name=ADAPTERS,
                 question=adapter_settings.QUESTION,
-                keys=ADAPTER_KEYS,
-                run=adapter_study.run_adapter_study,
+                keys=adapter_settings.ADAPTER_KEYS,
+                read=adapter_settings.adapter_study,
             ),
             StudyEntry(
-                name="study/sft_vs_rl",
-                question=sft_vs_rl.QUESTION,
-                keys=SFT_VS_RL_KEYS,
-                run=sft_vs_rl.run_sft_vs_rl,
+                name=SFT_VS_RL,
+                question=sft_vs_rl_keys.QUESTION,
+                keys=sft_vs_rl_keys.SFT_VS_RL_KEYS,
+                read=sft_vs_rl_settings,
             ),
         )
     }

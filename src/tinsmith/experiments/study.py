@@ -13,9 +13,9 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.manifest import Prepared, require_same_run
 from tinsmith.experiments.materials import gather
 from tinsmith.experiments.plan import make_plan
@@ -23,9 +23,10 @@ from tinsmith.experiments.registry import find
 from tinsmith.experiments.same_base import require_same_base
 from tinsmith.experiments.worlds import Told
 from tinsmith.ops.extension import physical_cores
+from tinsmith.runs.existing_run import IfExists
 from tinsmith.runs.files import MANIFEST
 from tinsmith.runs.kinds import Status
-from tinsmith.runs.run_folder import IfExists, RunFolder
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.types.errors import ConfigError, LostError
 
 QUICKSTART = (
@@ -43,16 +44,6 @@ _LOCK = ".lock"
 
 LOST = 3
 """Exit code of a run that lost its server or its judge, and can be resumed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One run of a study."""
-
-    name: str
-    """The experiment's."""
-    overrides: Mapping[str, str]
-    folder: Path
 
 
 def run_study(

@@ -1,4 +1,4 @@
-"""A study: arms x learning rates x seeds. What it is made of, which run lies where, and how all of them come about.
+"""How all runs of a study come about: arms x learning rates x seeds.
 
 Rates are tried on one seed and chosen by validation alone; then every arm is trained at its own rate with every seed,
 none of which chose it, and tested. Each run is a `tinsmith run`; those that came to their end stay as they are, so that
@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tinsmith.data.replacing import replacing
+from tinsmith.experiments.cell import Cell
 from tinsmith.experiments.estimate import minutes, time_and_disk
-from tinsmith.experiments.key_text import truth
 from tinsmith.experiments.plan import make_plan
 from tinsmith.experiments.registry import find
-from tinsmith.experiments.study import Cell, run_cells, sole_process
-from tinsmith.experiments.study_keys import StudyKeys, seeds_apart
+from tinsmith.experiments.study import run_cells, sole_process
+from tinsmith.experiments.study_arms import CELLS, Study, StudyArm
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.arms import Arm
 from tinsmith.reports.document import Document
@@ -30,7 +30,6 @@ from tinsmith.reports.study_page import study_markdown
 from tinsmith.reports.study_results import Seconds, StudyFound, read_arm
 from tinsmith.reports.tried_rates import Tried, chosen, held_against_chosen, read_tried
 
-CELLS: Final = "cells"
 STUDY_JSON: Final = "study.json"
 """The same bytes wherever and however often the study is run."""
 SECONDS_JSON: Final = "seconds.json"
@@ -43,76 +42,6 @@ _START_MINUTES: Final = 0.15
 """Of one run, to start its server and load what it needs."""
 
 RunCells = Callable[[Sequence[Cell], Told], None]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyArm:
-    """What is trained in one way; its runs differ by learning rate and seed alone."""
-
-    name: str
-    """In the names of folders."""
-    words: str
-    """On the page."""
-    experiment: str
-    rates: tuple[float, ...] = ()
-    """Ascending. Several are tried, one is taken as it is; none: nothing is trained."""
-    keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the arm has of its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """Arms, of which each is run with every seed, and what all runs have in common."""
-
-    name: str
-    question: str
-    arms: tuple[StudyArm, ...]
-    shared: Mapping[str, str]
-    """Keys of every run."""
-    out: Path = Path()
-    seeds: tuple[int, ...] = ()
-    tuning_seed: int = 0
-    """Of the runs by which rates are chosen; none of those that are reported."""
-    dry_run: bool = False
-    """Whether only to say what it would take."""
-
-    def asked(self, keys: StudyKeys, given: Mapping[str, str], *, fewest_seeds: int = 1) -> Study:
-        """Return it with the folder, the seeds and the `dry_run` that were asked for.
-
-        Raises:
-            ConfigError: too few seeds, or a value that cannot be read.
-        """
-        seeds, tuning_seed = seeds_apart(
-            keys.value(given, "seeds"), keys.value(given, "tuning_seed"), least=fewest_seeds
-        )
-        return replace(
-            self,
-            shared={**self.shared, "quiet": "true"},
-            out=Path(keys.value(given, "out")),
-            seeds=seeds,
-            tuning_seed=tuning_seed,
-            dry_run=truth("dry_run", keys.value(given, "dry_run")),
-        )
-
-    def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:
-        """Return an arm's run with a rate (None: nothing is trained) and a seed."""
-        rated = {} if rate is None else {"learning_rate": repr(rate)}
-        shown = "".join(f"-rate={value}" for value in rated.values())
-        return Cell(
-            name=arm.experiment,
-            overrides={**self.shared, **arm.keys, **rated, "seed": str(seed)},
-            folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
-        )
-
-    def tuning(self, arm: StudyArm) -> dict[float, Cell]:
-        """Return the runs by which an arm's rate is chosen; none where there is only one to choose."""
-        if len(arm.rates) < 2:
-            return {}
-        return {rate: self.cell(arm, rate, self.tuning_seed) for rate in arm.rates}
-
-    def reported(self, arm: StudyArm, rate: float | None) -> list[Cell]:
-        """Return an arm's runs at its rate, one a seed."""
-        return [self.cell(arm, rate, seed) for seed in self.seeds]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

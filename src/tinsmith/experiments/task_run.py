@@ -20,11 +20,12 @@ from tinsmith.experiments.materials import with_model
 from tinsmith.experiments.model_pace import Lengths
 from tinsmith.experiments.own_rates import require_own_rates
 from tinsmith.experiments.plan import Plan, make_plan, with_default_log_path
+from tinsmith.experiments.refusals import require_possible
 from tinsmith.experiments.task_matter import TaskMatter, code_sha256
 from tinsmith.experiments.worlds import Told
 from tinsmith.reports.run_page import report_run
 from tinsmith.runs.files import METRICS
-from tinsmith.runs.run_folder import IfExists, RunFolder, already_there, holds_run
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.user_task.items import split_items
 from tinsmith.tasks.user_task.loading import OwnKey, TaskFile, load_file
 from tinsmith.tasks.user_task.task import Task, Value
@@ -319,12 +320,7 @@ def run_opened(opened: OpenedTask, told: Told) -> TaskRun:
         ConfigError: it cannot begin.
         LostError: the server was lost, or a function of the task failed on every rollout of a step.
     """
-    where = opened.plan.circumstances
-    assert where.log_path is not None, "it has been given one"
-    if where.behavior_if_log_dir_exists is IfExists.RAISE and holds_run(where.log_path):
-        raise already_there(
-            where.log_path, "this folder holds a run already"
-        )  # before a base is built
+    require_possible(opened.plan)  # before a base is built
     done = conduct(opened.plan, told=told, materials=with_model(opened.plan, opened.matter, told))
     return _left(done)
 

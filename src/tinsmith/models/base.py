@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import read_config, read_weights, weights_fingerprint
+from tinsmith.models.folder import read_weights, weights_fingerprint
+from tinsmith.models.folder_config import read_config
 from tinsmith.models.gguf.file import read_gguf
 from tinsmith.models.gguf.model import read_decoder, read_model
 from tinsmith.models.gguf.tokenizer import tokenizer_folder
+from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.packaged import PREFIX
-from tinsmith.models.presets import PRESETS, initial_weights
+from tinsmith.models.presets import PRESETS
 from tinsmith.models.sources import Kind, find_model
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError

@@ -15,37 +15,20 @@ import torch
 from safetensors.torch import save_file
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.hf_config import config_values, parse_config
+from tinsmith.models.folder_config import model_folder
+from tinsmith.models.hf_config import config_values
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
 from tinsmith.models.stored import (
     WEIGHTS,
     StoredTensor,
     check_shapes,
     opened,
-    read_object,
     stored_tensors,
 )
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
 
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-
-
-def read_config(path: Path) -> DecoderConfig:
-    """Return the decoder described by a folder's config.json and generation_config.json.
-
-    Raises:
-        ConfigError: when there is no such folder or file, or the decoder is not supported.
-    """
-    file = _folder(path) / "config.json"
-    if not file.is_file():
-        raise ConfigError("this folder has no config.json", field="path", value=str(path))
-    generation = file.with_name("generation_config.json")
-    return parse_config(
-        read_object(file, ConfigError),
-        source=str(file),
-        generation=read_object(generation, ConfigError) if generation.is_file() else None,
-    )
 
 
 def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
@@ -59,7 +42,7 @@ def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
         CheckpointError: when a file is damaged or a tensor is missing, unexpected, or of the wrong
             shape or dtype.
     """
-    folder = _folder(path)
+    folder = model_folder(path)
     stored = stored_tensors(folder)
     expected = expected_tensors(config)
     if config.tied and HEAD in stored:
@@ -135,18 +118,6 @@ def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
     return tensors_sha256(
         {name: tensor.detach().to("cpu", torch.float32).numpy() for name, tensor in weights.items()}
     )
-
-
-def _folder(path: Path) -> Path:
-    if not path.is_dir():
-        raise ConfigError(
-            "there is no such folder",
-            field="path",
-            value=str(path),
-            allowed="a local folder with config.json and safetensors; no hub is asked",
-            fix="download the model first, and give the folder's path",
-        )
-    return path
 
 
 def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:

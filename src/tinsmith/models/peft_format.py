@@ -20,8 +20,9 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.merge import base_head
 from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS
 from tinsmith.models.slots import load, values
-from tinsmith.models.staging import staged, write_tensors
+from tinsmith.models.staging import staged
 from tinsmith.models.stored import opened, read_object
+from tinsmith.models.tensor_file import write_tensors
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError
 

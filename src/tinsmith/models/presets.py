@@ -1,20 +1,11 @@
-"""Decoders that are built from scratch: their shapes, and initial weights drawn from a seed."""
+"""The shapes of decoders that are built from scratch, by name; `initial_weights.py` draws their first weights."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
-import torch
-
 from tinsmith.models.config import DecoderConfig, Family
-from tinsmith.models.names import expected_tensors
-from tinsmith.types.seeds import derive, uniform
-
-INITIAL_STD = 0.02
-"""Standard deviation of fresh embeddings and linear weights, as in GPT-2."""
 
 PRESETS: Mapping[str, DecoderConfig] = MappingProxyType(
     {
@@ -51,28 +42,3 @@ PRESETS: Mapping[str, DecoderConfig] = MappingProxyType(
     }
 )
 """Shapes by name: `nano` has 1,000,576 parameters, `tiny` 5,401,856."""
-
-
-def initial_weights(config: DecoderConfig, seed: int) -> dict[str, torch.Tensor]:
-    """Draw fresh fp32 weights by Hugging Face name: the same bits on every machine.
-
-    Matrices are uniform with standard deviation 0.02, those that write into the residual stream
-    (o_proj, down_proj) smaller by sqrt(2 * num_layers); norms are one, biases zero. Each tensor has
-    a seed of its own, derived from its name, so that no draw depends on another tensor's presence.
-
-    Source: the scale of residual projections is GPT-2's, sec. 2.3 of Radford et al. 2019, with a
-    uniform in place of a normal law, which needs no transcendental function.
-    """
-    weights: dict[str, torch.Tensor] = {}
-    for name, shape in expected_tensors(config).items():
-        if name.endswith("norm.weight"):
-            values = np.ones(shape, dtype=np.float32)
-        elif name.endswith(".bias"):
-            values = np.zeros(shape, dtype=np.float32)
-        else:
-            bound = INITIAL_STD * math.sqrt(3.0)
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
-                bound /= math.sqrt(2.0 * config.num_layers)
-            values = uniform(derive(seed, "weights", name), shape, bound)
-        weights[name] = torch.from_numpy(values)
-    return weights

@@ -12,12 +12,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-
-from safetensors.torch import save_file
-from torch import Tensor
 
 from tinsmith.types.errors import ConfigError
 
@@ -83,14 +80,6 @@ def remove(path: Path) -> None:
         for i, folder in enumerate((_aside(path), path)):
             if folder.exists():
                 folder.replace(Path(staging) / str(i))
-
-
-def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, sorted by name; equal tensors give equal bytes."""
-    file.touch()
-    readable = file.stat().st_mode  # safetensors makes files that only their owner can read
-    save_file({name: tensors[name] for name in sorted(tensors)}, file, metadata={"format": "pt"})
-    file.chmod(readable)
 
 
 def _put(whole: Path, path: Path) -> None:

@@ -19,7 +19,8 @@ def console_table(
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, show_edge=False
     )
-    table.add_column("run", overflow="fold")
+    names = max((len(name) for name, *_ in rows), default=0)
+    table.add_column("run", no_wrap=True, min_width=names)
     for head in heads:
         # A head of two words may be broken where its figures are narrower.
         table.add_column(Text(head), justify="right", min_width=6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tinsmith.data import slice_card
+from tinsmith.data.baseline_answers import BASELINE_ANSWERS
 
 CONFIG: Final = "config.json"
 """What was asked for. Its being there says that there is a run."""
@@ -32,5 +33,15 @@ STATE: Final = "checkpoints"
 
 GROWING: Final = (METRICS, ROLLOUTS, TIMINGS, TRACE)
 """Files that a step appends to, and that a resumed run cuts back."""
-WHOLE: Final = (MANIFEST, BASELINES, REPORT, LEDGER, TASKS, TASK, SECTIONS, CONFIG)
+WHOLE: Final = (
+    MANIFEST,
+    BASELINES,
+    BASELINE_ANSWERS,
+    REPORT,
+    LEDGER,
+    TASKS,
+    TASK,
+    SECTIONS,
+    CONFIG,
+)
 """Files that are deleted with a run, in this order."""

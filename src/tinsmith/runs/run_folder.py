@@ -14,26 +14,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, cast
 
 import msgspec
 
+from tinsmith.runs.existing_run import IfExists, holds_run, require_room, settle
 from tinsmith.runs.files import CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE
 from tinsmith.runs.saved_state import damage, is_saved
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
-
-
-class IfExists(StrEnum):
-    """What to do where the folder holds a run already."""
-
-    RAISE = "raise"
-    RESUME = "resume"
-    DELETE = "delete"
-    ASK = "ask"
-    """Ask at the terminal which of the other three; RAISE where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +68,7 @@ class RunFolder:
         there = holds_run(path)
         if there:
             if_exists = settle(path, if_exists)
-        if there and if_exists is IfExists.RAISE:
-            raise already_there(path, "this folder holds a run already")
-        if not there and path.exists() and not _empty(path):
-            raise ConfigError(
-                "this folder holds something that is not a run",
-                field="log_path",
-                value=str(path),
-                allowed="an empty or new folder",
-            )
+        require_room(path, if_exists)
         path.mkdir(parents=True, exist_ok=True)
         folder = cls(path)
         mark = None
@@ -251,50 +233,6 @@ class RunFolder:
         if name not in self._files:
             self._files[name] = (self.path / name).open("ab")
         return self._files[name]
-
-
-def holds_run(path: Path) -> bool:
-    """Whether a run was begun in this folder."""
-    return (path / CONFIG).exists()
-
-
-def settle(path: Path, if_exists: IfExists) -> IfExists:
-    """Return what to do with the run in a folder: as told, or asked at the terminal.
-
-    Raises:
-        ConfigError: it is to be asked, and there is no terminal.
-    """
-    if if_exists is not IfExists.ASK or not holds_run(path):
-        return if_exists
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise already_there(
-            path, "this folder holds a run already, and there is no terminal to ask at"
-        )
-    choices = [each for each in IfExists if each is not IfExists.ASK]
-    while True:
-        question = f"{path} holds a run already: {', '.join(choices)}? "
-        print(question, end="", file=sys.stderr, flush=True)
-        answer = sys.stdin.readline()
-        if not answer:
-            return IfExists.RAISE
-        if answer.strip() in list(choices):
-            return IfExists(answer.strip())
-
-
-def already_there(path: Path, what: str) -> ConfigError:
-    """Return what is said of a folder that holds a run."""
-    return ConfigError(
-        what,
-        field="log_path",
-        value=str(path),
-        allowed="an empty or new folder",
-        fix="behavior_if_log_dir_exists=resume goes on with it, =delete begins again",
-    )
-
-
-def _empty(path: Path) -> bool:
-    """Whether nothing is there but what a kill while beginning leaves: a `config.json` that was never put in place."""
-    return all(each.name == f".{CONFIG}.new" for each in path.iterdir())
 
 
 def _parsed(line: bytes) -> Mark | None:

@@ -18,6 +18,7 @@ from tinsmith.server.database import Database
 from tinsmith.server.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import CheckpointError, InputError
+from tinsmith.types.model_names import ModelName
 
 
 class CheckpointRows:
@@ -152,10 +153,10 @@ class CheckpointRows:
         rows = self._database.query(
             "SELECT base_model FROM training_runs WHERE model_id = ?", path.session
         )
-        suffix = "" if kind is AdapterKind.LORA else f":{kind}"
+        own = ModelName(base=checkpoint.base.name, kind=kind, alpha=checkpoint.spec.alpha)
         return CheckpointRecord(
             path=path,
-            base_model=rows[0]["base_model"] if rows else checkpoint.base.name + suffix,
+            base_model=rows[0]["base_model"] if rows else str(own),
             rank=None if kind is AdapterKind.FULL else checkpoint.spec.rank,
             created_at=(present(folder) / MARKER).stat().st_mtime,
             expires_at=None,

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from tinsmith.server.requests import OptimStep, Sample
 from tinsmith.server.settings import LoraSettings, SamplingSettings
-from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.adapters import ALPHA, AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
@@ -63,7 +63,9 @@ def to_adam(request: OptimStep) -> AdamParams:
     )
 
 
-def to_adapter_spec(settings: LoraSettings | None, *, kind: AdapterKind, seed: int) -> AdapterSpec:
+def to_adapter_spec(
+    settings: LoraSettings | None, *, kind: AdapterKind, seed: int, alpha: float = ALPHA
+) -> AdapterSpec:
     """Return the adapter of a new model; `seed` is used if the settings have none, None means all defaults.
 
     Raises:
@@ -71,7 +73,7 @@ def to_adapter_spec(settings: LoraSettings | None, *, kind: AdapterKind, seed: i
         ConfigError: for a rank or a choice of parts that is not possible.
     """
     if settings is None:
-        return AdapterSpec(kind=kind, seed=seed)
+        return AdapterSpec(kind=kind, seed=seed, alpha=alpha)
     rank, default = settings.rank, AdapterSpec().rank
     if kind is AdapterKind.FULL:
         if rank not in (0, default):
@@ -86,6 +88,7 @@ def to_adapter_spec(settings: LoraSettings | None, *, kind: AdapterKind, seed: i
     return AdapterSpec(
         kind=kind,
         rank=rank,
+        alpha=alpha,
         seed=seed if settings.seed is None else _word(settings.seed, "lora_config.seed"),
         train_attn=settings.train_attn,
         train_mlp=settings.train_mlp,

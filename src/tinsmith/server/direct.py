@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import read
-from tinsmith.engine.engine import parse_model_name
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.engine.validation import check_request
@@ -20,6 +19,7 @@ from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.types.errors import InputError, TinsmithError
+from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
 
 LOOK_SECONDS = 0.5
@@ -131,7 +131,8 @@ class Direct:
         return to_sample_request(request, seed=seed)
 
     def _base(self, model: str) -> Found:
-        name, kind = parse_model_name(model)
+        asked = ModelName.parse(model)
+        name, kind = asked.base, asked.kind
         self.service.engine.base(name)
         return Found(name=name, model=model, loaded=load_base(self.service.engine, name, kind))
 

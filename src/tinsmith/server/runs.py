@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinsmith.engine.checkpoints import Checkpoint, load_session, read, restore, save
-from tinsmith.engine.engine import Engine, freeze, parse_model_name
+from tinsmith.engine.engine import Engine, freeze
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
@@ -38,6 +38,7 @@ from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError, InputError
 from tinsmith.types.fingerprints import tensors_sha256
+from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
 logger = logging.getLogger(__name__)
@@ -86,11 +87,12 @@ class Runs:
         Raises:
             InputError, ConfigError: for a model or adapter that is not to be had; nothing was made.
         """
-        name, kind = parse_model_name(request.base_model)
+        asked = ModelName.parse(request.base_model)
+        name = asked.base
         self.engine.base(name)
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
         seed = derive(self.seed, "adapter", model_id) >> 1
-        spec = to_adapter_spec(request.lora_config, kind=kind, seed=seed)
+        spec = to_adapter_spec(request.lora_config, kind=asked.kind, alpha=asked.alpha, seed=seed)
         self.store.create_training_run(
             session_id=request.session_id,
             model_seq_id=request.model_seq_id,
@@ -120,9 +122,9 @@ class Runs:
         assert request.session_id is not None
         assert request.model_seq_id is not None
         name = self.served_base(checkpoint)
-        kind = checkpoint.spec.kind
-        base_model = name if kind is AdapterKind.LORA else f"{name}:{kind}"
-        if request.base_model is not None and parse_model_name(request.base_model) != (name, kind):
+        own = ModelName(base=name, kind=checkpoint.spec.kind, alpha=checkpoint.spec.alpha)
+        base_model = str(own)
+        if request.base_model is not None and ModelName.parse(request.base_model) != own:
             raise InputError(
                 "the checkpoint was trained on another base model",
                 field="base_model",
@@ -144,7 +146,7 @@ class Runs:
 
             def compute() -> Finished:
                 session = load_session(
-                    self.engine.decoder(name, quantised=kind.quantised),
+                    self.engine.decoder(name, quantised=own.kind.quantised),
                     checkpoint,
                     base=self.engine.base(name),
                     with_optimizer=request.optimizer,

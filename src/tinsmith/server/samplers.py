@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinsmith.engine.checkpoints import read
-from tinsmith.engine.engine import Engine, parse_model_name
+from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.engine.validation import check_request
@@ -32,6 +32,7 @@ from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
 from tinsmith.types.seeds import derive
 
@@ -105,7 +106,7 @@ class Samplers:
             record = self.store.checkpoint(path)
             base_model = record.base_model if record else name
         assert base_model is not None, "checked by the request"
-        self.engine.base(parse_model_name(base_model)[0])
+        self.engine.base(ModelName.parse(base_model).base)
         session = self.store.create_sampling_session(
             session_id=request.session_id,
             sampling_session_seq_id=request.sampling_session_seq_id,
@@ -282,7 +283,8 @@ class Samplers:
 
     def _open(self, record: SamplingSession) -> _Live:
         """Load a session's weights on the compute thread; a session that was opened before goes on."""
-        name, kind = parse_model_name(record.base_model)
+        asked = ModelName.parse(record.base_model)
+        name, kind = asked.base, asked.kind
 
         def load() -> Loaded:
             if record.model_path is None:

@@ -13,7 +13,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tinsmith.engine.checkpoints import delete
-from tinsmith.engine.engine import Engine, parse_model_name
+from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
 from tinsmith.models.hub_cache import offer_tokenizer, tokenizer_key
 from tinsmith.models.packaged import PREFIX
@@ -28,6 +28,7 @@ from tinsmith.server.store import Store
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError, InputError
+from tinsmith.types.model_names import ModelName
 from tinsmith.types.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -94,8 +95,8 @@ class Service:
         run = self.store.training_run(model_id)
         if run is None:
             raise InputError("there is no such model", field="model_id", value=model_id)
-        name, kind = parse_model_name(run.base_model)
-        lora = kind is not AdapterKind.FULL
+        asked = ModelName.parse(run.base_model)
+        name, lora = asked.base, asked.kind is not AdapterKind.FULL
         return {
             "type": "get_info",
             "model_id": model_id,
@@ -130,7 +131,7 @@ class Service:
 
         Names of another form than ORG/NAME are left alone, and so is a cache that cannot be written.
         """
-        name = parse_model_name(base_model)[0]
+        name = ModelName.parse(base_model).base
         with self._offering:
             if name not in self._offered and is_hub_name(name):
                 self._offer_tokenizer(name)

@@ -18,15 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 import tinker
 
 from tinsmith.training.server_start import Said, wait_until_ready
 from tinsmith.training.tombstone import Tombstone
-from tinsmith.types.errors import ConfigError, LostError
 
 _CLOSE_SECONDS = 5.0
-_ANSWER_SECONDS = 10.0
+_ABANDON_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +107,11 @@ class EmbeddedServer:
         """The child's process id."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs: one that died is answered for by its tombstone."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Stop it; harmless when it is gone already."""
         self._closing = True
@@ -127,6 +130,12 @@ class EmbeddedServer:
         if self._tombstone is not None:
             self._tombstone.close()
             self._tombstone = None
+
+    def end(self) -> None:
+        """End it at once, whatever it computes; its checkpoints are whole, because it puts each in place at once."""
+        self._closing = True
+        self._process.kill()
+        self.close()
 
     def _abandon(self) -> None:
         """End one that does not serve: it has nothing to put away."""
@@ -179,36 +188,13 @@ class Connection:
         if self.server is not None:
             self.server.close()
 
-
-def require_server(base_url: str) -> None:
-    """Check that a server answers there, and that there is a key for it, before anything is written.
-
-    Raises:
-        ConfigError: the address is none, or TINKER_API_KEY is not set.
-        LostError: nobody answers.
-    """
-    if not any(map(os.environ.get, ("TINKER_API_KEY", "TINKER_CREDENTIAL_CMD"))):
-        raise ConfigError(
-            "base_url is set, but TINKER_API_KEY is not",
-            field="TINKER_API_KEY",
-            fix="export TINKER_API_KEY=tml-..., the server's key",
-        )
-    if not base_url.startswith(("http://", "https://")):
-        raise ConfigError(
-            "this is not the address of a server",
-            field="base_url",
-            value=base_url,
-            allowed="http://HOST:PORT, or https://...",
-        )
-    try:
-        httpx.get(f"{base_url.rstrip('/')}/api/v1/healthz", timeout=_ANSWER_SECONDS)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise LostError(
-            f"no server answers ({type(error).__name__})",
-            field="base_url",
-            value=base_url,
-            fix="start it, or name another",
-        ) from None
+    def abandon(self) -> None:
+        """End without waiting for what is under way, which nobody will ask for."""
+        if self.server is not None:
+            self.server.end()
+            return
+        with suppress(tinker.TinkerError, TimeoutError):
+            self.client.close("interrupted").result(_ABANDON_SECONDS)
 
 
 def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:

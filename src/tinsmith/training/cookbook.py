@@ -13,7 +13,8 @@ from pathlib import Path
 import tinker
 
 from tinsmith.renderers.renderer import Renderer
-from tinsmith.runs.run_folder import IfExists, RunFolder
+from tinsmith.runs.existing_run import IfExists
+from tinsmith.runs.run_folder import RunFolder
 from tinsmith.tasks.debate.opponent import Opponent
 from tinsmith.tasks.debate.seed_env import AdversarialDisruptionEnv
 from tinsmith.tasks.paper import Item
@@ -40,6 +41,7 @@ from tinsmith.training.settings import RlSettings
 from tinsmith.training.teller import Teller
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
 __all__ = [
@@ -222,7 +224,9 @@ def train(
     }
     opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
     made = service.create_lora_training_client(
-        base_model=model_name,
+        base_model=str(
+            ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)
+        ),
         rank=settings.lora_rank,
         seed=derive(settings.seed, "adapter") % 2**SEED_BITS,
         train_unembed=settings.train_unembed,

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from tinsmith.ops.advantages import Advantage
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.adapters import ALPHA, AdapterKind
 from tinsmith.types.errors import ConfigError
 
 
@@ -76,6 +76,8 @@ class CommonSettings:
     """Share of the steps, at the beginning, over which the learning rate rises to the schedule's."""
     lora_rank: int = 32
     """Rank of the adapter's matrices."""
+    lora_alpha: float = ALPHA
+    """The adapter's product is scaled by lora_alpha / lora_rank; another value than 32 needs a server that knows it."""
     adapter: AdapterKind = AdapterKind.LORA
     """What is trained: a kind of adapter, or full for all weights."""
     train_unembed: bool = True
@@ -104,7 +106,7 @@ class CommonSettings:
     """The random seed from which every other one is derived."""
 
     def __post_init__(self) -> None:
-        _positive(self, "learning_rate", "lora_rank", "max_tokens", "eval_items")
+        _positive(self, "learning_rate", "lora_rank", "lora_alpha", "max_tokens", "eval_items")
         _not_negative(
             self,
             "steps",
@@ -128,9 +130,16 @@ class CommonSettings:
             raise ConfigError(
                 "full trains every weight", field="train_unembed", value=False, allowed="true"
             )
+        if self.adapter is AdapterKind.FULL and self.lora_alpha != ALPHA:
+            raise ConfigError(
+                "full trains every weight, and has no alpha",
+                field="lora_alpha",
+                value=self.lora_alpha,
+            )
 
 
 LATER: Final = (
+    "lora_alpha",
     "lr_warmup",
     "train_unembed",
     "sft_steps",

@@ -1,4 +1,4 @@
-"""What a person is told while a run trains: a line an evaluation, alarms at once, and how long it will still take.
+"""What a person is told while a run trains: its evaluations, each alarm once, and how long it will still take.
 
 Sinks get the same metrics where they were asked for; nothing here needs an account.
 """
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
 from tinsmith.analysis.alarms import Alarm
+from tinsmith.training.live_table import LiveTable
 from tinsmith.training.progress import Progress, Wait
+from tinsmith.training.standing import Standing
 
 _SHOWN = (
     ("reward", "train/reward/total"),
@@ -43,7 +45,7 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class Teller:
-    """Tells of one run."""
+    """Tells of one run: a table that is redrawn in place where `out` is a terminal, a line an evaluation elsewhere."""
 
     name: str
     steps: int
@@ -51,6 +53,12 @@ class Teller:
     out: TextIO = field(default_factory=lambda: sys.stderr)
     quiet: bool = False
     _seconds: list[float] = field(default_factory=list[float])
+    _alarmed: set[str] = field(default_factory=set[str])
+    _table: LiveTable | None = None
+
+    def __post_init__(self) -> None:
+        if not self.quiet and self.out.isatty():
+            self._table = LiveTable(self.name, _SHOWN, self.out)
 
     def step(
         self,
@@ -59,7 +67,7 @@ class Teller:
         timings: Mapping[str, float],
         alarms: Sequence[Alarm],
     ) -> None:
-        """Tell of one step."""
+        """Tell of one step; an alarm is told when it first sounds."""
         for sink in self.sinks:
             sink.log(step, metrics)
         # An examination is no measure of the steps that follow it.
@@ -67,15 +75,24 @@ class Teller:
         if self.quiet:
             return
         for alarm in alarms:
-            print(f"{self.name}: ALARM at step {step}: {alarm.message}", file=self.out)
+            if alarm.key not in self._alarmed:
+                self._alarmed.add(alarm.key)
+                self._alarm(f"at step {step}: {alarm.message}")
         examined = step >= self.steps or any(key.startswith("eval/") for key in metrics)
-        if examined or self.out.isatty():
-            end = "\n" if examined else "\r"
-            print(self._line(step, metrics), end=end, file=self.out, flush=True)
+        if self._table is not None:
+            self._table.show(self.standing(step), metrics, kept=examined)
+        elif examined:
+            print(self._line(step, metrics), file=self.out, flush=True)
+
+    def standing(self, step: int) -> Standing:
+        """Return where the run stands after this step."""
+        return Standing.of(step, self.steps, self._seconds)
 
     def say(self, words: str) -> None:
         """Tell something of the run, in a line."""
-        if not self.quiet:
+        if self._table is not None:
+            self._table.say(words)
+        elif not self.quiet:
             print(f"{self.name}: {words}", file=self.out, flush=True)
 
     def waiting(self, what: str) -> Progress:
@@ -84,8 +101,16 @@ class Teller:
 
     def close(self) -> None:
         """The run is over."""
+        if self._table is not None:
+            self._table.close()
         for sink in self.sinks:
             sink.close()
+
+    def _alarm(self, words: str) -> None:
+        if self._table is not None:
+            self._table.alarm(words)
+        else:
+            print(f"{self.name}: ALARM {words}", file=self.out)
 
     def _line(self, step: int, metrics: Mapping[str, object]) -> str:
         shown = [
@@ -93,7 +118,5 @@ class Teller:
             for name, key in _SHOWN
             if isinstance(value := metrics.get(key), float)
         ]
-        recent = sorted(self._seconds[-20:])
-        left = recent[len(recent) // 2] * max(0, self.steps - step)
-        eta = f"{left / 60:.1f} min left" if left >= 60 else f"{left:.0f} s left"
-        return f"{self.name}: step {step}/{self.steps}  {'  '.join(shown)}  ({eta})"
+        left = self.standing(step).left
+        return f"{self.name}: step {step}/{self.steps}  {'  '.join(shown)}  ({left})"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from tinsmith.types.errors import ConfigError
 
 ALPHA = 32.0
-"""LoRA's alpha, fixed as in Tinker, so that the best learning rate hardly depends on the rank."""
+"""LoRA's alpha unless another is named: that of Tinker, so that the best learning rate hardly depends on the rank."""
 
 MAX_RANK = 1024
 
@@ -61,6 +61,8 @@ class AdapterSpec:
             raise ConfigError(
                 "alpha must be above 0", field="alpha", value=self.alpha, allowed="> 0, finite"
             )
+        if self.kind is AdapterKind.FULL and self.alpha != ALPHA:
+            raise ConfigError("full has no alpha", field="alpha", value=self.alpha)
         parts = (self.train_attn, self.train_mlp, self.train_unembed)
         if self.kind is AdapterKind.FULL and not all(parts):
             raise ConfigError(

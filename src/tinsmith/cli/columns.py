@@ -1,0 +1,78 @@
+"""Rows of text with names in front, which no width of a terminal breaks; in a pipe every row is one line."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_GAP: Final = "  "
+_LEAST: Final = 30
+"""Characters that the last column needs beside the others; with less room it stands below them."""
+
+
+_UNLIMITED: Final = 1000
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal on standard output; None where it is none and no line is too long."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def open_console() -> Console:
+    """Return a console for tables; where no terminal limits it, no row is broken."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _UNLIMITED
+    return Console(highlight=False, width=width)
+
+
+def rows(table: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Lay rows out: all columns but the last as wide as their widest cell and never broken, the last one wrapped."""
+    fixed = max((len(row) for row in table), default=1) - 1
+    wide = [max(len(row[i]) for row in table if len(row) > fixed) for i in range(fixed)]
+    lines: list[str] = []
+    for row in table:
+        if len(row) <= fixed:  # a heading of its own
+            lines.append(_GAP.join(row))
+            continue
+        *names, words = row
+        front = _GAP.join(
+            name.ljust(room) for name, room in zip(names, wide, strict=True) if room
+        ).rstrip()
+        indent = sum(room + len(_GAP) for room in wide if room)
+        lines += _beside(front, words, indent, width)
+    return lines
+
+
+def wrapped(text: str, width: int | None) -> str:
+    """Wrap a text at spaces alone, line by line; continued lines are indented."""
+    if width is None:
+        return text
+    return "\n".join(
+        textwrap.fill(
+            line,
+            max(width, _LEAST),
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    )
+
+
+def _beside(front: str, words: str, indent: int, width: int | None) -> list[str]:
+    if width is None:
+        return [f"{front:{indent}}{words}".rstrip()]
+    below = width - indent < _LEAST
+    room = max(_LEAST, width - (4 if below else indent))
+    told = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)
+    if below:
+        return [front, *(f"    {line}" for line in told)]
+    first, *rest = told or [""]
+    return [f"{front:{indent}}{first}".rstrip(), *(" " * indent + line for line in rest)]

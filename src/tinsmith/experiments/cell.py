@@ -1,0 +1,17 @@
+"""One run of a study: which experiment, with what changed, in which folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a study."""
+
+    name: str
+    """The experiment's."""
+    overrides: Mapping[str, str]
+    folder: Path

@@ -1,0 +1,67 @@
+"""Whether a server that was named answers, and takes this user's key: asked before anything is built or written."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import httpx
+
+from tinsmith.types.errors import ConfigError, LostError
+
+KEY: Final = "TINKER_API_KEY"
+_COMMAND: Final = "TINKER_CREDENTIAL_CMD"
+_KEY_BEGINS: Final = "tml-"
+"""The SDK takes no other."""
+_ANSWER_SECONDS: Final = 10.0
+_REFUSED: Final = (401, 403)
+
+
+def require_server(base_url: str) -> None:
+    """Check that a server answers at an address, and that it takes the key which is set.
+
+    A key that a command hands out (TINKER_CREDENTIAL_CMD) is the SDK's to ask for, and is not tried here.
+
+    Raises:
+        ConfigError: the address is none, no key is set, or the server refuses it.
+        LostError: nobody answers.
+    """
+    key = os.environ.get(KEY)
+    if not key and not os.environ.get(_COMMAND):
+        raise ConfigError(
+            "base_url is set, but TINKER_API_KEY is not",
+            field=KEY,
+            fix="export TINKER_API_KEY=tml-..., the server's key",
+        )
+    if not base_url.startswith(("http://", "https://")):
+        raise ConfigError(
+            "this is not the address of a server",
+            field="base_url",
+            value=base_url,
+            allowed="http://HOST:PORT, or https://...",
+        )
+    try:
+        with httpx.Client(base_url=base_url.rstrip("/"), timeout=_ANSWER_SECONDS) as client:
+            client.get("/api/v1/healthz")
+            if not key:
+                return
+            asked = client.get("/api/v1/get_server_capabilities", headers={"X-API-Key": key})
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise LostError(
+            f"no server answers ({type(error).__name__})",
+            field="base_url",
+            value=base_url,
+            fix="start it, or name another",
+        ) from None
+    if asked.status_code in _REFUSED or not key.startswith(_KEY_BEGINS):
+        raise wrong_key(base_url)
+
+
+def wrong_key(base_url: str) -> ConfigError:
+    """Return what is said where a server refuses the key; the key itself is not repeated."""
+    return ConfigError(
+        f"the server at {base_url} refuses this key",
+        field=KEY,
+        allowed="the key that the server was started with, tml-...",
+        fix="export TINKER_API_KEY=..., then the same command",
+    )

@@ -1,0 +1,74 @@
+"""What a base model's name says of the adapter on it: NAME, NAME:dora, NAME:alpha=128, NAME:dora:alpha=128.
+
+The Tinker API has no field for an adapter's kind or its alpha; the name is what both sides agree on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from tinsmith.types.adapters import ALPHA, AdapterKind
+from tinsmith.types.errors import ConfigError
+
+_ALPHA: Final = "alpha="
+
+SUFFIXES: Final = (
+    f"NAME ({AdapterKind.LORA}), "
+    + ", ".join(f"NAME:{kind}" for kind in AdapterKind if kind is not AdapterKind.LORA)
+    + f"; NAME:{_ALPHA}128 or NAME:{AdapterKind.DORA}:{_ALPHA}128 for another alpha than {ALPHA:g}"
+)
+"""What a name may end in, for whoever is refused one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelName:
+    """A base model and the adapter that is asked for on it."""
+
+    base: str
+    kind: AdapterKind = AdapterKind.LORA
+    alpha: float = ALPHA
+
+    @classmethod
+    def parse(cls, name: str) -> ModelName:
+        """Read a name; an ending that says nothing of an adapter is part of the base's own.
+
+        Raises:
+            ConfigError: its alpha is no number above 0.
+
+        >>> ModelName.parse("tinsmith/nano:qdora").kind
+        <AdapterKind.QDORA: 'qdora'>
+        >>> ModelName.parse("org/model:dora:alpha=128").alpha
+        128.0
+        """
+        rest, colon, said = name.rpartition(":")
+        alpha = ALPHA
+        if colon and said.startswith(_ALPHA):
+            alpha = _number(name, said.removeprefix(_ALPHA))
+            name = rest
+        base, colon, kind = name.rpartition(":")
+        if colon and kind in {each.value for each in AdapterKind}:
+            return cls(base=base, kind=AdapterKind(kind), alpha=alpha)
+        return cls(base=name, alpha=alpha)
+
+    def __str__(self) -> str:
+        """Return the shortest name that says the same."""
+        kind = "" if self.kind is AdapterKind.LORA else f":{self.kind}"
+        alpha = "" if self.alpha == ALPHA else f":{_ALPHA}{repr(self.alpha).removesuffix('.0')}"
+        return f"{self.base}{kind}{alpha}"
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = math.nan
+    if not 0 < alpha < math.inf:
+        raise ConfigError(
+            "an adapter's alpha is a number above 0",
+            field="base_model",
+            value=name,
+            allowed=SUFFIXES,
+        )
+    return alpha
