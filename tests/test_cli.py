@@ -227,7 +227,7 @@ def _refused(ran: Ran, says: str) -> None:
         (["export"], "Missing argument"),
         (["base", "build", "--data", "nowhere"], "nowhere is not a slice"),
         (["export", "x", "--to", "peft"], "Missing option '--out'"),
-        (["export", "x", "--to", "gguf", "--out", "o"], "FILE.gguf"),
+        (["export", "tinker://s/weights/9", "--to", "gguf", "--out", "o"], "FILE.gguf"),
         (["export", "x", "--too", "peft"], "No such option"),
         (["export", "x", "--to", "peft", "--out", "o"], "no such checkpoint"),
         (["export", "tinker://a", "--to", "peft", "--out", "o"], "tinker://SESSION/weights/NAME"),
