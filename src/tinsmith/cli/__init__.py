@@ -150,9 +150,10 @@ def serve(
     from tinsmith.server.parent_watch import ParentWatch
     from tinsmith.types.announcements import STARTING
 
-    named = dict(_named(text) for text in model)
-    for source in named.values():
-        find_model(source)  # a mistake is told before what is heavy is imported
+    named = dict(map(_named, model))
+    _ = [
+        find_model(source) for source in named.values()
+    ]  # a mistake is told before torch is imported
     parent = ParentWatch() if exit_with_stdin else None
     print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
     gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
