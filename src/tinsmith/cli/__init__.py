@@ -146,14 +146,10 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
-    from tinsmith.models.sources import find_model
     from tinsmith.server.parent_watch import ParentWatch
     from tinsmith.types.announcements import STARTING
 
-    named = dict(map(_named, model))
-    _ = [
-        find_model(source) for source in named.values()
-    ]  # a mistake is told before torch is imported
+    named = _found(model)
     parent = ParentWatch() if exit_with_stdin else None
     print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
     gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
@@ -183,6 +179,16 @@ def serve(
             parent=parent,
         )
     )
+
+
+def _found(models: list[str]) -> dict[str, str]:
+    """Return where each served name comes from; a mistake is told before what is heavy is imported."""
+    from tinsmith.models.sources import find_model
+
+    named = dict(map(_named, models))
+    for source in named.values():
+        find_model(source)
+    return named
 
 
 def _named(text: str) -> tuple[str, str]:
