@@ -180,7 +180,7 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
             ConfigError,
             "model is no longer there",
         ),
-        ("circumstances", {"data_folder": None}, ConfigError, "passed in Python"),
+        ("circumstances", {"data_folder": None}, ConfigError, "handed over in Python"),
         ("identity", {"data": {"sha256": "1" * 64}}, ConfigError, r"its data\.rows"),
         ("identity", {"arithmetic": "fast"}, ConfigError, "its arithmetic has changed"),
     ]

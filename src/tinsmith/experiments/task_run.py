@@ -67,7 +67,7 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
     Raises:
         ConfigError, DataError: the task, a key or the data are not what they have to be.
         LostError: the server was lost, or a function of the task failed on every rollout of a step; the run can be
-            resumed with `behavior_if_log_dir_exists="resume"`.
+            resumed with the same call.
     """
     overrides = {key: _text(value) for key, value in changes.items() if value is not None}
     if truth("dry_run", overrides.get("dry_run", "false")):
