@@ -5,7 +5,7 @@ The file has a `task = Task(...)`, or a function `task(...)` that returns one, w
 
 from __future__ import annotations
 
-import ast
+import dis
 import hashlib
 import inspect
 import re
@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final, cast, get_type_hints
 
 from tinsmith.tasks.user_task.calls import Raised, attempt
@@ -148,10 +148,10 @@ def _modules_beside(path: Path, source: bytes) -> dict[str, Path]:
     left = [source]
     while left:
         try:
-            tree = ast.parse(left.pop())
+            code = compile(left.pop(), path.name, "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
             continue  # told where the file is run
-        for name in sorted(_imported(tree)):
+        for name in sorted(_imported(code)):
             file = _module_file(path.parent, name)
             if file is not None and name not in found and file != path:
                 found[name] = file
@@ -159,15 +159,26 @@ def _modules_beside(path: Path, source: bytes) -> dict[str, Path]:
     return found
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    """Return every module that might be meant, packages around it included."""
+def _imported(code: CodeType) -> set[str]:
+    """Return every module that might be meant, packages around it included.
+
+    From the compiled code and not from a syntax tree: CPython 3.11 cannot make syntax trees in two threads at once.
+    """
     names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    parts = [name.split(".") for name in names]
+    left = [code]
+    while left:
+        steps = list(dis.get_instructions(here := left.pop()))
+        left += [each for each in here.co_consts if isinstance(each, CodeType)]
+        module = ""
+        for place, step in enumerate(steps):
+            if (
+                step.opname == "IMPORT_NAME"
+            ):  # after the level of a relative import, and the names taken
+                module = "" if steps[place - 2].argval else str(step.argval)
+                names.add(module)
+            elif step.opname == "IMPORT_FROM" and module:
+                names.add(f"{module}.{step.argval}")
+    parts = [name.split(".") for name in names if name]
     return {".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}
 
 
