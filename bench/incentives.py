@@ -1,7 +1,7 @@
 """Does training go where the incentive analyser says, on papers whose posteriors are known?
 
-The world of `planted.py` has the weak signal of the source notes. For Exp4 (accuracy), Exp5 (disruptive three times) and Exp6
-(macro-F1) the analyser says, from the posteriors alone, which labels the optimum never gives. Then the laboratory's own
+The world of `planted.py` has the weak signal of the source notes. For Exp4 (accuracy), Exp5 (disruptive three times) and
+Exp6 (macro-F1) the analyser says, from the posteriors alone, which labels the optimum never gives. Then the laboratory's own
 loop trains each of them, `conduct` with a server and the SDK, from one base that knows nothing of the labels, with
 five seeds. A direction holds where exactly the labels that were said to die end with a recall below 0.15, and a label
 that was said to rule has 0.9 of the answers. At last Exp6 is trained on, with a lower learning rate and larger batches,
