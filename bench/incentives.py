@@ -1,11 +1,12 @@
 """Does training go where the incentive analyser says, on papers whose posteriors are known?
 
-The world of `planted.py` has the weak signal of the source notes. For Exp4 (accuracy), Exp5 (disruptive three times) and
-Exp6 (macro-F1) the analyser says, from the posteriors alone, which labels the optimum never gives. Then the laboratory's own
-loop trains each of them, `conduct` with a server and the SDK, from one base that knows nothing of the labels, with
-five seeds. A direction holds where exactly the labels that were said to die end with a recall below 0.15, and a label
-that was said to rule has 0.9 of the answers. At last Exp6 is trained on, with a lower learning rate and larger batches,
-and its macro-F1 and smallest recall are compared with the best that any policy can reach in this world.
+The world of `planted.py` has the weak signal of the source notes. For Exp4 (accuracy), Exp5 (disruptive three times)
+and Exp6 (macro-F1) the analyser says, from the posteriors alone, which labels the optimum never gives. Then the
+laboratory's own loop trains each of them, `conduct` with a server and the SDK, from one base that knows nothing of
+the labels, with five seeds. A direction holds where exactly the labels that were said to die end with a recall below
+0.15, and a label that was said to rule has 0.9 of the answers. At last Exp6 is trained on, with a lower learning rate
+and larger batches, and its macro-F1 and smallest recall are compared with the best that any policy can reach in this
+world.
 
 What a policy scores is computed exactly: its label probabilities on the test papers, averaged over each atom's, are a
 policy on the known posteriors; the share of sampled answers that break the contract is taken off it as wrong answers.

@@ -1,8 +1,9 @@
 """A planted world of papers: which word a text carries decides how probable each label is, and nothing else does.
 
 Four atoms, one to a paper, each with its known p(label | atom). The signal is as weak as the source notes': the best
-accuracy is 0.45, and `disruptive`, the rarest label, is never the likeliest one, as in section 3.1 of the methods notes. Within
-a split the labels of an atom's papers stand in exactly these shares, in a drawn order; every other word is noise.
+accuracy is 0.45, and `disruptive`, the rarest label, is never the likeliest one, as in section 3.1 of the methods
+notes. Within a split the labels of an atom's papers stand in exactly these shares, in a drawn order; every other word
+is noise.
 """
 
 from __future__ import annotations
