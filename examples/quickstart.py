@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from tinsmith.experiments.study import CONTROL, QUICKSTART, run_study
-from tinsmith.reports.comparison_page import compare, report_comparison
-from tinsmith.reports.console import summary_table
+from tinsmith.reports.comparison import compare
+from tinsmith.reports.page import document_html, write
 from tinsmith.types.errors import TinsmithError
 
 
@@ -32,10 +32,10 @@ def main() -> None:
     told("comparing")
     compared = compare(folders)
     page = out / "compare.html"
-    report_comparison(compared, page)
+    write(document_html(compared.page), page)
     console = Console(highlight=False)
-    console.print(summary_table(compared))
-    for sentence in compared.story:
+    console.print(compared.table)
+    for sentence in compared.sentences:
         console.print(str(sentence), markup=False)
     told(f"wrote {page}: open it in a browser")
 
