@@ -27,25 +27,25 @@ from pathlib import Path
 import numpy as np
 
 from planted import LABELS, World, policy_of, posteriors, world
-from tinsmith.analysis.bayes import best_policy
-from tinsmith.analysis.confusion import Confusion
-from tinsmith.analysis.incentives import Optimum
-from tinsmith.analysis.posteriors import Policy
-from tinsmith.analysis.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
-from tinsmith.experiments.conduct import conduct_and_stay, embedded_settings
-from tinsmith.experiments.materials import with_model
-from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
-from tinsmith.experiments.paper_matter import PaperMatter
-from tinsmith.experiments.paper_sets import items_identity
-from tinsmith.experiments.plan import Plan, make_plan
-from tinsmith.experiments.policy import Policy as Asked
-from tinsmith.experiments.registry import find
-from tinsmith.reports.optima import reward_optimum
-from tinsmith.runs.files import METRICS
-from tinsmith.runs.run_folder import RunFolder
-from tinsmith.tasks.reward_registry import make_reward
-from tinsmith.tasks.task import Task
-from tinsmith.training.label_scores import label_probabilities
+from tinsmith.stats.incentives.bayes import best_policy
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.incentives.policies import Optimum
+from tinsmith.stats.incentives.posteriors import Policy
+from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray, Metric, SCORES,)
+from tinsmith.lab.experiment.conduct import (conduct_and_stay, embedded_settings,)
+from tinsmith.lab.experiment.materials import with_model
+from tinsmith.lab.papers.base import (PaperBaseRecipe, build_paper_base,)
+from tinsmith.lab.papers.matter import PaperMatter
+from tinsmith.lab.papers.sets import items_identity
+from tinsmith.lab.experiment.plan import (Plan, make_plan,)
+from tinsmith.studies.disruption.trained_policy import Policy as Asked
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.rewards.optima import reward_optimum
+from tinsmith.lab.runs.files import METRICS
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.labels.scores import label_probabilities
 from tinsmith.types.seeds import derive
 
 LOST, RULES = 0.15, 0.9

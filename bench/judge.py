@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 
-from tinsmith.tasks.judges import ChatJudge, ChatSettings, Judged, JudgeRequest
+from tinsmith.lab.judge.chat_judge import (ChatJudge, ChatSettings,)
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.verdicts import Judged
 
 CALLS, LATENCY_S, CONCURRENCY, ROUNDS = 256, 0.5, 64, 3
 GOAL_S = 2.6

@@ -29,23 +29,23 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, T
 from trl import GRPOConfig, GRPOTrainer
 
 from peers import QUIET_TRAINER, Clock, Times, idle_threads_sleep, report
-from tinsmith.experiments.conduct import embedded_settings
-from tinsmith.experiments.materials import Materials, gather
-from tinsmith.experiments.opening import open_run
-from tinsmith.experiments.plan import Plan, make_plan
-from tinsmith.experiments.registry import find
-from tinsmith.runs.existing_run import IfExists
-from tinsmith.runs.run_folder import RunFolder
-from tinsmith.tasks.paper import Item
-from tinsmith.tasks.prompting import messages
-from tinsmith.tasks.reward_registry import make_reward
-from tinsmith.training.connect import open_connection
-from tinsmith.training.grouping import score_groups
-from tinsmith.training.policy import update_policy
-from tinsmith.training.rollout_metrics import rollout_metrics
-from tinsmith.training.rollouts import Sampling, sample_groups
-from tinsmith.training.schedule import batch
-from tinsmith.training.settings import RlSettings
+from tinsmith.lab.experiment.conduct import embedded_settings
+from tinsmith.lab.experiment.materials import (Materials, gather,)
+from tinsmith.lab.experiment.opening import open_run
+from tinsmith.lab.experiment.plan import (Plan, make_plan,)
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab.service.connect import open_connection
+from tinsmith.lab.grouping import score_groups
+from tinsmith.lab.policy import update_policy
+from tinsmith.lab.rollout_metrics import rollout_metrics
+from tinsmith.lab.rollouts import (Sampling, sample_groups,)
+from tinsmith.lab.schedule import batch
+from tinsmith.lab.settings import RlSettings
 from tinsmith.types.adapters import ALPHA
 from tinsmith.types.seeds import derive
 
@@ -90,7 +90,7 @@ class Ours:
         )
 
     def step(self) -> dict[str, Times]:
-        """Take the run's next step, as `training/rl.py` does; return its phases' times."""
+        """Take the run's next step, as `lab/rl.py` does; return its phases' times."""
         run, settings, step = self.run, self.settings, self.run.step
         times: dict[str, Times] = {}
         self._read()

@@ -17,7 +17,7 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.gguf.file import read_gguf
 from tinsmith.models.gguf.model import read_model
 from tinsmith.models.merge import all_logprobs
-from tinsmith.models.sources import find_model
+from tinsmith.models.published.sources import find_model
 from tinsmith.ops.native import NativeKernels
 
 NAME = "tinsmith/smollm2"

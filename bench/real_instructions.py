@@ -20,14 +20,11 @@ from tinsmith.engine.engine import Engine
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.renderers.tokenizer import load_tokenizer
-from tinsmith.tasks.rubrics import (
-    BuiltinTasks,
-    RubricTask,
-    RuleJudge,
-    builtin_dataset,
-    pass_rate,
-    split_tasks,
-)
+from tinsmith.lab.judge.tree import pass_rate
+from tinsmith.studies.rubrics.builtin import (BuiltinTasks, builtin_dataset,)
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
+from tinsmith.studies.rubrics.splitting import split_tasks
+from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.seeds import derive
 

@@ -21,7 +21,7 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.slots import values
-from tinsmith.models.sources import find_model
+from tinsmith.models.published.sources import find_model
 from tinsmith.ops.extension import native
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterSpec

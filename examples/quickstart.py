@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tinsmith.experiments.study import CONTROL, QUICKSTART, run_study
-from tinsmith.reports.comparison import compare
-from tinsmith.reports.page import document_html, write
+from tinsmith.lab.study.cells import (CONTROL, QUICKSTART, run_study,)
+from tinsmith.lab.page.comparison import compare
+from tinsmith.pages.page import (document_html, write,)
 from tinsmith.types.errors import TinsmithError
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from tinsmith.reports.curves import running_mean
+from tinsmith.pages.curves import running_mean
 
 RUNS = (
     ("ladder-exp4", "Reward: being right (Exp4)"),

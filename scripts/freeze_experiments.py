@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from tinsmith.experiments.fingerprints import all_fingerprints
+from tinsmith.lab.experiment.fingerprints import all_fingerprints
 
 FROZEN = Path(__file__).parents[1] / "tests" / "experiments" / "fingerprints.json"
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tinsmith.types.version import VERSION
 
 if TYPE_CHECKING:
-    from tinsmith.experiments.comparing import compare
-    from tinsmith.experiments.estimators import GRPO, SFT
-    from tinsmith.experiments.paper_sets import load_slice
-    from tinsmith.experiments.task_run import TaskRun, run
-    from tinsmith.tasks.user_task.task import Answered, Task, of_conversation, of_group
-    from tinsmith.training.connect import connect
+    from tinsmith.studies.disruption.comparing import compare
+    from tinsmith.studies.disruption.estimators import (GRPO, SFT,)
+    from tinsmith.lab.papers.sets import load_slice
+    from tinsmith.lab.user_task.run import (TaskRun, run,)
+    from tinsmith.lab.user_task.task import (Answered, Task, of_conversation, of_group,)
+    from tinsmith.lab.service.connect import connect
 
 __version__ = VERSION
 __all__ = [
@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Answered": "tinsmith.tasks.user_task.task",
-    "GRPO": "tinsmith.experiments.estimators",
-    "SFT": "tinsmith.experiments.estimators",
-    "Task": "tinsmith.tasks.user_task.task",
-    "TaskRun": "tinsmith.experiments.task_run",
-    "compare": "tinsmith.experiments.comparing",
-    "connect": "tinsmith.training.connect",
-    "load_slice": "tinsmith.experiments.paper_sets",
-    "of_conversation": "tinsmith.tasks.user_task.task",
-    "of_group": "tinsmith.tasks.user_task.task",
-    "run": "tinsmith.experiments.task_run",
+    "Answered": "tinsmith.lab.user_task.task",
+    "GRPO": "tinsmith.studies.disruption.estimators",
+    "SFT": "tinsmith.studies.disruption.estimators",
+    "Task": "tinsmith.lab.user_task.task",
+    "TaskRun": "tinsmith.lab.user_task.run",
+    "compare": "tinsmith.studies.disruption.comparing",
+    "connect": "tinsmith.lab.service.connect",
+    "load_slice": "tinsmith.lab.papers.sets",
+    "of_conversation": "tinsmith.lab.user_task.task",
+    "of_group": "tinsmith.lab.user_task.task",
+    "run": "tinsmith.lab.user_task.run",
 }
 """Public names and where they are: imported when first used, so that `import tinsmith` costs nothing."""
 

@@ -15,29 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tinsmith.tasks
-from tinsmith.tasks import (
-    CONTRACTS,
-    PROMPTS,
-    REWARDS,
-    TASKS,
-    Answer,
-    Confidence,
-    Contract,
-    Form,
-    Item,
-    Outcome,
-    Paper,
-    RewardState,
-    Task,
-    Terms,
-    make_reward,
-    make_task,
-    messages,
-)
-from tinsmith.tasks.debate.script import SCRIPTS
-from tinsmith.tasks.leaks import check_prompt, check_text
-from tinsmith.tasks.prompt_files import JOINT_PROMPTS
-from tinsmith.tasks.prompting import shown
+from tinsmith.lab.labels.answers import (Answer, Confidence, Outcome,)
+from tinsmith.lab.labels.contracts import (CONTRACTS, Contract, Form,)
+from tinsmith.lab.labels.paper import (Item, Paper,)
+from tinsmith.lab.labels.prompt_files import PROMPTS
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.task import (TASKS, Task, make_task,)
+from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
+from tinsmith.lab.rewards.state import RewardState
+from tinsmith.lab.rewards.terms import Terms
+from tinsmith.studies.debate.script import SCRIPTS
+from tinsmith.lab.labels.leaks import (check_prompt, check_text,)
+from tinsmith.lab.labels.prompt_files import JOINT_PROMPTS
+from tinsmith.lab.labels.prompting import shown
 from tinsmith.types.errors import ConfigError
 
 REWARD_NAMES = list(REWARDS)

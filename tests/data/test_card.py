@@ -14,14 +14,14 @@ import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
 from golden_pages import assert_golden
-from tinsmith.data.baselines import run_baselines
+from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import write_card
 from tinsmith.data.labels import Thresholds
-from tinsmith.data.slice_reader import Slice
-from tinsmith.data.slice_settings import SliceSettings, Task
-from tinsmith.data.slices import make_slice
-from tinsmith.reports.card import write_page
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.data.slices.cutting import make_slice
+from tinsmith.pages.cards.card import write_page
 from tinsmith.types.errors import DataError
 
 SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=100)

@@ -13,7 +13,7 @@ from gguf import GGMLQuantizationType as Type
 from gguf_files import VOCAB, write_gguf
 from oracles import LLAMA, random_weights
 from tinsmith.models.base import open_base
-from tinsmith.models.sources import find_model
+from tinsmith.models.published.sources import find_model
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 
 _SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stored import NOW
 
-from tinsmith.server.store import Store
+from tinsmith.server.database.store import Store
 
 
 @pytest.fixture

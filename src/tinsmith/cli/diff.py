@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tinsmith.reports.difference import Comparison
+    from tinsmith.lab.difference.runs import Comparison
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print all that was found as JSON.")]
 
@@ -19,7 +19,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Say whether two runs are equal bit for bit (exit 0), or where they first differ, and by how much (exit 1)."""
-    from tinsmith.reports.difference import compare_runs
+    from tinsmith.lab.difference.runs import compare_runs
 
     found = compare_runs((first, second))
     tell(found, as_json=as_json)
@@ -31,7 +31,7 @@ def tell(found: Comparison, *, as_json: bool, **more: object) -> None:
     """Print a comparison; `more` goes into the JSON."""
     import json
 
-    from tinsmith.reports.difference_words import comparison_json, comparison_lines
+    from tinsmith.lab.difference.words import (comparison_json, comparison_lines,)
 
     if as_json:
         print(json.dumps({**comparison_json(found), **more}, indent=1, ensure_ascii=False))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tinsmith.experiments.doctor import Finding
+    from tinsmith.cli.findings import Finding
 
 
 def doctor(
@@ -18,16 +18,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """Look at the machine, the installation, the arithmetic and a server; exit 1: something must be done."""
-    from tinsmith.experiments.doctor import (
-        arithmetic,
-        certificates,
-        disk,
-        examine,
-        gpu,
-        machine,
-        versions,
-    )
-    from tinsmith.experiments.doctor_server import server
+    from tinsmith.cli.findings import (arithmetic, certificates, disk, examine, gpu, machine, versions,)
+    from tinsmith.cli.server_findings import server
 
     found = examine([machine, versions, arithmetic, gpu, certificates, disk])
     found += server(base_url)

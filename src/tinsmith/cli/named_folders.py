@@ -14,7 +14,7 @@ def require_runs(folders: Sequence[Path]) -> None:
     Raises:
         DataError: one does not.
     """
-    from tinsmith.runs.existing_run import holds_run
+    from tinsmith.lab.runs.existing_run import holds_run
 
     for folder in folders:
         if not holds_run(folder):
@@ -49,6 +49,6 @@ def require_slice(folder: Path) -> None:
     Raises:
         DataError: it does not.
     """
-    from tinsmith.data.slice_card import read_slice_card
+    from tinsmith.data.slices.card import read_slice_card
 
     read_slice_card(folder)

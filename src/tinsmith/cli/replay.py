@@ -28,7 +28,7 @@ def replay(
     from tinsmith.cli.named_folders import require_runs
 
     require_runs([folder])  # before what is heavy is imported
-    from tinsmith.experiments.replay import replay as run
+    from tinsmith.lab.experiment.replay import replay as run
 
     def told(message: str) -> None:
         print(message, file=sys.stderr)

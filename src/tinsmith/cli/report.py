@@ -48,15 +48,15 @@ def report(
     from tinsmith.cli.named_folders import require_runs
 
     require_runs(folders)  # before what is heavy is imported
-    from tinsmith.reports.comparison import COMPARISON, compare, no_choice
-    from tinsmith.reports.page import document_html
-    from tinsmith.tasks.subjects import Subject
+    from tinsmith.lab.page.comparison import (COMPARISON, compare, no_choice,)
+    from tinsmith.pages.page import document_html
+    from tinsmith.lab.labels.subjects import Subject
 
     if task is not None and (len(folders) == 1 or task not in tuple(Subject)):
         raise no_choice(task)
     if len(folders) == 1:
-        from tinsmith.reports.run_page import run_html
-        from tinsmith.runs.files import REPORT
+        from tinsmith.lab.page.run_page import run_html
+        from tinsmith.lab.runs.files import REPORT
 
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
         _write(run_html(folders[0]), folders, to, out or usual)
@@ -70,8 +70,8 @@ def report(
 
 
 def _write(html: str, folders: list[Path], to: PageFormat, file: Path) -> None:
-    from tinsmith.reports.markdown import markdown_report
-    from tinsmith.reports.page import write
+    from tinsmith.pages.markdown import markdown_report
+    from tinsmith.pages.page import write
 
     write(html if to is PageFormat.HTML else markdown_report(html, folders), file)
     print(f"wrote {file}")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
-    from tinsmith.experiments.key_help import KeyHelp
-    from tinsmith.experiments.plan import Plan
-    from tinsmith.training.standing import Standing
+    from tinsmith.lab.experiment.key_help import KeyHelp
+    from tinsmith.lab.experiment.plan import Plan
+    from tinsmith.lab.standing import Standing
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -45,14 +45,14 @@ def run(
     if name.endswith(".py"):
         _task(name, overrides)
         return
-    from tinsmith.experiments.studies import STUDIES
+    from tinsmith.lab.study.registered import STUDIES
 
     if name in STUDIES:
         _study(name, overrides)
         return
-    from tinsmith.experiments.plan import make_plan, with_default_log_path
-    from tinsmith.experiments.refusals import require_possible
-    from tinsmith.experiments.registry import find
+    from tinsmith.lab.experiment.plan import (make_plan, with_default_log_path,)
+    from tinsmith.lab.experiment.refusals import require_possible
+    from tinsmith.lab.experiment.registry import find
 
     plan = with_default_log_path(make_plan(find(name), overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
@@ -63,15 +63,15 @@ def run(
 
 
 def _dry_run(plan: Plan) -> None:
-    from tinsmith.experiments.estimate import dry_run
+    from tinsmith.lab.experiment.estimate import dry_run
 
     for line in dry_run(plan):
         _print_wrapped(line)
 
 
 def _conduct(plan: Plan) -> None:
-    from tinsmith.experiments.conduct import conduct
-    from tinsmith.reports.live_page import Unfinished, draw_page, settle_page
+    from tinsmith.lab.experiment.conduct import conduct
+    from tinsmith.lab.page.live_page import (Unfinished, draw_page, settle_page,)
 
     quiet, folder = plan.circumstances.quiet, plan.circumstances.log_path
     assert folder is not None, "a plan that is run has a folder"
@@ -105,17 +105,17 @@ def _conduct(plan: Plan) -> None:
 
 def _interrupted(plan: Plan) -> typer.Exit:
     """Tell how an interrupted run goes on, and return the exit."""
-    from tinsmith.experiments.going_on import how_to_go_on
+    from tinsmith.lab.experiment.going_on import how_to_go_on
 
     print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
     return typer.Exit(code=INTERRUPTED)
 
 
 def _task(file: str, overrides: Mapping[str, str]) -> None:
-    from tinsmith.tasks.user_task.loading import load_file
+    from tinsmith.lab.user_task.loading import load_file
 
     found = load_file(Path(file))  # a mistake in it is told before anything heavy is imported
-    from tinsmith.experiments.task_run import dry_run, open_file, run_opened
+    from tinsmith.lab.user_task.run import (dry_run, open_file, run_opened,)
 
     opened = open_file(found, overrides)
     if opened.plan.circumstances.dry_run:
@@ -135,18 +135,18 @@ def _task(file: str, overrides: Mapping[str, str]) -> None:
 
 
 def _task_keys(file: str) -> None:
-    from tinsmith.tasks.user_task.loading import load_file
+    from tinsmith.lab.user_task.loading import load_file
 
     found = load_file(Path(file))
-    from tinsmith.experiments.task_run import task_help
+    from tinsmith.lab.user_task.run import task_help
 
     told = task_help(found)
     _key_table(f"{told.name}: {told.question}", told.keys)
 
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
-    from tinsmith.experiments.key_text import truth
-    from tinsmith.experiments.studies import ADAPTERS, SFT_VS_RL, STUDIES
+    from tinsmith.lab.experiment.key_text import truth
+    from tinsmith.lab.study.registered import (ADAPTERS, SFT_VS_RL, STUDIES,)
 
     STUDIES[name].read(overrides)  # a mistake is told before what is heavy is imported
     dry = truth("dry_run", overrides.get("dry_run", "false"))
@@ -156,11 +156,11 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
 
     try:
         if name == ADAPTERS:
-            from tinsmith.experiments.adapter_study import run_adapter_study as run
+            from tinsmith.studies.adapters.study import run_adapter_study as run
         elif name == SFT_VS_RL:
-            from tinsmith.experiments.sft_vs_rl import run_sft_vs_rl as run
+            from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl as run
         else:
-            from tinsmith.experiments.rubric_quality import run_rubric_quality as run
+            from tinsmith.studies.rubrics.quality.study import run_rubric_quality as run
         done = run(overrides, told)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
@@ -171,9 +171,9 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
 
 def _keys(name: str) -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.experiments.key_help import key_help
-    from tinsmith.experiments.registry import find
-    from tinsmith.experiments.studies import STUDIES
+    from tinsmith.lab.experiment.key_help import key_help
+    from tinsmith.lab.experiment.registry import find
+    from tinsmith.lab.study.registered import STUDIES
 
     if name in STUDIES:
         study = STUDIES[name]
@@ -202,8 +202,8 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.experiments.registry import EXPERIMENTS
-    from tinsmith.experiments.studies import STUDIES
+    from tinsmith.lab.experiment.registry import EXPERIMENTS
+    from tinsmith.lab.study.registered import STUDIES
 
     table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():

@@ -34,7 +34,7 @@ from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.quarantine import Quarantine, QuarantineEntry
 from tinsmith.data.row_order import order_rows
 from tinsmith.data.schema import CARD, EDGES, METRICS, METRICS_CARD, PAPERS, QUARANTINE
-from tinsmith.data.slice_card import SLICE
+from tinsmith.data.slices.card import SLICE
 from tinsmith.data.spill import Spill
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of

@@ -27,7 +27,7 @@ from tinsmith.data.metrics_card import (
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD, CdStatus
-from tinsmith.data.scores import score_frame
+from tinsmith.data.baselines.scores import score_frame
 from tinsmith.data.windows import UNDATED
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of

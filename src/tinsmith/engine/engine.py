@@ -26,7 +26,7 @@ from tinsmith.models.base import BaseModel, OpenedBase, open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.packaged import PREFIX
+from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.slots import views
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select

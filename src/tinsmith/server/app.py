@@ -17,9 +17,9 @@ from tinsmith.server.body import R, parse_json
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
 from tinsmith.server.guard import Guard, error_answer
 from tinsmith.server.listing import Listing
-from tinsmith.server.openai_routes import add_openai_routes
+from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.places import Place, forward_backward_place, json_place
-from tinsmith.server.records import Failed, Finished, NoResult
+from tinsmith.server.database.records import (Failed, Finished, NoResult,)
 from tinsmith.server.requests import (
     CreateModel,
     CreateSamplingSession,

@@ -9,8 +9,8 @@ import sqlite3
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from tinsmith.server.records import ErrorCategory, Failed, Finished, NoResult, Outcome
-from tinsmith.server.store import Store
+from tinsmith.server.database.records import (ErrorCategory, Failed, Finished, NoResult, Outcome,)
+from tinsmith.server.database.store import Store
 from tinsmith.types.errors import BackendError, DeterminismError, TinsmithError
 
 logger = logging.getLogger(__name__)

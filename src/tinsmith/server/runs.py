@@ -22,7 +22,7 @@ from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
 from tinsmith.server.places import Place
-from tinsmith.server.records import Finished
+from tinsmith.server.database.records import Finished
 from tinsmith.server.requests import (
     CreateModel,
     LoadWeights,
@@ -32,7 +32,7 @@ from tinsmith.server.requests import (
     SaveWeightsForSampler,
 )
 from tinsmith.server.results import encode_forward_backward
-from tinsmith.server.store import Store
+from tinsmith.server.database.store import Store
 from tinsmith.server.wire import ForwardBackwardCall
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec

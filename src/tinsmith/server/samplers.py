@@ -23,11 +23,11 @@ from tinsmith.server.futures import Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
 from tinsmith.server.places import Place
-from tinsmith.server.records import Finished, SamplingSession
+from tinsmith.server.database.records import (Finished, SamplingSession,)
 from tinsmith.server.requests import CreateSamplingSession, Sample
 from tinsmith.server.results import encode_sample
 from tinsmith.server.runs import Runs
-from tinsmith.server.store import Store
+from tinsmith.server.database.store import Store
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError, InputError, TinsmithError

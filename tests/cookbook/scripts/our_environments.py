@@ -19,12 +19,12 @@ import tinker
 
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import load_tokenizer
-from tinsmith.tasks.paper import Item, Paper
-from tinsmith.tasks.task import make_task
-from tinsmith.training.cookbook import CookbookGround, CookbookItem, DebateDataset
-from tinsmith.training.cookbook import Env as OurEnv
-from tinsmith.training.cookbook import EnvGroupBuilder as OurBuilder
-from tinsmith.training.rollouts import Failure, Sampling, sample_groups
+from tinsmith.lab.labels.paper import (Item, Paper,)
+from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.cookbook.cookbook import (CookbookGround, CookbookItem, DebateDataset,)
+from tinsmith.lab.cookbook.cookbook import Env as OurEnv
+from tinsmith.lab.cookbook.cookbook import EnvGroupBuilder as OurBuilder
+from tinsmith.lab.rollouts import (Failure, Sampling, sample_groups,)
 
 sys.path.append(sys.argv[1])
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from building import SHARED
 
-from tinsmith.data.baseline_report import Baseline
-from tinsmith.data.baselines import run_baselines
+from tinsmith.data.baselines.report import Baseline
+from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
-from tinsmith.data.slice_reader import Slice
-from tinsmith.data.slice_settings import SliceSettings, Task
-from tinsmith.data.slices import make_slice
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.sources.files import FilesSource
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource
-from tinsmith.data.sources.world_spec import Preset
-from tinsmith.reports.card import write_page
+from tinsmith.data.sources.world.spec import Preset
+from tinsmith.pages.cards.card import write_page
 
 HEPTH = SHARED / "hepth"
 

@@ -10,10 +10,10 @@ import pytest
 from labelled import labelled_corpus
 
 from tinsmith.data.labels import Thresholds
-from tinsmith.data.slice_reader import Slice
-from tinsmith.data.slice_settings import SliceSettings, Task
-from tinsmith.data.slices import make_slice
-from tinsmith.data.splits import Split
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import DataError
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tinsmith.data.labels import Thresholds
-from tinsmith.data.slice_pool import Pool
-from tinsmith.data.slice_selection import select
-from tinsmith.data.slice_settings import SliceSettings, Task
-from tinsmith.data.splits import Split
+from tinsmith.data.slices.pool import Pool
+from tinsmith.data.slices.selection import select
+from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import ConfigError
 
 COUNTS = (247_090, 583_215, 1_142_492)

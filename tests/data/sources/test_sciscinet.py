@@ -9,7 +9,7 @@ from building import edges_of, files_of, quarantined
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import CorpusCard
-from tinsmith.data.sources.sciscinet import SciSciNetSource
+from tinsmith.data.sources.sciscinet.source import SciSciNetSource
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.types.errors import DataError
 

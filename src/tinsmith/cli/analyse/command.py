@@ -1,0 +1,154 @@
+"""The `tinsmith analyse` verbs: what a reward makes optimal, and what published rates can mean.
+
+Each command imports what it runs when it is run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="analyse",
+    help="Before and after training: which policy a reward makes optimal, which counts published rates hide.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def analyse() -> None:
+    """Before and after training: which policy a reward makes optimal, which counts published rates hide."""
+
+
+@app.command()
+def incentives(
+    reward: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A reward by name; repeatable. Default: all of them."),
+    ] = None,
+    matrix: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help="A reward as a table: a row for every true label, a column for every answer.",
+        ),
+    ] = None,
+    posteriors: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="P(label | paper), a line a paper: .jsonl with a number for every label, or .npy (N, K). "
+            "`example`: four kinds of papers worked out by hand.",
+        ),
+    ] = "example",
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C", help="The columns' labels, where the file does not name them."
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=NUMBER", help="A setting of the reward; repeatable."),
+    ] = None,
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LABEL=FACTOR",
+            help="On the correct task term of soft, strong, exp5; repeatable.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Say which policy a reward makes optimal, what it scores, and which labels die in it."""
+    from tinsmith.cli.analyse.incentives import (survey, survey_json,)
+    from tinsmith.cli.analyse.inputs import (read_matrix, read_posteriors, reward_settings,)
+    from tinsmith.cli.analyse.tables import print_survey
+    from tinsmith.types.errors import ConfigError
+
+    if matrix is not None and (reward or setting or class_weight):
+        raise ConfigError(
+            "--matrix is a reward of its own and takes no other",
+            field="--matrix",
+            value=str(matrix),
+            fix="leave out --reward, --set and --class-weight, or --matrix",
+        )
+    known = read_posteriors(posteriors, labels)
+    table = None if matrix is None else read_matrix(matrix, known.labels)
+    found = survey(known, tuple(reward or ()), table, reward_settings(setting, class_weight))
+    if as_json:
+        print(survey_json(known, found))
+    else:
+        print_survey(known, found, posteriors)
+
+
+@app.command()
+def consistency(
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE.json",
+            help='{"labels": [...], "n": 500, "runs": {"NAME": {"label_match": 0.396, "recall/LABEL": ...}}}',
+        ),
+    ] = None,
+    recall: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=RATE", help="As printed, all decimals; repeatable."),
+    ] = None,
+    share: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL=RATE", help="Predicted share; repeatable."),
+    ] = None,
+    label_match: Annotated[str | None, typer.Option(metavar="RATE", help="Accuracy.")] = None,
+    macro_f1: Annotated[str | None, typer.Option(metavar="RATE")] = None,
+    min_class_recall: Annotated[str | None, typer.Option(metavar="RATE")] = None,
+    balanced_accuracy: Annotated[str | None, typer.Option(metavar="RATE")] = None,
+    invalid_rate: Annotated[str | None, typer.Option(metavar="RATE")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C", help="All labels. Default: the task's to which the given belong."
+        ),
+    ] = None,
+    n: Annotated[int | None, typer.Option("--n", help="Number of items, if it is known.")] = None,
+    max_n: Annotated[
+        int | None, typer.Option("--max-n", help="Largest n to try where it is not. Default: 3000.")
+    ] = None,
+    seeds: Annotated[
+        bool, typer.Option("--seeds", help="Check the tables published in the source notes.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
+    from tinsmith.stats.consistency.solving import (LARGEST_N, recover,)
+    from tinsmith.cli.analyse.rates import (Printed, check_only, read_table, table_of_options,)
+    from tinsmith.cli.analyse.seeds import (print_seeds, seeds_json,)
+    from tinsmith.cli.analyse.tables import (print_recovery, recovery_json,)
+
+    printed = Printed(
+        recall=tuple(recall or ()),
+        share=tuple(share or ()),
+        label_match=label_match,
+        macro_f1=macro_f1,
+        min_class_recall=min_class_recall,
+        balanced_accuracy=balanced_accuracy,
+        invalid_rate=invalid_rate,
+    )
+    check_only(printed, file=file, seeds=seeds, labels=labels, n=n, max_n=max_n)
+    if seeds:
+        if as_json:
+            print(seeds_json())
+        else:
+            print_seeds()
+        return
+    table = read_table(file, n) if file is not None else table_of_options(printed, labels, n)
+    found = recover(table, LARGEST_N if max_n is None else max_n)
+    if as_json:
+        print(recovery_json(table, found))
+    else:
+        print_recovery(table, found)
+    if not found.solutions:
+        raise typer.Exit(code=1)

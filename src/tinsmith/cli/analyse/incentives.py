@@ -1,0 +1,199 @@
+"""What `tinsmith analyse incentives` computes: every reward's optimum beside the best that can be had."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tinsmith.stats.incentives.bayes import (best_deterministic, best_policy,)
+from tinsmith.stats.incentives.policies import (Optimum, table_optimum,)
+from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
+from tinsmith.stats.rates import (ClassMetric, FloatArray, Metric,)
+from tinsmith.stats.incentives.sensitivity import (Sensitivity, sensitivity,)
+from tinsmith.lab.rewards.optima import reward_optimum
+from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
+from tinsmith.lab.rewards.terms import Reward
+from tinsmith.lab.labels.task import (TASKS, Task,)
+from tinsmith.types.errors import ConfigError
+
+WEIGHTS = (1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0)
+_SHOWN_KINDS = 64
+_PLAIN = "strong"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A reward's optimum under its name."""
+
+    name: str
+    optimum: Optimum
+
+
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """How one label's share of the optimum, and its macro-F1, turn on that label's class weight."""
+
+    sensitivity: Sensitivity
+    macro_f1: tuple[float, ...]
+    """At each of WEIGHTS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Rewards, the best policies for the scores themselves, and class weights."""
+
+    rewards: tuple[Named, ...]
+    best: tuple[tuple[str, Policy], ...]
+    turning_of: str
+    """The reward whose class weights are turned."""
+    turning: tuple[Turning, ...]
+
+
+def survey(
+    posteriors: Posteriors,
+    names: tuple[str, ...],
+    matrix: FloatArray | None,
+    settings: Mapping[str, object],
+) -> Survey:
+    """Analyse the named rewards (default: all), or one table.
+
+    Raises:
+        ConfigError: an unknown reward or setting, or labels that are no task's.
+    """
+    if matrix is not None:
+        rewards = (Named("matrix", table_optimum(posteriors, matrix)),)
+    else:
+        task = _task(posteriors)
+        if settings and len(names) != 1:
+            raise ConfigError(
+                "settings belong to one reward",
+                field="--reward",
+                value=names,
+                allowed="exactly one --reward with --set or --class-weight",
+            )
+        chosen = names or tuple(REWARDS)
+        rewards = tuple(
+            Named(name, reward_optimum(posteriors, _maker(name, task, posteriors, settings)))
+            for name in chosen
+        )
+    tables = [one for one in rewards if not one.optimum.reacts]
+    plain = next((one for one in tables if one.name == _PLAIN), tables[0] if tables else None)
+    return Survey(
+        rewards,
+        _best(posteriors),
+        plain.name if plain else "",
+        _turning(posteriors, plain.optimum.matrix) if plain else (),
+    )
+
+
+def survey_json(posteriors: Posteriors, found: Survey) -> str:
+    """Return the survey as JSON; policies are listed where there are at most 64 kinds of papers."""
+    labels = posteriors.labels
+    return json.dumps(
+        {
+            "labels": labels,
+            "kinds": posteriors.num_kinds,
+            "prior": dict(zip(labels, posteriors.prior.tolist(), strict=True)),
+            "rewards": [
+                {
+                    "name": one.name,
+                    **_scores(one.optimum.policy),
+                    "greedy": _scores(one.optimum.greedy),
+                    "reward": one.optimum.reward,
+                    "gap": one.optimum.gap,
+                    "dead": one.optimum.dead,
+                    "ruling": one.optimum.ruling,
+                    "resting_collapses": one.optimum.resting_collapses,
+                    "other_rests": [_scores(other) for other in one.optimum.others],
+                    "warnings": one.optimum.warnings(),
+                }
+                for one in found.rewards
+            ],
+            "best": [{"name": name, **_scores(policy)} for name, policy in found.best],
+            "class_weights": [
+                {
+                    "reward": found.turning_of,
+                    "label": one.sensitivity.label,
+                    "window": [_finite(end) for end in one.sensitivity.window],
+                    "weights": WEIGHTS,
+                    "predicted_share": [one.sensitivity.share_at(w) for w in WEIGHTS],
+                    "macro_f1": one.macro_f1,
+                }
+                for one in found.turning
+            ],
+        },
+        indent=2,
+    )
+
+
+def _task(posteriors: Posteriors) -> Task:
+    for task in TASKS.values():
+        if task.labels == posteriors.labels:
+            return task
+    raise ConfigError(
+        "rewards with a name are only defined for a task's labels",
+        field="labels",
+        value=posteriors.labels,
+        allowed="; ".join(", ".join(task.labels) for task in TASKS.values()),
+        fix="give the reward as a table: --matrix FILE.json",
+    )
+
+
+def _maker(
+    name: str, task: Task, posteriors: Posteriors, settings: Mapping[str, object]
+) -> Callable[[], Reward]:
+    """Return how to make a reward; one that needs the labels' frequencies gets the posteriors'."""
+    given = dict(settings)
+    if name in REWARDS and "prior" in REWARDS[name].settings:
+        prior = posteriors.prior.tolist()
+        given["prior"] = dict(zip(posteriors.labels, prior, strict=True))
+    return lambda: make_reward(name, task, **given)
+
+
+def _best(posteriors: Posteriors) -> tuple[tuple[str, Policy], ...]:
+    found = [("highest accuracy", best_policy(posteriors, Metric.LABEL_MATCH))]
+    for metric in (Metric.MACRO_F1, Metric.G_MEAN):
+        found.append((f"highest {metric.value}", best_policy(posteriors, metric)))
+    for metric in (Metric.MACRO_F1, Metric.MIN_CLASS_RECALL, Metric.G_MEAN):
+        rule = best_deterministic(posteriors, metric)
+        if rule is not None:
+            found.append((f"{metric.value}, plain rule", rule))
+    return tuple(found)
+
+
+def _turning(posteriors: Posteriors, matrix: FloatArray) -> tuple[Turning, ...]:
+    found: list[Turning] = []
+    for y, label in enumerate(posteriors.labels):
+        turns = sensitivity(posteriors, matrix, label)
+        if turns is None:
+            continue
+        scores: list[float] = []
+        for weight in WEIGHTS:
+            weighted = matrix.copy()
+            weighted[y] *= weight
+            scores.append(table_optimum(posteriors, weighted).policy.score(Metric.MACRO_F1))
+        found.append(Turning(turns, tuple(scores)))
+    return tuple(found)
+
+
+def _scores(policy: Policy) -> dict[str, object]:
+    def by_label(metric: ClassMetric) -> dict[str, float | None]:
+        values = policy.class_score(metric).tolist()
+        return {label: _finite(value) for label, value in zip(policy.labels, values, strict=True)}
+
+    scores: dict[str, object] = {
+        "accuracy": policy.score(Metric.LABEL_MATCH),
+        "macro_f1": policy.score(Metric.MACRO_F1),
+        "min_class_recall": policy.score(Metric.MIN_CLASS_RECALL),
+        "recall": by_label(ClassMetric.RECALL),
+        "predicted_share": by_label(ClassMetric.PREDICTED_SHARE),
+    }
+    if len(policy.probabilities) <= _SHOWN_KINDS:
+        scores["policy"] = policy.probabilities.tolist()
+    return scores
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

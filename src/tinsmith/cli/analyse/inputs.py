@@ -1,0 +1,162 @@
+"""Reads posteriors, reward tables and settings for `tinsmith analyse incentives`, with every mistake named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.rates import FloatArray
+from tinsmith.studies.disruption.worked_example import worked_example
+from tinsmith.cli.analyse.parts import (is_number, json_of, numbers_of, split_labels,)
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.types.errors import ConfigError, DataError
+
+EXAMPLE = "example"
+_BESIDE = ("weight", "id")
+
+
+def read_posteriors(source: str, labels: str | None) -> Posteriors:
+    """Read posteriors from a .jsonl or .npy file, or take the worked example.
+
+    A line of .jsonl is an object with a number for every label, and `weight` and `id` if one likes, or
+    a list of numbers. Labels that are a task's stand in the task's order afterwards.
+
+    Raises:
+        DataError: no such file, another kind of file, or lines that are no distributions.
+        ConfigError: labels for the example, or none where the file names none of a task's.
+    """
+    if source == EXAMPLE:
+        if labels is not None:
+            raise ConfigError(
+                "the built-in example has its own labels", field="--labels", value=labels
+            )
+        return worked_example()
+    path = Path(source)
+    if not path.is_file():
+        raise DataError(
+            f"there is no file {source}",
+            field="--posteriors",
+            allowed=f"a .jsonl or .npy file, or the word {EXAMPLE}",
+        )
+    given = split_labels(labels)
+    if path.suffix == ".npy":
+        return _in_task_order(_from_npy(path, given or Subject.DISRUPTION.labels))
+    if path.suffix == ".jsonl":
+        return _in_task_order(_from_jsonl(path, given))
+    raise DataError("posteriors must be a .jsonl or .npy file", field="--posteriors", value=source)
+
+
+def read_matrix(path: Path, labels: tuple[str, ...]) -> FloatArray:
+    """Read a reward table: a list of rows in the order of `labels`, or an object of objects by label.
+
+    Raises:
+        DataError: no such file, no JSON, or another shape.
+    """
+    value = json_of(path)
+    allowed = (
+        f"{len(labels)} rows of {len(labels)} numbers, or {{true label: {{answer: number}}}} "
+        f"with the labels {', '.join(labels)}"
+    )
+    wrong = DataError(
+        f"{path}: this is not a reward table for these labels", field="--matrix", allowed=allowed
+    )
+    if isinstance(value, dict):
+        if set(value) != set(labels) or not all(
+            isinstance(row, dict) and set(row) == set(labels) for row in value.values()
+        ):
+            raise wrong
+        value = [[value[y][k] for k in labels] for y in labels]
+    rows = value if isinstance(value, list) else []
+    if len(rows) != len(labels) or not all(
+        isinstance(row, list) and len(row) == len(labels) and all(map(is_number, row))
+        for row in rows
+    ):
+        raise wrong
+    return np.array([[float(number) for number in row] for row in rows])
+
+
+def reward_settings(
+    settings: Sequence[str] | None, class_weights: Sequence[str] | None
+) -> Mapping[str, object]:
+    """Read KEY=NUMBER and LABEL=FACTOR as `make_reward` takes them.
+
+    Raises:
+        ConfigError: no such pair, or a key twice.
+    """
+    found: dict[str, object] = dict(numbers_of(settings or (), "--set"))
+    if class_weights:
+        found["class_weights"] = numbers_of(class_weights, "--class-weight")
+    return found
+
+
+def _from_npy(path: Path, labels: tuple[str, ...]) -> Posteriors:
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is not an array of numbers: {error}") from None
+    if values.dtype.kind not in "fiu":
+        raise DataError(
+            f"{path} is not an array of numbers", field="dtype", value=str(values.dtype)
+        )
+    return Posteriors.of(labels, values)
+
+
+def _from_jsonl(path: Path, labels: tuple[str, ...] | None) -> Posteriors:
+    rows: list[list[float]] = []
+    weights: list[float] = []
+    for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{path}, line {number} is not JSON: {error}") from None
+        if labels is None:
+            labels = _labels_of(line)
+        rows.append(_row(line, labels, f"{path}, line {number}"))
+        weight = line.get("weight", 1.0) if isinstance(line, dict) else 1.0
+        if not is_number(weight):
+            raise DataError(f"{path}, line {number}", field="weight", value=weight)
+        weights.append(float(weight))
+    if labels is None:
+        raise DataError(f"{path} has no line")
+    return Posteriors.of(labels, np.array(rows).reshape(len(rows), -1), np.array(weights))
+
+
+def _labels_of(line: object) -> tuple[str, ...]:
+    if isinstance(line, dict):
+        return tuple(str(key) for key in line if key not in _BESIDE)
+    return Subject.DISRUPTION.labels
+
+
+def _row(line: object, labels: tuple[str, ...], where: str) -> list[float]:
+    values = line
+    if isinstance(line, dict):
+        if set(line) - set(_BESIDE) != set(labels):
+            raise DataError(
+                f"{where} has other labels",
+                field="labels",
+                value=[key for key in line if key not in _BESIDE],
+                allowed=", ".join(labels),
+            )
+        values = [line[label] for label in labels]
+    if (
+        not isinstance(values, list)
+        or len(values) != len(labels)
+        or not all(map(is_number, values))
+    ):
+        raise DataError(f"{where} is not one number for every label", allowed=", ".join(labels))
+    return [float(value) for value in values]
+
+
+def _in_task_order(posteriors: Posteriors) -> Posteriors:
+    for subject in Subject:
+        if set(subject.labels) == set(posteriors.labels):
+            order = [posteriors.labels.index(label) for label in subject.labels]
+            columns = posteriors.probabilities[:, order]
+            return Posteriors(subject.labels, columns, posteriors.weights)
+    return posteriors

@@ -1,0 +1,221 @@
+"""What a person sees after `tinsmith analyse`: tables, and the sentences that matter below them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from tinsmith.stats.intervals import wilson
+from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
+from tinsmith.stats.rates import (ClassMetric, FloatArray, Metric,)
+from tinsmith.stats.consistency.reported import ReportedTable
+from tinsmith.stats.consistency.solutions import (CountRange, Recovery, Solution,)
+from tinsmith.cli.analyse.incentives import (Survey, WEIGHTS,)
+
+_SHOWN_KINDS = 6
+_SHOWN_SOLUTIONS = 20
+_KNIFE_EDGE = 1.5
+_WIDE = 110
+"""Columns of text from which on the tables show everything."""
+
+
+def open_console() -> Console:
+    """Return a console; wide enough for the tables where the output is no terminal."""
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=120)
+
+
+def print_survey(posteriors: Posteriors, found: Survey, source: str) -> None:
+    """Print what each reward makes optimal, and the warnings."""
+    console, short = open_console(), _short(posteriors.labels)
+    console.print(
+        f"{posteriors.num_kinds:,} kinds of papers from {source}; {_legend(short)}; "
+        f"priors {_slashed(posteriors.prior)}\n",
+        soft_wrap=True,
+    )
+    rules = posteriors.num_kinds <= _SHOWN_KINDS and console.width >= _WIDE
+    slashes = "/".join(short.values())
+    table = _table("reward makes optimal")
+    if rules:
+        table.add_column("answers to each kind")
+    for name in ("acc", "macro-F1", f"recall {slashes}", f"share {slashes}", "greedy F1"):
+        table.add_column(name, justify="right")
+    for one in found.rewards:
+        greedy = one.optimum.greedy.score(Metric.MACRO_F1)
+        table.add_row(one.name, *_cells(one.optimum.policy, short, rules), f"{greedy:.3f}")
+    table.add_row("")
+    for name, policy in found.best:
+        table.add_row(name, *_cells(policy, short, rules), "")
+    console.print(table)
+    for one in found.rewards:
+        for warning in one.optimum.warnings():
+            console.print(f"! {one.name}: {warning}", soft_wrap=True)
+    if found.turning:
+        _print_turning(console, found)
+
+
+def _print_turning(console: Console, found: Survey) -> None:
+    wide = console.width >= _WIDE
+    console.print(
+        f"\n{found.turning_of}, every paper of a label counted several times: the label's share of the "
+        f"optimum's answers{' and the macro-F1' if wide else ''}",
+        soft_wrap=True,
+    )
+    table = _table("label")
+    for weight in WEIGHTS:
+        table.add_column(f"x{weight:g}", justify="right")
+    for one in found.turning:
+        cells = [
+            f"{one.sensitivity.share_at(weight):.2f}" + (f" {f1:.3f}" if wide else "")
+            for weight, f1 in zip(WEIGHTS, one.macro_f1, strict=True)
+        ]
+        table.add_row(one.sensitivity.label, *cells)
+    console.print(table)
+    for one in found.turning:
+        low, high = one.sensitivity.window
+        if math.isfinite(high) and one.sensitivity.width < _KNIFE_EDGE:
+            console.print(
+                f"! {one.sensitivity.label} goes from a tenth to nine tenths of the answers between the "
+                f"weights {low:.3g} and {high:.3g}: a fixed class weight is a knife-edge here",
+                soft_wrap=True,
+            )
+
+
+def print_recovery(table: ReportedTable, found: Recovery) -> None:
+    """Print every solution with the counts of each line, or why there is none."""
+    console = open_console()
+    asked = f"n = {table.n}" if table.n else f"n from {found.tried[0]} to {found.tried[1]}"
+    if not found.solutions:
+        console.print(f"no integer solution with {asked}: no such items can print as these rates")
+        for reason in found.reasons:
+            console.print(f"  {reason}", soft_wrap=True)
+        return
+    several = f"{len(found.solutions)}{' or more' if found.truncated else ''} solutions"
+    one = "one solution" if len(found.solutions) == 1 else several
+    console.print(f"{one} with {asked}")
+    if len(found.solutions) == 1:
+        print_solution(console, found.columns, found.solutions[0])
+        return
+    listed = _table("n")
+    for column in found.columns:
+        listed.add_column(column, justify="right")
+    for solution in found.solutions[:_SHOWN_SOLUTIONS]:
+        listed.add_row(str(solution.n), *map(str, solution.sizes))
+    console.print(listed)
+    left = len(found.solutions) - _SHOWN_SOLUTIONS
+    if left > 0:
+        console.print(
+            f"and {left}{' or more' if found.truncated else ''} others; --json lists them"
+        )
+
+
+def print_solution(console: Console, columns: Sequence[str], solution: Solution) -> None:
+    """Print class sizes and, for every line, right answers, answers by label, and accuracy with interval."""
+    sizes = ", ".join(
+        f"{size} {column}" for size, column in zip(solution.sizes, columns, strict=True)
+    )
+    console.print(f"n = {solution.n}: {sizes}", soft_wrap=True)
+    slashes = "/".join(_short(columns).values())
+    table = _table("line")
+    for name in (f"right {slashes}", "right", "accuracy [95 %]", f"answers {slashes}", "invalid"):
+        table.add_column(name, justify="right")
+    for line in solution.lines:
+        table.add_row(
+            line.name,
+            " ".join(map(str, line.correct)),
+            str(line.total),
+            _accuracy(line.total, solution.n),
+            " ".join(map(str, line.said)),
+            str(line.invalid),
+        )
+    console.print(table)
+
+
+def recovery_json(table: ReportedTable, found: Recovery) -> str:
+    """Return all solutions as JSON; a count that is not certain is a pair of ends."""
+    return json.dumps(recovery_value(table, found), indent=2)
+
+
+def recovery_value(table: ReportedTable, found: Recovery) -> dict[str, object]:
+    """Return what `recovery_json` writes."""
+    return {
+        "labels": table.labels,
+        "n": table.n,
+        "tried_n": found.tried,
+        "columns": found.columns,
+        "truncated": found.truncated,
+        "reasons": found.reasons,
+        "solutions": [
+            {
+                "n": solution.n,
+                "sizes": dict(zip(found.columns, solution.sizes, strict=True)),
+                "lines": [
+                    {
+                        "name": line.name,
+                        "right": dict(zip(found.columns, map(_ends, line.correct), strict=True)),
+                        "right_in_all": _ends(line.total),
+                        "said": dict(zip(found.columns, map(_ends, line.said), strict=True)),
+                        "invalid": _ends(line.invalid),
+                    }
+                    for line in solution.lines
+                ],
+            }
+            for solution in found.solutions
+        ],
+    }
+
+
+def _ends(count: CountRange) -> int | list[int]:
+    return count.low if count.certain else [count.low, count.high]
+
+
+def _accuracy(total: CountRange, n: int) -> str:
+    if not total.certain:
+        return f"{total.low / n:.3f}-{total.high / n:.3f}"
+    return f"{total.low / n:.3f} {wilson(total.low, n)}"
+
+
+def _cells(policy: Policy, short: dict[str, str], shown: bool) -> list[str]:
+    cells = [
+        f"{policy.score(Metric.LABEL_MATCH):.3f}",
+        f"{policy.score(Metric.MACRO_F1):.3f}",
+        _slashed(policy.class_score(ClassMetric.RECALL)),
+        _slashed(policy.class_score(ClassMetric.PREDICTED_SHARE)),
+    ]
+    return [_answers(policy, short), *cells] if shown else cells
+
+
+def _answers(policy: Policy, short: dict[str, str]) -> str:
+    """Return "c n c n", or ".66d+.34c" for a kind with several answers."""
+    names = list(short.values())
+    kinds: list[str] = []
+    for row in policy.probabilities.tolist():
+        said = [(share, name) for share, name in zip(row, names, strict=True) if share >= 0.005]
+        if len(said) == 1:
+            kinds.append(said[0][1])
+        else:
+            kinds.append("+".join(f"{share:.2f}"[1:] + name for share, name in said))
+    return " ".join(kinds)
+
+
+def _short(labels: Sequence[str]) -> dict[str, str]:
+    """Return the labels' first letters, or numbers where those are not distinct."""
+    letters = [label[0] for label in labels]
+    names = letters if len(set(letters)) == len(labels) else [f"#{i}" for i in range(len(labels))]
+    return dict(zip(labels, names, strict=True))
+
+
+def _legend(short: dict[str, str]) -> str:
+    return ", ".join(f"{letter} {label}" for label, letter in short.items())
+
+
+def _slashed(values: FloatArray) -> str:
+    return "/".join("-" if math.isnan(value) else f"{value:.2f}" for value in values.tolist())
+
+
+def _table(first: str) -> Table:
+    return Table(first, box=None, pad_edge=False, header_style="bold")

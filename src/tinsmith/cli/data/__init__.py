@@ -1,0 +1,1 @@
+"""`tinsmith data`."""

@@ -1,0 +1,176 @@
+"""What `tinsmith doctor` finds on this machine: facts by topic, and what to do where something is not as it should be.
+
+Every probe answers whatever is missing; none of them raises, writes or shows a key.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import torch
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tinsmith.engine.engine import Engine
+from tinsmith.lab.experiment.circumstances import (LIBRARIES, library_version,)
+from tinsmith.models.published.packaged import PREFIX
+from tinsmith.models.presets import PRESETS
+from tinsmith.ops.extension import module, physical_cores
+from tinsmith.ops.processor import cpu_flags, cpu_model
+from tinsmith.types.errors import TinsmithError
+from tinsmith.types.home import home
+from tinsmith.types.version import VERSION
+
+LEAST_FREE: Final = 2 << 30
+"""Bytes; a quickstart leaves a tenth of it."""
+
+GPU_ONLY: Final = ("nvidia-", "triton", "cuda-")
+"""How packages begin that are of no use without a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was found about one topic."""
+
+    topic: str
+    text: str
+    todo: str | None = None
+    """What to do about it; None: nothing."""
+    must: bool = True
+    """Whether something does not work until it is done."""
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The same for a program."""
+
+
+Probe = Callable[[], Sequence[Finding]]
+
+
+def examine(probes: Sequence[Probe]) -> list[Finding]:
+    """Run probes in order; one that cannot tell says why."""
+    found: list[Finding] = []
+    for probe in probes:
+        try:
+            found += probe()
+        except TinsmithError as error:
+            what, *_ = str(error).splitlines()
+            found.append(Finding(topic=probe.__name__, text=what, todo=error.fix or what))
+    return found
+
+
+def machine() -> list[Finding]:
+    """The processor, what of it this process may use, and memory."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    facts: dict[str, object] = {
+        "cpu": cpu_model(),
+        "usable_cpus": usable,
+        "physical_cores": physical_cores(),
+        "memory_bytes": memory,
+        "system": f"{platform.system()} {platform.machine()}",
+        "flags": list(cpu_flags()),
+    }
+    text = (
+        f"{facts['cpu']}, {facts['physical_cores']} cores ({usable} threads usable), "
+        f"{memory / 2**30:.1f} GiB, {facts['system']}"
+    )
+    return [
+        Finding(topic="machine", text=text, facts=facts),
+        Finding(topic="CPU flags", text=" ".join(cpu_flags()) or "unknown"),
+    ]
+
+
+def versions() -> list[Finding]:
+    """Python and the libraries, against what this package asks for."""
+    wrong: list[Finding] = []
+    facts: dict[str, object] = {"tinsmith": VERSION, "python": platform.python_version()}
+    try:
+        metadata = importlib.metadata.metadata("tinsmith")
+    except importlib.metadata.PackageNotFoundError:
+        return [
+            Finding(topic="versions", text="tinsmith is not installed", todo="pip install -e .")
+        ]
+    asked = str(metadata["Requires-Python"] or "")
+    if not SpecifierSet(asked).contains(platform.python_version(), prereleases=True):
+        text = f"Python {platform.python_version()}, but {asked} is required"
+        wrong.append(Finding(topic="Python", text=text, todo=f"install Python {asked}"))
+    for line in importlib.metadata.requires("tinsmith") or []:
+        required = Requirement(line)
+        if required.marker is not None and not required.marker.evaluate({"extra": ""}):
+            continue
+        there = library_version(required.name)
+        facts[required.name] = there
+        if there is None or not required.specifier.contains(there, prereleases=True):
+            text = f"{required.name} {there or 'is missing'}, but {required.specifier or 'any version'} is required"
+            todo = f"pip install '{required.name}{required.specifier}'"
+            wrong.append(Finding(topic="library", text=text, todo=todo))
+    shown = ", ".join(f"{name} {library_version(name)}" for name in LIBRARIES)
+    text = f"tinsmith {VERSION}, Python {platform.python_version()}, {shown}"
+    return [Finding(topic="versions", text=text, facts=facts), *wrong]
+
+
+def arithmetic() -> list[Finding]:
+    """The compiled kernels: where they are, on which instructions and threads they run."""
+    native = module()
+    supported = list(native.supported_isas())
+    isa = os.environ.get("TINSMITH_ISA") or supported[-1]
+    threads = int(native.num_threads())
+    text = f"{isa} (possible: {', '.join(supported)}), {threads} threads"
+    facts: dict[str, object] = {"isa": isa, "supported": supported, "threads": threads}
+    return [
+        Finding(topic="kernels", text=text, facts={**facts, "file": str(native.__file__)}),
+    ]
+
+
+def gpu() -> list[Finding]:
+    """CUDA devices, and packages that are of no use without one."""
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    if names:
+        return [Finding(topic="GPU", text=", ".join(names), facts={"devices": names})]
+    installed = {(d.metadata["Name"] or "").lower() for d in importlib.metadata.distributions()}
+    useless = sorted(name for name in installed if name.startswith(GPU_ONLY))
+    finding = Finding(topic="GPU", text="none; none is needed", facts={"devices": []})
+    if not useless:
+        return [finding]
+    if shutil.which("nvidia-smi") is not None:
+        text = "there is one, and this build of torch cannot use it"
+        return [Finding(topic="GPU", text=text, todo="install torch for its driver", must=False)]
+    text = f"none, but {len(useless)} packages for one: {', '.join(useless[:3])}, ..."
+    todo = "reinstall a CPU build of torch; what is for a GPU only takes room"
+    return [Finding(topic="GPU", text=text, todo=todo, must=False, facts={"useless": useless})]
+
+
+def certificates() -> list[Finding]:
+    """The certificate of each preset: whether the arithmetic keeps its promise here, with which numbers."""
+    found: list[Finding] = []
+    for preset in PRESETS:
+        began = time.perf_counter()
+        engine = Engine({preset: PREFIX + preset})
+        took = time.perf_counter() - began
+        sha256 = engine.certificates[preset].sha256
+        text = f"{preset}: holds, {sha256[:16]} in {took:.1f} s"
+        facts: dict[str, object] = {"preset": preset, "sha256": sha256, "seconds": round(took, 2)}
+        found.append(Finding(topic="certificate", text=text, facts=facts))
+    return found
+
+
+def disk() -> list[Finding]:
+    """Room where built things and checkpoints go, and here."""
+    found: list[Finding] = []
+    for topic, folder in (("TINSMITH_HOME", home()), ("this folder", Path.cwd())):
+        there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+        free = shutil.disk_usage(there).free
+        low = f"make room: {LEAST_FREE >> 30} GiB are needed" if free < LEAST_FREE else None
+        if not os.access(there, os.W_OK):
+            low = "choose a folder that can be written"
+        text = f"{folder}: {free / 2**30:.1f} GiB free"
+        facts: dict[str, object] = {"folder": str(folder), "free_bytes": free}
+        found.append(Finding(topic=topic, text=text, todo=low, facts=facts))
+    return found

@@ -1,0 +1,65 @@
+"""What `tinsmith doctor` finds of a server: whether it answers, how fast, what it is, and whether the key fits."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from typing import cast
+
+import httpx
+
+from tinsmith.cli.findings import Finding
+from tinsmith.types.version import VERSION
+
+_SECONDS = 5.0
+_ASKED = 5
+
+
+def server(base_url: str | None) -> list[Finding]:
+    """Ask a server; without one, say that none is named."""
+    if base_url is None:
+        return [Finding(topic="server", text="none is named; runs start their own")]
+    try:
+        with httpx.Client(base_url=base_url.rstrip("/"), timeout=_SECONDS) as client:
+            return _asked(client, base_url)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        text = f"{base_url} does not answer: {type(error).__name__}"
+        return [Finding(topic="server", text=text, todo="start it, or name another --base-url")]
+
+
+def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
+    times: list[float] = []
+    for _ in range(_ASKED):
+        began = time.perf_counter()
+        client.get("/api/v1/healthz").raise_for_status()
+        times.append(time.perf_counter() - began)
+    latency = statistics.median(times)
+    facts: dict[str, object] = {"base_url": base_url, "latency_s": round(latency, 5)}
+    reached = f"{base_url} answers in {1e3 * latency:.1f} ms"
+    key = os.environ.get("TINKER_API_KEY")
+    if not key:
+        return [
+            Finding(topic="server", text=reached, todo="set TINKER_API_KEY to its key", facts=facts)
+        ]
+    answer = client.get("/api/v1/get_server_capabilities", headers={"X-API-Key": key})
+    if answer.status_code in (401, 403):
+        text = f"{reached}, but refuses the key in TINKER_API_KEY"
+        return [Finding(topic="server", text=text, todo="set TINKER_API_KEY to its key")]
+    said = cast(Mapping[str, object], answer.raise_for_status().json())
+    models = cast(list[Mapping[str, object]], said.get("supported_models") or [])
+    identities = [cast(Mapping[str, object], model.get("identity") or {}) for model in models]
+    theirs = next((str(one["version"]) for one in identities if "version" in one), None)
+    what = "not tinsmith, or it does not say so" if theirs is None else f"tinsmith {theirs}"
+    facts |= {"version": theirs, "models": [model.get("model_name") for model in models]}
+    other = theirs is not None and theirs != VERSION
+    return [
+        Finding(
+            topic="server",
+            text=f"{reached}: {what}, {len(models)} models",
+            todo=f"it runs tinsmith {theirs} and this is {VERSION}" if other else None,
+            must=False,
+            facts=facts,
+        )
+    ]

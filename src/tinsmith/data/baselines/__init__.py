@@ -1,0 +1,1 @@
+"""Baselines of a slice: what metadata, words and chance get."""

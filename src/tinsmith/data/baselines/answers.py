@@ -1,0 +1,69 @@
+"""What `baseline_answers.jsonl` says: the class each fitted baseline gave to each paper of a slice's test split.
+
+It stands beside `baselines.json`, which names it by its SHA-256. The prior guesses at random and has no answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from tinsmith.data.baselines.report import (Baseline, BaselineReport,)
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import file_sha256
+
+BASELINE_ANSWERS = "baseline_answers.jsonl"
+
+
+class AnswersRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One paper: what each baseline says of it; one line of the file."""
+
+    target: str
+    """`disruption` or `novelty`."""
+    id: str
+    """The paper's, as in the test split."""
+    answers: dict[Baseline, str]
+    """The class by baseline; those that were left out have none."""
+
+
+def write_answers(rows: Iterable[AnswersRow], path: Path) -> None:
+    """Write `rows` as JSON, one a line."""
+    encoder = msgspec.json.Encoder()
+    with path.open("wb") as file:
+        for row in rows:
+            file.write(encoder.encode(row) + b"\n")
+
+
+def read_answers(
+    folder: Path, report: BaselineReport, target: str
+) -> Mapping[Baseline, Mapping[str, str]]:
+    """Read what the baselines of `report` answered for one label: class by paper, by baseline.
+
+    Empty where none were kept: in older slices, and in a folder that has the report alone.
+
+    Raises:
+        DataError: the file is not the one that the report names, or it is damaged.
+    """
+    file = folder / BASELINE_ANSWERS
+    if report.answers_sha256 is None or not file.is_file():
+        return {}
+    if file_sha256(file) != report.answers_sha256:
+        raise DataError(
+            f"{file} does not belong to the baselines beside it",
+            fix="run: tinsmith data baselines SLICE",
+        )
+    decoder = msgspec.json.Decoder(AnswersRow)
+    found: dict[Baseline, dict[str, str]] = {}
+    try:
+        with file.open("rb") as lines:
+            for row in map(decoder.decode, lines):
+                if row.target == target:
+                    for baseline, label in row.answers.items():
+                        found.setdefault(baseline, {})[row.id] = label
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{file} is damaged: {error}", fix="run: tinsmith data baselines SLICE"
+        ) from None
+    return found

@@ -1,0 +1,1 @@
+"""Slices: balanced or natural samples of labelled papers, frozen."""

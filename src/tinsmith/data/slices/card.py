@@ -1,0 +1,117 @@
+"""What `slice.json` says: what was asked, what was left out and why, what came out, and its hashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tinsmith.data.slices.settings import SliceSettings
+from tinsmith.data.slices.splits import Split
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+
+SLICE = "slice.json"
+SIDECAR = "metrics.parquet"
+BASELINES = "baselines.json"
+PAGE = "card.html"
+FORMAT = "tinsmith-slice"
+FORMAT_VERSION = 1
+
+
+def split_file(split: Split) -> str:
+    """Return the name of a split's file."""
+    return f"{split}.jsonl"
+
+
+class SplitCard(msgspec.Struct, frozen=True, kw_only=True):
+    """One split: its rows by label, and its hashes."""
+
+    rows: int
+    disruption: dict[str, int]
+    """Rows by label; `undefined` where there are such."""
+    novelty: dict[str, int]
+    ids_sha256: str
+    """Over the sorted ids, one a line; rows repeated by oversampling count again."""
+    rows_sha256: str
+    """Over the file's bytes."""
+
+
+class CorpusReference(msgspec.Struct, frozen=True, kw_only=True):
+    """The corpus a slice was cut from."""
+
+    fingerprint: str
+    source: str
+    papers: int
+    edges: int
+    metrics: dict[str, str | int]
+    """The settings its metrics were computed with."""
+    metrics_fingerprint: str
+
+
+class SliceCard(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known about a slice; the same corpus and settings give the same card."""
+
+    settings: SliceSettings
+    disruption_rule: str
+    novelty_rule: str
+    citations_from: str
+    """`source`: as published; `corpus`: counted in the corpus, because the source does not say."""
+    corpus: CorpusReference
+    removed: dict[str, int]
+    """Papers each filter removed of those the filters before it had left, in order."""
+    pool: dict[str, int]
+    """Papers of each class that the filters left."""
+    oversampled: dict[str, int]
+    """Repeated training rows by class; no entry where there are none."""
+    splits: dict[Split, SplitCard]
+    legacy_sha256: str | None
+    """With the source notes' splits: the hash they recorded for them, over the ids in order."""
+    sha256: str = ""
+    """Over everything else in this card."""
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def rows(self) -> int:
+        """Rows of all splits."""
+        return sum(split.rows for split in self.splits.values())
+
+    def sealed(self) -> SliceCard:
+        """Return this card with its own hash."""
+        blank = msgspec.structs.replace(self, sha256="")
+        return msgspec.structs.replace(blank, sha256=sha256_of(msgspec.to_builtins(blank)))
+
+
+def write_slice_card(card: SliceCard, path: Path) -> None:
+    """Write `card` as indented JSON."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n")
+
+
+def read_slice_card(folder: Path) -> SliceCard:
+    """Read and verify the card of a slice folder.
+
+    Raises:
+        DataError: there is none, it is damaged, or of another format.
+    """
+    again = "cut the slice again: tinsmith data slice CORPUS ..."
+    try:
+        content = (folder / SLICE).read_bytes()
+    except OSError:
+        raise DataError(f"{folder} is not a slice: it has no {SLICE}", fix=again) from None
+    try:
+        card = msgspec.json.decode(content, type=SliceCard)
+    except (msgspec.DecodeError, ValueError) as error:
+        what = str(error).splitlines()[0]
+        raise DataError(f"{folder / SLICE} is damaged: {what}", fix=again) from None
+    if (card.format, card.format_version) != (FORMAT, FORMAT_VERSION):
+        raise DataError(
+            f"{folder / SLICE} has another format",
+            field="format",
+            value=f"{card.format} {card.format_version}",
+            allowed=f"{FORMAT} {FORMAT_VERSION}",
+            fix=again,
+        )
+    if card.sealed().sha256 != card.sha256:
+        raise DataError(f"{folder / SLICE} was changed after it was written", fix=again)
+    return card

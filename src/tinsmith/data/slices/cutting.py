@@ -1,0 +1,194 @@
+"""How a frozen slice is cut from a corpus: filter, label, choose by hash, write the chosen papers only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tinsmith.data.baselines.answers import BASELINE_ANSWERS
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.labels import Disruption, LabelMode, Novelty, legacy_rounded
+from tinsmith.data.metrics_card import MetricsCard
+from tinsmith.data.metrics_reader import read_metrics_card
+from tinsmith.data.progress import Progress, Silent
+from tinsmith.data.replacing import replacing
+from tinsmith.data.schema import CARD, PAPERS
+from tinsmith.data.slices.card import (BASELINES, CorpusReference, PAGE, SIDECAR, SLICE, SliceCard, SplitCard, read_slice_card, split_file, write_slice_card,)
+from tinsmith.data.slices.pool import (Pool, gather_pool,)
+from tinsmith.data.slices.selection import (Selection, select,)
+from tinsmith.data.slices.settings import SliceSettings
+from tinsmith.data.slices.writer import write_rows
+from tinsmith.data.slices.splits import (Split, SplitScheme, ids_sha256, legacy_sha256,)
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import file_sha256
+
+_NO_LABEL = "undefined"
+
+
+def make_slice(
+    corpus: Corpus,
+    settings: SliceSettings,
+    out: Path,
+    progress: Progress | None = None,
+    *,
+    force: bool = False,
+) -> SliceCard:
+    """Cut a slice and write it to the folder `out`; the same one is written anew, another one only with `force`.
+
+    Every choice follows from the papers' ids and `settings.seed`: the same corpus gives the same bytes,
+    and papers added later never move another one to a different split.
+
+    Raises:
+        ConfigError: a class has fewer papers than asked for, or `out` is a corpus or another slice.
+        DataError: the corpus has no metrics of its own yet, or no paper passes the filters.
+    """
+    if (out / PAPERS).exists() or (out / CARD).exists():
+        raise ConfigError(
+            "a slice needs a folder of its own", field="out", value=str(out), fix="name another"
+        )
+    progress = progress or Silent()
+    progress.begin("labelling papers", None)
+    metrics = read_metrics_card(corpus)
+    if not force:
+        _require_same(corpus, settings, metrics, out)
+    pool = gather_pool(corpus, settings)
+    selection = select(pool, settings)
+    citations_from, table = _table(corpus, pool, selection)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in (SLICE, BASELINES, BASELINE_ANSWERS, PAGE):  # they speak of the slice that was here
+        (out / name).unlink(missing_ok=True)
+    splits: dict[Split, SplitCard] = {}
+    progress.begin("writing rows", table.height)
+    with ExitStack() as stack:
+        for split in Split:
+            rows = table.filter(pl.col("split") == split.value)
+            part = stack.enter_context(replacing(out / split_file(split)))
+            write_rows(corpus, _facts(rows, settings), part, progress)
+            splits[split] = _split_card(rows, part)
+        columns = [name for name in table.columns if name != "cited_by_count"]
+        table.select(columns).write_parquet(stack.enter_context(replacing(out / SIDECAR)))
+    card = _card(corpus, settings, pool, selection, metrics, citations_from, splits)
+    with replacing(out / SLICE) as part:
+        write_slice_card(card, part)
+    return card
+
+
+def _require_same(corpus: Corpus, settings: SliceSettings, metrics: MetricsCard, out: Path) -> None:
+    """Check that a slice in `out` is the one to be cut, or damaged, which only cutting it again mends."""
+    try:
+        there = read_slice_card(out)
+    except DataError:
+        return
+    made_from = there.corpus.fingerprint, there.corpus.metrics_fingerprint
+    wanted = corpus.card.fingerprint, metrics.fingerprint
+    if made_from != wanted or there.settings != settings:
+        what = "of another corpus" if made_from != wanted else "with other settings"
+        raise ConfigError(
+            f"this folder already holds a slice {what}, and runs may refer to it",
+            field="out",
+            value=str(out),
+            fix="name another folder, or replace the slice in it with --force",
+        )
+
+
+def _table(corpus: Corpus, pool: Pool, selection: Selection) -> tuple[str, pl.DataFrame]:
+    """Return where citation counts come from, and all but the texts of every row, split by split."""
+    position = np.concatenate([selection.members[split] for split in Split])
+    rows = pool.rows[position]
+    table = corpus.metrics().with_columns(corpus.papers("year", "cause", "cited_by_count"))
+    published = table["cited_by_count"].null_count() < table.height
+    names = np.repeat([str(split) for split in Split], [len(selection.members[s]) for s in Split])
+    table = table[rows].with_columns(
+        pl.Series("split", names.tolist(), dtype=pl.String),
+        _named("disruption_label", pool.disruption[position], Disruption),
+        _named("novelty_label", pool.novelty[position], Novelty),
+    )
+    if published:
+        return "source", table
+    return "corpus", table.with_columns(cited_by_count=pl.col("citations").cast(pl.Int64))
+
+
+def _named(
+    column: str, codes: NDArray[np.int8], labels: Iterable[Disruption] | Iterable[Novelty]
+) -> pl.Series:
+    names = [*(str(label) for label in labels), None]  # the code of no label is -1: the last
+    return pl.Series(column, [names[code] for code in codes.tolist()], dtype=pl.String)
+
+
+def _facts(rows: pl.DataFrame, settings: SliceSettings) -> pl.DataFrame:
+    """Return the columns that `write_rows` wants, with what the slice leaves out as null."""
+
+    def number(column: str) -> pl.Series:
+        values = rows[column].fill_nan(None)
+        if settings.thresholds.mode is not LabelMode.LEGACY:
+            return values
+        return pl.Series(legacy_rounded(values.to_numpy())).fill_nan(None)
+
+    def nothing(column: str) -> pl.Expr:
+        return pl.lit(None, pl.Int64).alias(column)
+
+    return rows.select(
+        "id",
+        pl.col("year").alias("publication_year") if settings.year else nothing("publication_year"),
+        "cited_by_count" if settings.citations else nothing("cited_by_count"),
+        number("cd").alias("cd_index"),
+        number("novelty_score").alias("novelty_score"),
+        number("conventionality_score").alias("conventionality_score"),
+        "disruption_label",
+        "novelty_label",
+    )
+
+
+def _split_card(rows: pl.DataFrame, file: Path) -> SplitCard:
+    return SplitCard(
+        rows=rows.height,
+        disruption=_counts(rows["disruption_label"], Disruption),
+        novelty=_counts(rows["novelty_label"], Novelty),
+        ids_sha256=ids_sha256(rows["id"].to_list()),
+        rows_sha256=file_sha256(file),
+    )
+
+
+def _counts(labels: pl.Series, names: Iterable[Disruption] | Iterable[Novelty]) -> dict[str, int]:
+    counts = {str(name): int((labels == name.value).sum()) for name in names}
+    missing = labels.null_count()
+    return counts | ({_NO_LABEL: missing} if missing else {})
+
+
+def _card(
+    corpus: Corpus,
+    settings: SliceSettings,
+    pool: Pool,
+    selection: Selection,
+    metrics: MetricsCard,
+    citations_from: str,
+    splits: dict[Split, SplitCard],
+) -> SliceCard:
+    disruption_rule, novelty_rule = settings.thresholds.sentences()
+    classes = settings.task.classes
+    counts = np.bincount(pool.classes(settings.task), minlength=len(classes)).tolist()
+    ids = {split: [pool.ids[i] for i in rows.tolist()] for split, rows in selection.members.items()}
+    return SliceCard(
+        settings=settings,
+        disruption_rule=disruption_rule,
+        novelty_rule=novelty_rule,
+        citations_from=citations_from,
+        corpus=CorpusReference(
+            fingerprint=corpus.card.fingerprint,
+            source=corpus.card.source.kind.value,
+            papers=corpus.card.papers,
+            edges=corpus.card.edges,
+            metrics=metrics.settings,
+            metrics_fingerprint=metrics.fingerprint,
+        ),
+        removed=pool.removed,
+        pool=dict(zip(classes, counts, strict=True)),
+        oversampled=selection.oversampled,
+        splits=splits,
+        legacy_sha256=legacy_sha256(ids) if settings.scheme is SplitScheme.LEGACY else None,
+    ).sealed()

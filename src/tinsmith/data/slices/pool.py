@@ -1,0 +1,146 @@
+"""Which papers of a corpus may enter a slice, their labels, and what left the others out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.labels import UNDEFINED, Novelty
+from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.types.errors import DataError
+
+_METRICS = (
+    "id",
+    "references",
+    "citations",
+    "cd",
+    "cd_status",
+    "full_window",
+    "novelty_score",
+    "conventionality_score",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """The n papers that the filters left, in the corpus's order. Holds no text."""
+
+    rows: NDArray[np.uint32]
+    """Row numbers in the corpus, ascending, (n,)."""
+    ids: list[str]
+    disruption: NDArray[np.int8]
+    """Codes in `Disruption`, (n,); UNDEFINED where there is no label."""
+    novelty: NDArray[np.int8]
+    """Codes in `Novelty`, (n,)."""
+    removed: dict[str, int]
+    """Papers each filter removed of those left before it, in order."""
+
+    def classes(self, task: Task) -> NDArray[np.int8]:
+        """The codes a slice for `task` is balanced over, (n,)."""
+        if task is Task.JOINT:
+            return (len(Novelty) * self.disruption + self.novelty).astype(np.int8)
+        return self.novelty if task is Task.NOVELTY else self.disruption
+
+
+def gather_pool(corpus: Corpus, settings: SliceSettings) -> Pool:
+    """Filter and label the papers of `corpus`; its abstracts are looked at, but not kept.
+
+    Raises:
+        DataError: the corpus has no metrics yet, or no paper is left.
+    """
+    frame = _facts(corpus)
+    thresholds = settings.thresholds
+    disruption = thresholds.disruption_codes(_numbers(frame["cd"]), frame["cd_status"])
+    novelty = thresholds.novelty_codes(
+        _numbers(frame["novelty_score"]), _numbers(frame["conventionality_score"])
+    )
+    left = np.ones(frame.height, np.bool_)
+    removed: dict[str, int] = {}
+    for name, passes in _filters(frame, settings).items():
+        _apply(name, passes.to_numpy(), left, removed)
+    if settings.task is not Task.NOVELTY:
+        _apply("without a disruption label", disruption != UNDEFINED, left, removed)
+    if settings.task is not Task.DISRUPTION:
+        _apply("without a novelty label", novelty != UNDEFINED, left, removed)
+    rows = np.flatnonzero(left).astype(np.uint32)
+    if not rows.size:
+        name, count = max(removed.items(), key=lambda item: item[1], default=("", 0))
+        raise DataError(
+            f"no paper of {frame.height:,} is left for the slice",
+            fix=f"relax the filter that removed the most: {count:,} {name}",
+        )
+    return Pool(rows, frame["id"].gather(rows).to_list(), disruption[rows], novelty[rows], removed)
+
+
+def _apply(
+    name: str, passes: NDArray[np.bool_], left: NDArray[np.bool_], removed: dict[str, int]
+) -> None:
+    before = int(left.sum())
+    left &= passes
+    removed[name] = before - int(left.sum())
+
+
+def _facts(corpus: Corpus) -> pl.DataFrame:
+    """Return what the filters need, one row a paper; the texts pass by in a stream."""
+
+    def present(column: str) -> pl.Expr:
+        return (pl.col(column).str.strip_chars().str.len_bytes() > 0).fill_null(False)
+
+    metrics = corpus.metrics(*_METRICS)
+    papers = (
+        corpus.scan_papers()
+        .select(
+            "id",
+            "year",
+            "date",
+            present("title").alias("has_title"),
+            present("abstract").alias("has_abstract"),
+        )
+        .collect(engine="streaming")
+    )
+    if not papers["id"].equals(metrics["id"]):
+        raise DataError(
+            "the metrics have other papers than the corpus, or another order",
+            fix=f"run: tinsmith data metrics {corpus.folder}",
+        )
+    return papers.hstack(metrics.drop("id"))
+
+
+def _filters(frame: pl.DataFrame, settings: SliceSettings) -> dict[str, pl.Series]:
+    """Return, for each filter in order, which papers pass it."""
+    passes = {
+        "without a title": frame["has_title"],
+        "without an abstract": frame["has_abstract"],
+    }
+    # A paper of which only the year is known passes where every day of that year does.
+    if settings.before is not None:
+        last = pl.col("date").fill_null(pl.date("year", 12, 31))
+        passes[f"not before {settings.before}"] = _where(frame, last < settings.before)
+    if settings.after is not None:
+        first = pl.col("date").fill_null(pl.date("year", 1, 1))
+        passes[f"before {settings.after}"] = _where(frame, first >= settings.after)
+    if settings.min_references:
+        passes[f"fewer than {settings.min_references} references"] = (
+            frame["references"] >= settings.min_references
+        )
+    if settings.min_citers:
+        passes[f"fewer than {settings.min_citers} citers"] = (
+            frame["citations"] >= settings.min_citers
+        )
+    if settings.full_window:
+        passes["window not in the corpus"] = frame["full_window"]
+    if settings.status is not None:
+        passes[f"cd_status not {settings.status}"] = frame["cd_status"] == settings.status.value
+    return {name: which.fill_null(False) for name, which in passes.items()}
+
+
+def _where(frame: pl.DataFrame, condition: pl.Expr) -> pl.Series:
+    return frame.select(condition.alias("passes")).to_series()
+
+
+def _numbers(series: pl.Series) -> NDArray[np.float64]:
+    return series.cast(pl.Float64).fill_null(float("nan")).to_numpy()

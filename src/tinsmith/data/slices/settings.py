@@ -1,0 +1,141 @@
+"""What one asks of a slice: the task, the thresholds, which papers, how many, and how they are split."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import re
+from dataclasses import dataclass
+
+from tinsmith.data.labels import Disruption, Novelty, Thresholds
+from tinsmith.data.schema import CdStatus
+from tinsmith.data.slices.splits import (Split, SplitScheme,)
+from tinsmith.types.errors import ConfigError
+
+
+class Task(enum.StrEnum):
+    """What a model is asked about a paper; it decides the classes and which papers have a label."""
+
+    DISRUPTION = "disruption"
+    NOVELTY = "novelty"
+    JOINT = "joint"
+    """Both. The classes are the nine pairs of labels: balanced over them both labels are balanced, and neither tells
+    anything of the other, so that whoever gets both right has found out two things. The rarest pair bounds the size;
+    without a number per class a slice has every paper with both labels, as they are."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes a slice is balanced over, in the order of their codes."""
+        if self is Task.JOINT:
+            return tuple(_pair(one, other) for one in Disruption for other in Novelty)
+        return tuple(one.value for one in (Novelty if self is Task.NOVELTY else Disruption))
+
+    def class_of(self, disruption: Disruption | None, novelty: Novelty | None) -> str:
+        """Return the class of a paper with these labels, as text."""
+        if self is Task.JOINT:
+            return _pair(disruption, novelty)
+        return str(novelty if self is Task.NOVELTY else disruption)
+
+
+def _pair(disruption: Disruption | None, novelty: Novelty | None) -> str:
+    return f"{disruption}+{novelty}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """The most papers of each split; None: as many as there are."""
+
+    train: int | None = None
+    validation: int | None = None
+    test: int | None = None
+
+    def __post_init__(self) -> None:
+        for split in Split:
+            cap = self.of(split)
+            if cap is not None and cap < 1:
+                raise ConfigError(
+                    "a cap must be at least one paper",
+                    field=split.value,
+                    value=cap,
+                    fix="leave it out to take all there are",
+                )
+
+    def of(self, split: Split) -> int | None:
+        """The cap of one split."""
+        return (self.train, self.validation, self.test)[tuple(Split).index(split)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSettings:
+    """A slice is a pure function of a corpus with its metrics, and of this.
+
+    Raises:
+        ConfigError: a number that cannot be, or `before` and `after` leave no day between them.
+    """
+
+    task: Task
+    thresholds: Thresholds
+    per_class: int | None
+    """So many papers of each class over all splits; None: the natural mixture."""
+    caps: Caps = Caps()
+    seed: int = 0
+    scheme: SplitScheme = SplitScheme.NATIVE
+    oversample: bool = False
+    """Repeat training papers of a class that has fewer than `per_class`."""
+    status: CdStatus | None = None
+    """Only papers whose CD index rests on this."""
+    full_window: bool = False
+    """Only papers whose whole window lies in the corpus."""
+    min_references: int = 0
+    """In the corpus."""
+    min_citers: int = 0
+    """In the corpus, at any time."""
+    before: dt.date | None = None
+    """Only papers published before this day."""
+    after: dt.date | None = None
+    """Only papers published on this day or later."""
+    citations: bool = True
+    """Keep `cited_by_count` in the rows; it leaks the label: uncited papers are neutral."""
+    year: bool = True
+    """Keep `publication_year` in the rows; it leaks how complete the window is."""
+
+    def __post_init__(self) -> None:
+        for field, value, least in (
+            ("per_class", self.per_class, 1),
+            ("min_references", self.min_references, 0),
+            ("min_citers", self.min_citers, 0),
+        ):
+            if value is not None and value < least:
+                raise ConfigError(
+                    "this number is too small", field=field, value=value, allowed=f"{least} or more"
+                )
+        if self.oversample and self.per_class is None:
+            raise ConfigError(
+                "a natural slice has nothing to oversample",
+                field="oversample",
+                value=True,
+                fix="ask for a number per class",
+            )
+        if self.before and self.after and self.before <= self.after:
+            raise ConfigError(
+                "--before must be later than --after",
+                field="before",
+                value=self.before.isoformat(),
+                allowed=f"a day later than {self.after.isoformat()}",
+            )
+
+
+def parse_day(text: str, field: str) -> dt.date:
+    """Read YYYY, YYYY-MM or YYYY-MM-DD as the first day of what is named.
+
+    Raises:
+        ConfigError: it is none of these, or no such day.
+    """
+    found = re.fullmatch(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", text.strip(), re.ASCII)
+    try:
+        if found:
+            year, month, day = (int(part or 1) for part in found.groups())
+            return dt.date(year, month, day)
+    except ValueError:
+        pass
+    raise ConfigError("not a date", field=field, value=text, allowed="YYYY, YYYY-MM or YYYY-MM-DD")

@@ -1,0 +1,1 @@
+"""OpenAlex: its snapshot and its API."""

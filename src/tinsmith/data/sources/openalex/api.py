@@ -1,0 +1,227 @@
+"""Downloads works from the OpenAlex API page by page, so that a stop, for whatever reason, costs nothing.
+
+Pages and the cursor of the next one are kept in a folder; the same query goes on from there. The key travels in the
+query string, as OpenAlex wants it, and is added below whatever logs requests or tells of errors.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from tinsmith.data.progress import Progress
+from tinsmith.data.sources.openalex.answers import (Meaning, meaning, seconds_to_wait,)
+from tinsmith.types.errors import ConfigError, DataError
+
+API = "https://api.openalex.org"
+PER_PAGE = 100
+"""Works a page: the most that the API gives."""
+ATTEMPTS = 6
+_SELECT = (
+    "id", "display_name", "publication_year", "publication_date", "language", "type", "primary_location",
+    "referenced_works", "cited_by_count", "primary_topic", "topics", "keywords", "concepts",
+    "abstract_inverted_index", "is_retracted", "is_paratext", "is_xpac", "updated_date",
+)  # fmt: skip
+_SELECT_GRAPH = (
+    "id", "publication_year", "publication_date", "primary_location", "referenced_works", "is_retracted",
+    "is_paratext", "is_xpac", "updated_date",
+)  # fmt: skip
+_RESUME = "resume.json"
+_GO_ON = "run the same command again: it goes on where it stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiQuery:
+    """Which works, and from where."""
+
+    filter: str
+    key: str = field(repr=False)
+    url: str = API
+    graph_only: bool = False
+    xpac: bool = False
+    """Ask for the expansion pack too."""
+
+    def parameters(self, cursor: str) -> dict[str, str]:
+        """Return the request's parameters, all but the key."""
+        chosen = {
+            "filter": self.filter,
+            "per_page": str(PER_PAGE),
+            "select": ",".join(_SELECT_GRAPH if self.graph_only else _SELECT),
+            "cursor": cursor,
+        }
+        return chosen | ({"include_xpac": "true"} if self.xpac else {})
+
+
+def key_from_environment(name: str) -> str:
+    """Return the API key.
+
+    Raises:
+        ConfigError: the variable is not set.
+    """
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise ConfigError(
+            "the OpenAlex API needs a key",
+            field=name,
+            value="",
+            fix=f"get a free one at https://openalex.org/settings/api and export {name}=...",
+        )
+    return key
+
+
+class _Resume(msgspec.Struct, kw_only=True):
+    query: dict[str, str]
+    pages: int = 0
+    works: int = 0
+    cursor: str | None = "*"
+    """None: all pages are there."""
+
+
+class _Meta(msgspec.Struct):
+    count: int | None = None
+    next_cursor: str | None = None
+
+
+class _Page(msgspec.Struct):
+    results: list[msgspec.Raw]
+    meta: _Meta
+
+
+@dataclass(slots=True)
+class Download:
+    """The pages of a query in a folder."""
+
+    query: ApiQuery
+    folder: Path
+    sleep: Callable[[float], None] = time.sleep
+    transport: httpx.BaseTransport | None = None
+
+    def run(self, progress: Progress) -> Sequence[Path]:
+        """Fetch what is missing; returns the pages' files in order.
+
+        Raises:
+            DataError: the API stops answering, refuses, or its budget is used up; or the folder is another query's.
+        """
+        state = self._state()
+        transport = _Keyed(self.transport or httpx.HTTPTransport(), self.query.key)
+        headers = {"User-Agent": "tinsmith", "Accept": "application/json"}
+        with httpx.Client(transport=transport, timeout=60.0, headers=headers) as client:
+            progress.begin("works downloaded", None)
+            progress.advance(state.works)
+            while state.cursor is not None:
+                content = self._fetch(client, state)
+                page = self._page(content, state)
+                _write(self._file(state.pages + 1), content)
+                state.pages += 1
+                state.works += len(page.results)
+                state.cursor = page.meta.next_cursor if page.results else None
+                _write(self.folder / _RESUME, msgspec.json.encode(state))
+                progress.advance(len(page.results))
+        return [self._file(number) for number in range(1, state.pages + 1)]
+
+    def remove(self) -> None:
+        """Remove the pages."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"page-{number:07}.json"
+
+    def _state(self) -> _Resume:
+        asked = {"url": self.query.url, **self.query.parameters("*")}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            content = (self.folder / _RESUME).read_bytes()
+        except FileNotFoundError:
+            return _Resume(query=asked)
+        state = msgspec.json.decode(content, type=_Resume)
+        if state.query != asked:
+            raise DataError(
+                f"{self.folder} holds the unfinished download of another query",
+                field="filter",
+                value=state.query.get("filter"),
+                fix="finish it, or remove that folder",
+            )
+        return state
+
+    def _page(self, content: bytes, state: _Resume) -> _Page:
+        try:
+            return msgspec.json.decode(content, type=_Page)
+        except msgspec.DecodeError as error:
+            raise self._stop(
+                state, f"page {state.pages + 1} is no list of works: {error}"
+            ) from None
+
+    def _fetch(self, client: httpx.Client, state: _Resume) -> bytes:
+        parameters = self.query.parameters(state.cursor or "*")
+        why = ""
+        for attempt in range(ATTEMPTS):
+            wait = float(2**attempt)
+            try:
+                answer = client.get(f"{self.query.url}/works", params=parameters)
+            except httpx.TransportError as error:
+                why = f"no answer ({type(error).__name__})"
+            else:
+                if answer.status_code == HTTPStatus.OK:
+                    return answer.content
+                wait = self._asked_to_wait(answer, state) or wait
+                why = f"answer {answer.status_code}"
+            if attempt + 1 < ATTEMPTS:
+                self.sleep(wait)
+        raise self._stop(state, f"{why}, {ATTEMPTS} times")
+
+    def _asked_to_wait(self, answer: httpx.Response, state: _Resume) -> float | None:
+        """Return the seconds that a passing trouble asks to wait.
+
+        Raises:
+            DataError: it is none.
+        """
+        match meaning(answer):
+            case Meaning.LATER:
+                return seconds_to_wait(answer)
+            case Meaning.BUDGET:
+                raise DataError(
+                    f"the day's OpenAlex budget is used up after {state.works:,} works; it comes back at midnight UTC",
+                    fix=_GO_ON,
+                )
+            case Meaning.BAD_KEY:
+                raise DataError("OpenAlex does not accept the API key (401)")
+            case Meaning.FORBIDDEN:
+                raise DataError("OpenAlex forbids this request (403): the key may not do it")
+            case Meaning.REFUSED:
+                said = answer.text.replace(self.query.key, "***")[:200]
+                raise self._stop(state, f"answer {answer.status_code}: {said}")
+
+    def _stop(self, state: _Resume, why: str) -> DataError:
+        return DataError(f"the OpenAlex API, after {state.works:,} works: {why}", fix=_GO_ON)
+
+
+class _Keyed(httpx.BaseTransport):
+    """Adds the key where nothing logs, and no exception holds, the request any more."""
+
+    def __init__(self, inner: httpx.BaseTransport, key: str) -> None:
+        self._inner = inner
+        self._key = key
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url.copy_add_param("api_key", self._key)
+        keyed = httpx.Request(
+            request.method, url, headers=request.headers, extensions=request.extensions
+        )
+        return self._inner.handle_request(keyed)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}")
+    part.write_bytes(content)
+    os.replace(part, path)

@@ -1,0 +1,140 @@
+"""What an OpenAlex work looks like, in the schemas of 2023, 2025 and 2026, and how it is decoded.
+
+Unknown keys are skipped unread; a record that does not fit the types as it stands (a list that came as
+a scalar, a number as text) is mended and tried again, and only then given up.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar, cast
+
+import msgspec
+
+from tinsmith.data.sources.lines import Malformed
+from tinsmith.data.sources.openalex.mending import mended
+
+Kind = TypeVar("Kind", bound="Node")
+
+URL = "https://openalex.org/"
+
+
+class _Named(msgspec.Struct, gc=False):
+    display_name: str | None = None
+
+
+class _Keyword(msgspec.Struct, gc=False):
+    display_name: str | None = None
+    keyword: str | None = None  # 2023
+
+
+class _Concept(msgspec.Struct, gc=False):
+    display_name: str | None = None
+    level: int | None = None
+    score: float | None = None
+
+
+class _Location(msgspec.Struct, gc=False):
+    source: _Named | None = None
+
+
+class _Topic(msgspec.Struct, gc=False):
+    field: _Named | None = None
+
+
+class Node(msgspec.Struct, gc=False):
+    """The part of a work that the citation graph needs; whatever is absent is None."""
+
+    id: str | None = None
+    publication_year: int | None = None
+    publication_date: str | None = None
+    primary_location: _Location | None = None
+    host_venue: _Named | None = None  # before 2023
+    referenced_works: list[str] | None = None
+    is_retracted: bool | None = None
+    is_paratext: bool | None = None
+    is_xpac: bool | None = None
+    updated_date: str | None = None
+
+
+class Work(Node, gc=False):
+    """A whole work."""
+
+    display_name: str | None = None
+    title: str | None = None
+    language: str | None = None
+    type: str | None = None
+    cited_by_count: Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None = None
+    primary_topic: _Topic | None = None
+    topics: list[_Named] | None = None
+    keywords: list[_Keyword] | None = None
+    concepts: list[_Concept] | None = None
+    abstract_inverted_index: dict[str, list[int]] | None = None
+
+
+_WORK = msgspec.json.Decoder(Work)
+_NODE = msgspec.json.Decoder(Node)
+
+
+def read_work(line: bytes | msgspec.Raw) -> Work:
+    """Read one JSON object.
+
+    Raises:
+        Malformed: it is not JSON, or no work.
+    """
+    try:
+        return _WORK.decode(line)
+    except msgspec.ValidationError:
+        return _mend(line, Work)
+    except msgspec.DecodeError as error:
+        raise Malformed(str(error)) from None
+
+
+def read_node(line: bytes | msgspec.Raw) -> Node:
+    """Read one JSON object's part for the graph.
+
+    Raises:
+        Malformed: it is not JSON, or no work.
+    """
+    try:
+        return _NODE.decode(line)
+    except msgspec.ValidationError:
+        return _mend(line, Node)
+    except msgspec.DecodeError as error:
+        raise Malformed(str(error)) from None
+
+
+def read_lines(lines: bytes | memoryview, kind: type[Kind]) -> list[Kind] | None:
+    """Read many lines at once; None if any of them is not as it should be."""
+    decoder = _WORK if kind is Work else _NODE
+    try:
+        return cast("list[Kind]", decoder.decode_lines(lines))
+    except msgspec.DecodeError:
+        return None
+
+
+def from_plain(record: object, kind: type[Kind]) -> Kind:
+    """Turn plain Python values, as JSON or a parquet row gives them, into a work.
+
+    Raises:
+        Malformed: they are no work.
+    """
+    if not isinstance(record, dict):
+        raise Malformed("not a JSON object")
+    plain = mended(cast("dict[str, object]", record))
+    abstract = plain.pop("abstract_inverted_index", None)
+    try:
+        node = msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise Malformed(str(error)) from None
+    if isinstance(node, Work):
+        # Positions of a wrong type cost the abstract, not the paper: `from_inverted_index` looks at them.
+        node.abstract_inverted_index = cast("dict[str, list[int]] | None", abstract)
+    return node
+
+
+def _mend(line: bytes | msgspec.Raw, kind: type[Kind]) -> Kind:
+    try:
+        record = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:  # the typed decoder had stopped before it
+        raise Malformed(str(error)) from None
+    return from_plain(record, kind)

@@ -1,0 +1,109 @@
+"""OpenAlex as a source: a copy of the snapshot, saved pages of the API, or the API itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinsmith.data.corpus_card import SourceDescription, SourceKind
+from tinsmith.data.corpus_writer import CorpusWriter
+from tinsmith.data.progress import Progress
+from tinsmith.data.sources.complaints import Complaints
+from tinsmith.data.sources.openalex.api import (ApiQuery, Download,)
+from tinsmith.data.sources.openalex.reader import OpenAlexReader
+from tinsmith.data.sources.openalex.record import Keep
+from tinsmith.data.sources.openalex.snapshot import find_snapshot
+
+PAGES = ".pages"
+"""Where a download waits, inside the corpus's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAlexChoices:
+    """What is taken from the records."""
+
+    keep: frozenset[Keep] = frozenset()
+    """Kinds of works that are otherwise left out."""
+    graph_only: bool = False
+    """Years, venues and references, but no texts."""
+    skip_bad: bool = False
+    """Use what stands before the damage of a damaged file."""
+
+    def reader(self, writer: CorpusWriter, progress: Progress) -> OpenAlexReader:
+        """Return a reader that chooses so."""
+        progress.begin("records", None)
+        complaints = Complaints(writer, self.skip_bad)
+        return OpenAlexReader(complaints, progress, self.keep, self.graph_only)
+
+    def description(self, given: str, **more: str) -> SourceDescription:
+        """Return the card's words for it."""
+        kept = " ".join(sorted(self.keep))
+        return SourceDescription(
+            kind=SourceKind.OPENALEX,
+            settings={"input": given, "keep": kept, "graph_only": self.graph_only, **more},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSource:
+    """A folder as `aws s3 sync` leaves it."""
+
+    folder: Path
+    choices: OpenAlexChoices
+
+    def description(self) -> SourceDescription:
+        """What the card says."""
+        return self.choices.description("snapshot", layout=find_snapshot(self.folder).layout)
+
+    def feed(self, writer: CorpusWriter, progress: Progress) -> None:
+        """Read all parts."""
+        parts = find_snapshot(self.folder).parts
+        reader = self.choices.reader(writer, progress)
+        for part in parts:
+            reader.read(part.path, part.name, part.partition)
+        reader.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class PagesSource:
+    """Files with pages, lists of works or single works."""
+
+    files: tuple[Path, ...]
+    choices: OpenAlexChoices
+
+    def description(self) -> SourceDescription:
+        """What the card says."""
+        return self.choices.description("pages")
+
+    def feed(self, writer: CorpusWriter, progress: Progress) -> None:
+        """Read all files."""
+        absolute = [Path(os.path.abspath(path)) for path in self.files]
+        root = Path(os.path.commonpath([path.parent for path in absolute]))
+        reader = self.choices.reader(writer, progress)
+        for path in sorted(absolute):
+            reader.read_document(path, path.relative_to(root).as_posix())
+        reader.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSource:
+    """The live API; pages are kept in the corpus's folder until the corpus is there, so that a stop costs nothing."""
+
+    query: ApiQuery
+    out: Path
+    choices: OpenAlexChoices
+
+    def description(self) -> SourceDescription:
+        """What the card says."""
+        return self.choices.description("api", filter=self.query.filter)
+
+    def feed(self, writer: CorpusWriter, progress: Progress) -> None:
+        """Download, then read the pages."""
+        download = Download(self.query, self.out / PAGES)
+        pages = download.run(progress)
+        reader = self.choices.reader(writer, progress)
+        for path in pages:
+            reader.read_document(path, path.name)
+        reader.finish()
+        writer.when_done(download.remove)

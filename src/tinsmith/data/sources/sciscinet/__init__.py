@@ -1,0 +1,1 @@
+"""SciSciNet's tables."""

@@ -1,0 +1,99 @@
+"""Which field and which concepts a SciSciNet paper gets.
+
+Its fields are sorted by (level, name, id), level 0 being the top: the first is its field, the next eight are its
+concepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tinsmith.data.sources.complaints import Complaints
+from tinsmith.data.sources.sciscinet.tables import TableFile
+
+CONCEPTS = 8
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_TOP_AND_SUB = {"top": "0", "sub": "1"}  # how v1 calls levels 0 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFields:
+    """Fields of papers, as ranks in the sorted list of fields."""
+
+    names: pl.Series
+    """Rank -> name."""
+    starts: NDArray[np.int64]
+    """Paper -> where its ranks begin; one more at the end. Shape (papers + 1,)."""
+    ranks: NDArray[np.uint32]
+
+    def of(self, papers: NDArray[np.integer]) -> pl.DataFrame:
+        """Return `field` and `concepts` of papers, in their order."""
+        firsts, counts = self.starts[papers], np.diff(self.starts)[papers]
+        kept = np.minimum(counts, CONCEPTS + 1)
+        within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
+        flat = pl.DataFrame(
+            {
+                "paper": np.repeat(np.arange(len(papers), dtype=np.uint32), kept),
+                "name": self.names.gather(self.ranks[np.repeat(firsts, kept) + within]),
+            }
+        )
+        found = flat.group_by("paper", maintain_order=True).agg(
+            field=pl.col("name").first(), concepts=pl.col("name").slice(1)
+        )
+        everyone = pl.DataFrame({"paper": np.arange(len(papers), dtype=np.uint32)})
+        joined = everyone.join(found, on="paper", how="left", maintain_order="left")
+        return joined.select("field", pl.col("concepts").fill_null([]))
+
+
+def read_paper_fields(
+    papers: pl.Series, links: TableFile, fields: TableFile | None, complaints: Complaints
+) -> PaperFields:
+    """Read the fields of `papers` (ids, unique); without a table of fields the links must name them.
+
+    Raises:
+        DataError: a column is missing, or a table is damaged.
+    """
+    known = _fields(fields or links, complaints)
+    places = pl.DataFrame({"paperid": papers}).with_row_index("paper")
+    paper_id, field_id = links.need("paperid"), links.need("fieldid")
+    keys: list[NDArray[np.uint64]] = []
+    for rows in links.rows([paper_id, field_id], complaints):
+        frame = rows.frame.cast(pl.String)
+        frame = frame.join(places, on="paperid").join(known, on="fieldid")
+        upper = frame["paper"].to_numpy().astype(np.uint64) << _HALF
+        keys.append(upper | frame["rank"].to_numpy())
+    every = np.unique(np.concatenate(keys)) if keys else np.empty(0, np.uint64)
+    counts = np.bincount((every >> _HALF).astype(np.int64), minlength=len(papers))
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    return PaperFields(known["name"], starts, (every & _LOW).astype(np.uint32))
+
+
+def _fields(table: TableFile, complaints: Complaints) -> pl.DataFrame:
+    """Every field once, sorted: fieldid, name, level, rank."""
+    name = table.need("displayname", "fieldname", "name")
+    level = table.need("level", "fieldlevel", "fieldtype")
+    parts = list(_distinct(table, ["fieldid", name, level], complaints))
+    every = pl.concat(parts).unique() if parts else pl.DataFrame(schema=["fieldid", name, level])
+    words = pl.col(level).str.to_lowercase()
+    ranked = every.select(
+        "fieldid",
+        name=pl.col(name),
+        level=words.replace(_TOP_AND_SUB).cast(pl.Float64, strict=False),
+    )
+    ranked = ranked.drop_nulls(["fieldid", "name"]).sort(
+        "level", "name", "fieldid", nulls_last=True
+    )
+    return ranked.unique("fieldid", keep="first", maintain_order=True).with_row_index("rank")
+
+
+def _distinct(
+    table: TableFile, columns: list[str], complaints: Complaints
+) -> Iterator[pl.DataFrame]:
+    for rows in table.rows(columns, complaints):
+        yield rows.frame.cast(pl.String).unique()

@@ -1,0 +1,1 @@
+"""The synthetic world: papers with planted signals."""

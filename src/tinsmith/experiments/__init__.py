@@ -1,1 +1,0 @@
-"""F6: what was run and why, as frozen values; the base models and slices they need."""

@@ -1,0 +1,1 @@
+"""F5: one run and one study, whatever the subject."""

@@ -1,0 +1,1 @@
+"""Environments written for the Tinker cookbook, trained on by the same loop."""

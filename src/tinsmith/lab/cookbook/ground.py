@@ -1,0 +1,351 @@
+"""Where the Tinker cookbook's environments meet our loop: their coroutines on a thread of their own, their tokens here.
+
+What our loop cannot train on is the recorded failure of one rollout: an observation that is not what was seen and
+sampled before, with something after it; one that holds more than tokens; another stop than the ground's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import tinker
+
+from tinsmith.lab.cookbook.types import (Env, EnvGroupBuilder, RLDataset, StepLike, Stop, TokensWithLogprobs, Trajectory, Transition,)
+from tinsmith.lab.environment import Environment
+from tinsmith.lab.rollouts import (Turn, Unread, WAIT_SECONDS,)
+from tinsmith.lab.rollouts import Trajectory as Ran
+from tinsmith.types.errors import ConfigError, InputError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CookbookItem:
+    """One group builder, under the name that it has in the files of a run."""
+
+    prompt_id: str
+    builder: EnvGroupBuilder
+
+    @property
+    def tags(self) -> list[str]:
+        """What the cookbook groups metrics by."""
+        told: Callable[[], list[str]] | None = getattr(self.builder, "logging_tags", None)
+        return [] if told is None else list(told())
+
+
+def items_of_dataset(dataset: RLDataset, name: str = "batch") -> list[CookbookItem]:
+    """Return every group builder of a dataset, named `NAME-BATCH-PLACE`. Our loop shuffles them each epoch."""
+    return [
+        CookbookItem(f"{name}-{index}-{place}", builder)
+        for index in range(len(dataset))
+        for place, builder in enumerate(dataset.get_batch(index))
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earned:
+    """What a conversation earned."""
+
+    steps: tuple[float, ...]
+    """By its environment, step by step."""
+    group: float
+    """By its group."""
+    metrics: Mapping[str, float]
+
+
+class BackgroundLoop:
+    """An event loop on a thread, begun when it is first needed."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine; do not wait for it."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="cookbook", daemon=True
+            )
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """End what still runs, and the thread."""
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(WAIT_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Conversations that were made together, and are rewarded together."""
+
+    builder: EnvGroupBuilder
+    envs: Sequence[Env]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CookbookEnvironment:
+    """See Environment; one of the cookbook's."""
+
+    group: _Group
+    env: Env
+    loop: BackgroundLoop
+    stop: Stop
+    beginning: Future[Any]
+    seen: list[int] = field(default_factory=list[int])
+    """Everything so far, replies included."""
+    steps: list[StepLike] = field(default_factory=list[StepLike])
+    reasons: list[str] = field(default_factory=list[str])
+
+    def first(self) -> tuple[int, ...]:
+        """Wait for the prompt.
+
+        Raises:
+            InputError: there is no room for it, or it is not what our loop can train on.
+        """
+        begun = self.beginning.result(WAIT_SECONDS)
+        if not isinstance(begun, tuple):
+            raise InputError("the environment has no room for its first prompt")
+        observation, stop = cast("tuple[tinker.ModelInput, Stop]", begun)
+        self._same_stop(stop)
+        self.seen = _tokens_of(observation)
+        return tuple(self.seen)
+
+    def step(self, tokens: Sequence[int]) -> CookbookMove:
+        """Hand a reply over; what follows is waited for later."""
+        action = list(tokens)
+        self.seen = [*self.seen, *action]
+        # Where texts end a reply, tokens do not tell whether one did.
+        by_text = isinstance(self.stop[0], str) if self.stop else False
+        ended = by_text or not action or action[-1] in self.stop
+        self.reasons.append("stop" if ended else "length")
+        return CookbookMove(self, self.loop.start(_stepped(self.env, action, self.reasons[-1])))
+
+    def heard(self, found: StepLike) -> tuple[int, ...] | None:
+        """Take what a step led to; return what follows the reply, None at the end.
+
+        Raises:
+            InputError: it is not what our loop can train on.
+        """
+        self.steps.append(found)
+        if found.episode_done:
+            return None
+        self._same_stop(found.next_stop_condition)
+        after = _tokens_of(found.next_observation)
+        if after[: len(self.seen)] != self.seen or len(after) == len(self.seen):
+            raise InputError(
+                "the environment does not go on from what was seen and sampled: it rewrites or adds nothing",
+                field="next_observation",
+                value=f"{len(after)} tokens after {len(self.seen)}",
+            )
+        new = tuple(after[len(self.seen) :])
+        self.seen = after
+        return new
+
+    def trajectory(self, turns: Sequence[Turn]) -> Trajectory:
+        """Return the conversation as the cookbook's group rewards look at it."""
+        seen: list[int] = []
+        transitions: list[Transition] = []
+        for turn, step, reason in zip(turns, self.steps, self.reasons, strict=True):
+            seen += turn.observation
+            transitions.append(
+                Transition(
+                    ob=tinker.ModelInput.from_ints(list(seen)),
+                    ac=TokensWithLogprobs(
+                        tokens=list(turn.tokens),
+                        maybe_logprobs=list(turn.logprobs),
+                        stop_reason=reason,
+                    ),
+                    reward=step.reward,
+                    episode_done=step.episode_done,
+                    metrics=step.metrics,
+                    logs=getattr(step, "logs", {}),
+                )
+            )
+            seen += turn.tokens
+        return Trajectory(transitions=transitions, final_ob=self.steps[-1].next_observation)
+
+    def _same_stop(self, stop: Stop) -> None:
+        if list(stop) != list(self.stop):
+            raise InputError(
+                "a reply of this environment ends otherwise than the ground's",
+                field="stop",
+                value=list(stop),
+                allowed=str(list(self.stop)),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CookbookMove:
+    """See Move."""
+
+    environment: CookbookEnvironment
+    found: Future[StepLike]
+
+    def observation(self) -> tuple[int, ...] | None:
+        """Wait for the environment."""
+        return self.environment.heard(self.found.result(WAIT_SECONDS))
+
+
+async def _stepped(env: Env, action: list[int], reason: str) -> StepLike:
+    parameters = inspect.signature(env.step).parameters
+    takes_extra = "extra" in parameters or any(
+        one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
+    )
+    if not takes_extra:
+        return await env.step(action)
+    step = cast(Callable[..., Coroutine[Any, Any, StepLike]], env.step)
+    return await step(action, extra={"stop_reason": reason})
+
+
+def _tokens_of(observation: tinker.ModelInput) -> list[int]:
+    """Return an observation's tokens.
+
+    Raises:
+        InputError: it holds an image, or something else that is no token.
+    """
+    if any(not isinstance(chunk, tinker.EncodedTextChunk) for chunk in observation.chunks):
+        raise InputError("an observation holds more than tokens", field="next_observation")
+    return list(observation.to_ints())
+
+
+@dataclass(slots=True, kw_only=True)
+class CookbookGround:
+    """See Ground; its methods are described there. `close` ends its thread."""
+
+    decode: Callable[[Sequence[int]], str]
+    """A reply as text, for the files of a run: `tokenizer.decode`, say."""
+    stop_condition: Stop
+    """What ends a reply in every environment, as they state it."""
+    loop: BackgroundLoop = field(default_factory=BackgroundLoop)
+    _open: list[_Group] = field(default_factory=list[_Group])
+
+    def stop(self) -> Stop:
+        """See Ground."""
+        return self.stop_condition
+
+    def environments(self, item: CookbookItem, count: int, seed: int) -> Sequence[Environment]:
+        """See Ground. What a cookbook environment draws is its own affair: nobody tells it a seed.
+
+        Raises:
+            ConfigError: the builder makes groups of another size.
+        """
+        del seed
+        envs: list[Env] = list(
+            self.loop.start(_awaited(item.builder.make_envs())).result(WAIT_SECONDS)
+        )
+        group = _Group(item.builder, envs)
+        self._open.append(group)
+        if len(envs) != count:
+            raise ConfigError(
+                f"this dataset's groups have {len(envs)} environments",
+                field="group_size",
+                value=count,
+                allowed=str(len(envs)),
+            )
+        return [
+            CookbookEnvironment(
+                group=group,
+                env=env,
+                loop=self.loop,
+                stop=self.stop_condition,
+                beginning=self.loop.start(_awaited(env.initial_observation())),
+            )
+            for env in envs
+        ]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """See Ground."""
+        return self.decode(tokens)
+
+    def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Unread]:
+        """See Ground. Groups are rewarded side by side, each over those of its conversations that came to an end."""
+        members: dict[int, list[int]] = {}
+        environments: list[CookbookEnvironment] = []
+        for place, ran in enumerate(trajectories):
+            environment = ran.environment
+            assert isinstance(environment, CookbookEnvironment)
+            environments.append(environment)
+            members.setdefault(id(environment.group), []).append(place)
+        asked = [
+            (places, self._rewards([(environments[at], trajectories[at].turns) for at in places]))
+            for places in members.values()
+        ]
+        found: list[Earned | Unread | None] = [None] * len(trajectories)
+        for places, rewards in asked:
+            for at, one in zip(
+                places, _earned(rewards, [environments[p] for p in places]), strict=True
+            ):
+                found[at] = one
+        self._clean()
+        assert all(one is not None for one in found)
+        return [one for one in found if one is not None]
+
+    def close(self) -> None:
+        """Let go of environments that nobody read, and end the thread."""
+        self._clean()
+        self.loop.close()
+
+    def _rewards(
+        self, ended: Sequence[tuple[CookbookEnvironment, Sequence[Turn]]]
+    ) -> Future[Sequence[tuple[float, Mapping[str, float | int]]]]:
+        builder = ended[0][0].group.builder
+        trajectories: list[Any] = [one.trajectory(turns) for one, turns in ended]
+        envs = [one.env for one, _ in ended]
+        return self.loop.start(_awaited(builder.compute_group_rewards(trajectories, envs)))
+
+    def _clean(self) -> None:
+        """Have every group let go of what it holds, as the cookbook does after each group."""
+        groups, self._open = self._open, []
+        cleaning = [
+            self.loop.start(_awaited(clean()))
+            for group in groups
+            if (clean := getattr(group.builder, "cleanup", None)) is not None
+        ]
+        for one in cleaning:
+            one.result(WAIT_SECONDS)
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+def _earned(
+    rewards: Future[Sequence[tuple[float, Mapping[str, float | int]]]],
+    environments: Sequence[CookbookEnvironment],
+) -> list[Earned | Unread]:
+    try:
+        told = list(rewards.result(WAIT_SECONDS))
+        if len(told) != len(environments):
+            raise InputError(f"{len(told)} rewards for a group of {len(environments)}")
+    except (
+        Exception
+    ) as error:  # the boundary of a rollout: what failed is recorded, and is no reward
+        return [Unread("group_reward", f"{type(error).__name__}: {error}") for _ in environments]
+    found: list[Earned | Unread] = []
+    for one, (group, metrics) in zip(environments, told, strict=True):
+        numbers = {k: float(v) for step in one.steps for k, v in step.metrics.items()}
+        numbers |= {key: float(value) for key, value in metrics.items()}
+        steps = tuple(float(step.reward) for step in one.steps)
+        found.append(Earned(steps=steps, group=float(group), metrics=numbers))
+    return found

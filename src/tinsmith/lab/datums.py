@@ -1,0 +1,51 @@
+"""From rollouts and answers to the datums that a Tinker server trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tinker
+from tinker import types
+
+from tinsmith.lab.rollouts import AnyRollout
+
+
+def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]]) -> tinker.Datum:
+    """A datum of a policy-gradient loss: for each turn one advantage a token; what was not sampled has none."""
+    tokens: list[int] = []
+    logprobs: list[float] = []
+    advantage: list[float] = []
+    for turn, values in zip(rollout.turns, advantages, strict=True):
+        before = [0.0] * len(turn.observation)
+        tokens += [*turn.observation, *turn.tokens]
+        logprobs += [*before, *turn.logprobs]
+        advantage += [*before, *values]
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={
+            "target_tokens": _integers(tokens[1:]),
+            "logprobs": _floats(logprobs[1:]),
+            "advantages": _floats(advantage[1:]),
+        },
+    )
+
+
+def answer_datum(tokens: Sequence[int], prompt_length: int, weight: float) -> tinker.Datum:
+    """A cross-entropy datum on what follows the prompt, each token with the same weight."""
+    count = len(tokens) - prompt_length
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(list(tokens[:-1])),
+        loss_fn_inputs={
+            "target_tokens": _integers(tokens[1:]),
+            "weights": _floats([0.0] * (prompt_length - 1) + [weight] * count),
+        },
+    )
+
+
+def _integers(values: Sequence[int]) -> types.TensorData:
+    return types.TensorData.from_numpy(np.array(values, dtype=np.int64))
+
+
+def _floats(values: Sequence[float]) -> types.TensorData:
+    return types.TensorData.from_numpy(np.array(values, dtype=np.float32))

@@ -1,0 +1,195 @@
+"""In what the rollouts of one step are unequal: as they were sampled, or as they were read and rewarded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from tinsmith.lab.difference.fields import (ABSENT, same, unequal_fields,)
+from tinsmith.lab.difference.timeline import Line
+
+_PLACE: Final = ("step", "split", "prompt_id", "sample")
+_SAMPLED: Final = ("tokens", "logprobs", "turns", "text", "failure")
+"""What sampling alone decides; the rest of a line is what was made of it."""
+_JUDGE: Final = "judge"
+"""Where a response failed that was sampled, and has no verdicts; its line does not tell the sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutDifference:
+    """The first unequal rollout of a step, in the order in which the first run wrote them, and the extent of it."""
+
+    split: str
+    """`train`, or the evaluation."""
+    prompt_id: str
+    sample: int
+    field: str
+    """`tokens`, `logprobs`, `terms.task`, ...; `rollout` where only one run has it."""
+    token: int | None = None
+    """The place in the answer, where the field has one."""
+    turn: int | None = None
+    """The turn, where there are several."""
+    first: object
+    second: object
+    """The values there."""
+    rollouts: int = 0
+    """Unequal ones in this step."""
+    of_rollouts: int = 0
+    tokens: int = 0
+    """Places with another token, or other bits of its log-probability."""
+    of_tokens: int = 0
+    max_logprob: float | None = None
+    """Largest |difference| of log-probabilities of the same token after the same tokens; in nats."""
+    max_reward: float | None = None
+    """Largest |difference| of total rewards."""
+
+
+_Pair = tuple[Line | None, Line | None]
+_Find = Callable[[_Pair], RolloutDifference | None]
+
+
+def unequal_samples(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
+    """Return where what was sampled is first unequal; None: nowhere."""
+    return _first(_paired(first, second), _sampled)
+
+
+def unequal_rewards(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
+    """Return where what was made of the samples is first unequal; None: nowhere."""
+    return _first(_paired(first, second), _rewarded)
+
+
+def unequal_order(first: Sequence[Line], second: Sequence[Line]) -> RolloutDifference | None:
+    """Return the first rollout that stands at another place in the second run; None: the order is the same."""
+    for one, two in zip(first, second, strict=False):
+        a, b = ([line.get(name) for name in _PLACE] for line in (one, two))
+        if a != b:
+            return _difference((one, two), "order", a, b)
+    return None
+
+
+def _paired(first: Sequence[Line], second: Sequence[Line]) -> list[_Pair]:
+    """Pair the lines of two runs by split, prompt, sample, and how often that came before."""
+    one, two = dict(_keyed(first)), dict(_keyed(second))
+    return [(one.get(key), two.get(key)) for key in {**one, **two}]
+
+
+def _keyed(lines: Sequence[Line]) -> Iterator[tuple[tuple[object, ...], Line]]:
+    seen: Counter[tuple[object, ...]] = Counter()
+    for line in lines:
+        key = tuple(line.get(name) for name in _PLACE)
+        yield (*key, seen[key]), line
+        seen[key] += 1
+
+
+def _first(pairs: Sequence[_Pair], find: _Find) -> RolloutDifference | None:
+    found = [each for pair in pairs if (each := find(pair)) is not None]
+    if not found:
+        return None
+    changes = [
+        _Changes.of(one, two)
+        for one, two in pairs
+        if one is not None and two is not None and not _unjudged((one, two))
+    ]
+    logprobs = [each.max_logprob for each in changes if each.max_logprob is not None]
+    rewards = [each.reward for each in changes if each.reward is not None]
+    return replace(
+        found[0],
+        rollouts=len(found),
+        of_rollouts=len(pairs),
+        tokens=sum(each.tokens for each in changes),
+        of_tokens=sum(each.of_tokens for each in changes),
+        max_logprob=max(logprobs, default=None),
+        max_reward=max(rewards, default=None),
+    )
+
+
+def _sampled(pair: _Pair) -> RolloutDifference | None:
+    one, two = pair
+    if one is None or two is None:
+        shown = [ABSENT if each is None else "there" for each in pair]
+        return _difference(pair, "rollout", shown[0], shown[1])
+    if _unjudged(pair):
+        return None
+    for turn, (a, b) in enumerate(zip(_turns(one), _turns(two), strict=False)):
+        for token in range(max(len(a[0]), len(b[0]))):
+            for name, x, y in (("tokens", a[0], b[0]), ("logprobs", a[1], b[1])):
+                values = [each[token] if token < len(each) else ABSENT for each in (x, y)]
+                if not same(*values):
+                    found = _difference(pair, name, values[0], values[1])
+                    return replace(found, token=token, turn=turn if "turns" in one else None)
+    return _other(pair, lambda name: name in _SAMPLED)
+
+
+def _rewarded(pair: _Pair) -> RolloutDifference | None:
+    if _unjudged(pair):
+        return _other(pair, lambda name: name == "failure")
+    return _other(pair, lambda name: name not in _SAMPLED)
+
+
+def _unjudged(pair: _Pair) -> bool:
+    """Whether a judge failed on one of the two: what is unequal then is how they were rewarded."""
+    failures = [(line or {}).get("failure") for line in pair]
+    return any(isinstance(each, Mapping) and each.get("where") == _JUDGE for each in failures)
+
+
+def _other(pair: _Pair, wanted: Callable[[str], bool]) -> RolloutDifference | None:
+    """Compare the fields whose names are wanted."""
+    one, two = ({k: v for k, v in (each or {}).items() if wanted(k)} for each in pair)
+    found = unequal_fields(one, two)
+    return _difference(pair, found[0].name, found[0].first, found[0].second) if found else None
+
+
+def _difference(pair: _Pair, field: str, first: object, second: object) -> RolloutDifference:
+    line = pair[0] or pair[1] or {}
+    return RolloutDifference(
+        split=str(line.get("split")),
+        prompt_id=str(line.get("prompt_id")),
+        sample=cast(int, line.get("sample", 0)),
+        field=field,
+        first=first,
+        second=second,
+    )
+
+
+def _turns(line: Line) -> list[tuple[list[object], list[object]]]:
+    """Return (tokens, log-probabilities) of each turn; a rollout of one turn has them in itself."""
+    turns = cast(Sequence[Mapping[str, object]], line.get("turns") or [line])
+    return [
+        (
+            cast(list[object], turn.get("tokens") or []),
+            cast(list[object], turn.get("logprobs") or []),
+        )
+        for turn in turns
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """How much of one rollout is another."""
+
+    tokens: int
+    of_tokens: int
+    max_logprob: float | None
+    reward: float | None
+
+    @classmethod
+    def of(cls, one: Line, two: Line) -> _Changes:
+        changed = total = 0
+        largest: float | None = None
+        alike = True  # after another token the next ones are of another text, and cannot be set against each other
+        for a, b in zip(_turns(one), _turns(two), strict=False):
+            total += max(len(a[0]), len(b[0]))
+            changed += abs(len(a[0]) - len(b[0]))
+            for token, (x, y) in enumerate(zip(a[0], b[0], strict=False)):
+                p, q = (each[token] if token < len(each) else None for each in (a[1], b[1]))
+                alike = alike and x == y
+                changed += x != y or not same(p, q)
+                if alike and isinstance(p, float) and isinstance(q, float):
+                    largest = max(largest or 0.0, abs(p - q))
+        rewards = one.get("total"), two.get("total")
+        reward = [float(each) for each in rewards if isinstance(each, int | float)]
+        return cls(
+            changed, total, largest, abs(reward[0] - reward[1]) if len(reward) == 2 else None
+        )

@@ -1,0 +1,196 @@
+"""Says of two run folders whether they are equal, bit for bit, or where they first differ.
+
+What is compared is what a repeated run has to reproduce: rollouts, trace, metrics, final weights. It goes through both
+runs in the order of time: at one step what was sampled, how it was rewarded, the gradient, the step that was taken with
+it, and what was computed beside. No tolerance anywhere; the size of a difference is told and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from tinsmith.lab.difference.fields import (FieldDifference, unequal_fields,)
+from tinsmith.lab.difference.rollouts import (RolloutDifference, unequal_order, unequal_rewards, unequal_samples,)
+from tinsmith.lab.difference.tensors import (TensorDifference, unequal_tensors,)
+from tinsmith.lab.difference.timeline import (Timeline, decode, timeline,)
+from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TRACE,)
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Run
+from tinsmith.types.errors import DataError
+
+
+class Phase(StrEnum):
+    """What of a step it is that differs; in the order of time."""
+
+    SAMPLE = "sample"
+    REWARD = "reward"
+    GRADIENT = "gradient"
+    OPTIMIZER = "optimizer"
+    METRICS = "metrics"
+    """Something computed beside: all that the training itself left is equal so far."""
+    WEIGHTS = "weights"
+    """Only the hash of the final weights."""
+    LENGTH = "length"
+    """Equal as far as the shorter one goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where two runs first differ; of the details only those of the phase are there."""
+
+    step: int
+    phase: Phase
+    rollout: RolloutDifference | None = None
+    tensor: TensorDifference | None = None
+    metrics: tuple[FieldDifference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What was found; `first` is of the difference, None where the runs are equal."""
+
+    folders: tuple[Path, Path]
+    first: Difference | None
+    steps: int
+    """Recorded steps that both have, up to the limit."""
+    identity: tuple[FieldDifference, ...]
+    circumstances: tuple[FieldDifference, ...]
+    notes: tuple[str, ...]
+    """What could not be compared."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether they do not differ in anything that was compared."""
+        return self.first is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    run: Run
+    rollouts: Timeline
+    trace: Timeline
+    metrics: Timeline
+
+    @property
+    def last(self) -> int:
+        return max(self.metrics, default=-1)
+
+
+_Sides = tuple[_Side, _Side]
+
+
+def compare_runs(folders: tuple[Path, Path], *, steps: int | None = None) -> Comparison:
+    """Compare two runs; with `steps` only what they did before that step, and not how they ended.
+
+    Raises:
+        DataError: one of the folders holds no run, or a line of it cannot be read; or neither has a step.
+    """
+    one, two = (_read(folder, steps) for folder in folders)
+    if not any(side.metrics or side.rollouts or side.trace for side in (one, two)):
+        raise DataError(
+            "neither run has a recorded step, so that there is nothing to compare",
+            field="DIR",
+            value=", ".join(map(str, folders)),
+        )
+    manifests = [side.run.manifest for side in (one, two)]
+    identity, around = (
+        unequal_fields(*({} if each is None else getattr(each, part) for each in manifests))
+        for part in ("identity", "circumstances")
+    )
+    notes = [
+        f"{side.run.folder} has no readable manifest.json: nothing is known of what it ran on"
+        for side in (one, two)
+        if side.run.manifest is None
+    ]
+    untraced = [str(side.run.folder) for side in (one, two) if not side.trace]
+    if untraced:
+        which = " and ".join(untraced)
+        notes.append(
+            f"no {TRACE} in {which}: beyond the rollouts it cannot be told in which phase it began"
+        )
+    return Comparison(
+        folders=folders,
+        first=_first((one, two), traced=not untraced) or _ends((one, two), whole=steps is None),
+        steps=1 + min(one.last, two.last),
+        identity=identity,
+        circumstances=tuple(each for each in around if each.name != "log_path"),
+        notes=tuple(notes),
+    )
+
+
+def _read(folder: Path, steps: int | None) -> _Side:
+    return _Side(
+        run=read_run(folder),
+        rollouts=timeline(folder / ROLLOUTS, steps),
+        trace=timeline(folder / TRACE, steps),
+        metrics=timeline(folder / METRICS, steps),
+    )
+
+
+def _first(sides: _Sides, *, traced: bool) -> Difference | None:
+    """Return the first difference in the steps that both have."""
+    one, two = sides
+    for step in range(1 + min(one.last, two.last)):
+        found = _sampled(step, one.rollouts.get(step, []), two.rollouts.get(step, []))
+        if found is None and traced:
+            found = _trained(step, one.trace.get(step, []), two.trace.get(step, []))
+        if found is None:
+            found = _beside(step, one.metrics.get(step, []), two.metrics.get(step, []))
+        if found is not None:
+            return found
+    return None
+
+
+def _sampled(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+    if one == two:
+        return None
+    lines = [decode(each) for each in one], [decode(each) for each in two]
+    rollout = unequal_samples(*lines) or unequal_order(*lines)
+    if rollout is not None:
+        return Difference(step=step, phase=Phase.SAMPLE, rollout=rollout)
+    rollout = unequal_rewards(*lines)
+    return rollout and Difference(step=step, phase=Phase.REWARD, rollout=rollout)
+
+
+def _trained(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+    """Compare a step's optimizer steps one by one: first the gradient, then the weights it led to."""
+    if one == two:
+        return None
+    lines = [decode(each) for each in one], [decode(each) for each in two]
+    for substep in range(max(map(len, lines))):
+        made = [each[substep] if substep < len(each) else {} for each in lines]
+        for phase, name in ((Phase.GRADIENT, "gradient"), (Phase.OPTIMIZER, "weights")):
+            tensor = unequal_tensors(substep, *(_marks(each, name) for each in made))
+            if tensor is not None:
+                return Difference(step=step, phase=phase, tensor=tensor)
+    return None
+
+
+def _marks(line: Mapping[str, object], name: str) -> Mapping[str, object]:
+    found = line.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _beside(step: int, one: Sequence[bytes], two: Sequence[bytes]) -> Difference | None:
+    if one == two:
+        return None
+    merged = [
+        {key: value for line in lines for key, value in decode(line).items()}
+        for lines in (one, two)
+    ]
+    return Difference(step=step, phase=Phase.METRICS, metrics=unequal_fields(*merged))
+
+
+def _ends(sides: _Sides, *, whole: bool) -> Difference | None:
+    """Compare how far the runs came, and the weights they ended with."""
+    one, two = sides
+    if one.last != two.last:
+        return Difference(step=1 + min(one.last, two.last), phase=Phase.LENGTH)
+    ends = [side.run.manifest.hashes if side.run.manifest else {} for side in sides]
+    hashes = [each.get("weights_sha256") for each in ends]
+    if whole and None not in hashes and hashes[0] != hashes[1]:
+        return Difference(step=one.last, phase=Phase.WEIGHTS)
+    return None

@@ -1,0 +1,76 @@
+"""Where and on what a run ran: machine, threads, library versions, paths. Nothing here may decide a result.
+
+It is told so that, where two runs differ all the same, one can see what was different around them.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Final
+
+from tinsmith.lab.experiment.materials import Materials
+from tinsmith.lab.experiment.plan import Plan
+from tinsmith.ops.extension import native, physical_cores
+from tinsmith.ops.processor import cpu_flags, cpu_model
+from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.source import PACKAGE
+
+LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
+
+
+def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
+    """Return what `manifest.json` tells of them; threads and instructions of a server elsewhere are not known."""
+    where, here = plan.circumstances, plan.circumstances.base_url is None
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpu": cpu_model(),
+        "cpu_flags": list(cpu_flags()),
+        "device": where.device,
+        "threads": _threads(where.threads) if here else None,
+        "micro_batch": where.micro_batch if here else None,
+        "isa": _isa() if here else None,
+        "extension_sha256": _extension_sha256(),
+        "python": platform.python_version(),
+        **{name: library_version(name) for name in LIBRARIES},
+        "base_url": where.base_url,
+        "model_name": where.model_name,
+        "model_folder": _absolute(materials.models.get(materials.model_name)),
+        **materials.matter.circumstances(),
+        "package": str(PACKAGE),
+        "log_path": _absolute(where.log_path),
+    }
+
+
+def _absolute(path: Path | str | None) -> str | None:
+    """Return a whole path, so that it can be found from another folder; a name that is no path as it is."""
+    if path is None or (isinstance(path, str) and not Path(path).exists()):
+        return path
+    return str(Path(path).absolute())
+
+
+def _threads(asked: int) -> int:
+    told = os.environ.get("TINSMITH_THREADS", "")
+    return asked or (int(told) if told.isdecimal() else physical_cores())
+
+
+def _isa() -> str | None:
+    return os.environ.get("TINSMITH_ISA") or (
+        None if native is None else native.supported_isas()[-1]
+    )
+
+
+def _extension_sha256() -> str | None:
+    file = None if native is None else native.__file__
+    return None if file is None else file_sha256(Path(file))
+
+
+def library_version(name: str) -> str | None:
+    """Return the installed version of a distribution; None where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

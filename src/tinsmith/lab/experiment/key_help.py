@@ -1,0 +1,106 @@
+"""What an experiment's keys are, for a person: each with its value at every place and what it means."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final
+
+from tinsmith.lab.experiment.experiment import Experiment
+from tinsmith.lab.experiment.keys import (At, ENGINE, KEYS,)
+from tinsmith.lab.experiment.places import places_of
+from tinsmith.lab.experiment.plan import (defaults, kind_of,)
+
+_ENGINE_WORDS: Final[Mapping[str, str]] = {
+    "arithmetic": "How numbers are computed: canonical, invariant or fast.",
+    "gradient_unit": "tree: datums that begin alike are computed as one prefix tree; datum: each by itself.",
+    "deviation": "What the server does wrong on purpose, to see that the checks find it.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHelp:
+    """One key."""
+
+    name: str
+    values: Mapping[At, str]
+    """By place where the experiment can run; empty: none."""
+    words: str
+    circumstance: bool
+    """Whether it only says where and how fast to run, and is no part of the identity."""
+
+
+def key_help(experiment: Experiment) -> list[KeyHelp]:
+    """Return every key of an experiment, those that decide results first."""
+    kind = kind_of(experiment, {})
+    keys = KEYS[kind]
+    places = {at: defaults(experiment, kind, at) for at in places_of(kind)}
+    words = {name: said for part in keys.parts for name, said in words_of(part).items()}
+    found: list[KeyHelp] = []
+    for part in keys.parts:
+        for each in fields(part):
+            if each.name not in keys.known or each.name == "kind":
+                continue
+            own = default_of(each)
+            values = {at: place.get(each.name, own) for at, place in places.items()}
+            values = {at: at.value if each.name == "at" else value for at, value in values.items()}
+            found.append(
+                KeyHelp(
+                    name=each.name,
+                    values={at: shown_value(value) for at, value in values.items()},
+                    words=_with_values(words.get(each.name, ""), keys.kinds.get(each.name)),
+                    circumstance=each.name in keys.circumstances,
+                )
+            )
+    found += [
+        KeyHelp(
+            name=name,
+            values=dict.fromkeys(places, shown_value(value)),
+            words=_ENGINE_WORDS[name],
+            circumstance=False,
+        )
+        for name, value in ENGINE.items()
+    ]
+    return sorted(found, key=lambda each: each.circumstance)
+
+
+def _with_values(words: str, kind: object) -> str:
+    """Add what a key may be, where these are a few names."""
+    if not isinstance(kind, type) or not issubclass(kind, enum.Enum):
+        return words
+    values = ", ".join(str(member.value) for member in kind)
+    return f"{words} One of: {values}.".strip()
+
+
+def words_of(part: type) -> dict[str, str]:
+    """Return what stands below each field of a dataclass and its bases, as text."""
+    found: dict[str, str] = {}
+    for each in reversed(part.__mro__):
+        if each is object:
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(tree, ast.ClassDef)
+        for line, below in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                said = below.value if isinstance(below, ast.Expr) else None
+                if isinstance(said, ast.Constant) and isinstance(said.value, str):
+                    found[line.target.id] = " ".join(said.value.split())
+    return found
+
+
+def default_of(each: Field[Any]) -> object:
+    """Return a field's default; None where it has none."""
+    return None if each.default is MISSING else each.default
+
+
+def shown_value(value: object) -> str:
+    """Return a value as it would stand on the command line; empty for none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.value) if isinstance(value, enum.Enum) else str(value)

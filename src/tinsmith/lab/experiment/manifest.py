@@ -1,0 +1,169 @@
+"""What a run says of itself: what decides its results (identity), and apart from it where and how it ran.
+
+The same identity gives the same results. What is known of it before a server is asked names the run, by its SHA-256.
+The model's part is what the server tells, and a run goes on only on the same one. The hash of the package's source
+stands there as well, but does not name the run: who mends a word between two sittings can go on, and `diff` says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from tinsmith.lab.experiment.circumstances import circumstances
+from tinsmith.lab.experiment.materials import Materials
+from tinsmith.lab.experiment.plan import Plan
+from tinsmith.lab.difference.fields import (FieldDifference, unequal_fields,)
+from tinsmith.lab.runs.kinds import Status
+from tinsmith.lab.rollouts import SEED_BITS
+from tinsmith.lab.settings import told_apart
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
+from tinsmith.types.source import source_sha256
+from tinsmith.types.version import VERSION
+
+Json = Mapping[str, object]
+
+_TRAINED = "model"
+_TOLD_LATER = (_TRAINED, "beside")
+"""What of an identity only a server knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it runs on: everything that is known before a server is asked."""
+
+    plan: Plan
+    materials: Materials
+
+    def identity(self) -> dict[str, object]:
+        """Return what names the run: all that decides its results but the models, which only the server knows.
+
+        A folder stands here by the name that it is served by: where it lies does not matter.
+        """
+        plan = self.plan
+        served = {folder: name for name, folder in self.materials.matter.models().items()}
+        frame = {
+            key: served.get(value, value) if isinstance(value, str) else value
+            for key, value in asdict(plan.frame).items()
+        }
+        return {
+            "tinsmith": VERSION,
+            "experiment": plan.experiment.full_name,
+            "frame": frame,
+            "settings": told_apart(plan.settings),
+            "reward_settings": dict(plan.reward_settings),
+            "arithmetic": plan.arithmetic.value,
+            "deviation": plan.deviation.value,
+            # A server elsewhere has its own, which stands beside the model that it serves.
+            "gradient_unit": None
+            if plan.circumstances.base_url is not None
+            else plan.gradient_unit.value,
+            "seeds": {"run": plan.settings.seed, **seeds(plan)},
+            **self.materials.matter.identity(),
+        }
+
+    def config(self) -> dict[str, object]:
+        """Return what `config.json` holds."""
+        plan, frame = self.plan, self.plan.frame
+        return {
+            "schema": 1,
+            "name": plan.experiment.name,
+            "version": plan.experiment.version,
+            "title": plan.title,
+            "question": plan.experiment.question,
+            "parent": plan.experiment.parent,
+            "delta": dict(plan.experiment.delta),
+            "overrides": dict(plan.overrides),
+            "identity_sha256": sha256_of(self.identity()),
+            "kind": frame.kind.value,
+            "at": frame.at.value,
+            "settings": asdict(plan.settings),
+            "model_name": self.materials.model_name,
+            **self.materials.matter.config(),
+        }
+
+    def manifest(self, model: Json | None, beside: Mapping[str, Json | None]) -> dict[str, object]:
+        """Return what `manifest.json` holds while the run runs.
+
+        `model` is what the server tells of the one that is trained, `beside` what of others from folders.
+        """
+        identity = self.identity()
+        return {
+            "schema": 2,
+            "status": Status.RUNNING.value,
+            "identity_sha256": sha256_of(identity),
+            "identity": {
+                **identity,
+                "source_sha256": source_sha256(),
+                "model": None if model is None else dict(model),
+                "beside": {
+                    name: None if one is None else dict(one) for name, one in beside.items()
+                },
+            },
+            "circumstances": circumstances(self.plan, self.materials),
+        }
+
+
+def seeds(plan: Plan) -> dict[str, int]:
+    """Return the seeds that a server gets, which follow from the run's own."""
+    root = plan.settings.seed
+    return {name: derive(root, name) % 2**SEED_BITS for name in ("adapter", "server")}
+
+
+def changed_identity(before: Json, prepared: Prepared) -> tuple[FieldDifference, ...]:
+    """Return what of an earlier manifest's identity is another now, but for the models."""
+    # Through JSON, as the manifest went: enums as their values, tuples as lists.
+    now: Json = json.loads(json.dumps({**prepared.identity(), "source_sha256": source_sha256()}))
+    then = cast(Json, before.get("identity") or {})
+    return unequal_fields({name: then[name] for name in then if name not in _TOLD_LATER}, now)
+
+
+def require_same_run(before: Json, prepared: Prepared) -> None:
+    """Refuse to go on with another run than an earlier manifest's; one that is empty says nothing.
+
+    Raises:
+        ConfigError: naming what of the identity is another.
+    """
+    changed = [
+        field
+        for field in (changed_identity(before, prepared) if before else ())
+        if field.name != "source_sha256"
+    ]
+    if changed:
+        raise ConfigError(
+            f"this folder holds another run: its {changed[0].name} differs",
+            field=changed[0].name,
+            value=changed[0].second,
+            allowed=str(changed[0].first),
+            fix="name another folder, or behavior_if_log_dir_exists=delete",
+        )
+
+
+def require_same_models(before: Json, now: Json) -> None:
+    """Refuse to go on from an earlier manifest with other models than it names; of which either names none, go on.
+
+    Raises:
+        ConfigError: naming what of which model is another.
+    """
+    first, second = (_models(manifest) for manifest in (before, now))
+    for who in sorted({*first} & {*second}):
+        one, other = first[who] or {}, second[who] or {}
+        changed = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+        if one and other and changed:
+            raise ConfigError(
+                f"the {who} is not the one the run began with: its {changed[0]} differs",
+                field="model_name" if who == _TRAINED else who,
+                value=other.get(changed[0]),
+                allowed=str(one.get(changed[0])),
+                fix="give the one that it began with, or begin a new run in another folder",
+            )
+
+
+def _models(manifest: Json) -> Mapping[str, Json | None]:
+    identity = cast(Json, manifest.get("identity") or {})
+    beside = cast(Mapping[str, Json | None], identity.get("beside") or {})
+    return {_TRAINED: cast(Json | None, identity.get(_TRAINED)), **beside}

@@ -1,0 +1,281 @@
+"""A plan: every key of an experiment resolved, before any model or paper is there.
+
+Keys come from, later ones winning: the defaults of the settings, the place it runs at (`at=nano`, `at=small` or
+`at=seed`), the experiment's ancestors and itself, what the place cannot do otherwise, and the command line. Keys that
+only say where and how fast to run are circumstances, and are kept apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar, cast, get_type_hints
+
+from tinsmith.lab.experiment.experiment import (Experiment, Value,)
+from tinsmith.lab.papers.joint_frame import (JointFrame, require_selection,)
+from tinsmith.lab.experiment.key_text import (folder_name, truth, unknown_key, unreadable,)
+from tinsmith.lab.experiment.keys import (Asking, At, Circumstances, ENGINE, Frame, KEYS, RubricFrame,)
+from tinsmith.lab.experiment.places import (FORCED, VALUES, places_of,)
+from tinsmith.lab.experiment.registry import inherited
+from tinsmith.lab.user_task.frame import TaskFrame
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.rewards.label_reward import make_label_reward
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.settings import CommonSettings
+from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
+from tinsmith.types.deviation import Deviation
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
+
+T = TypeVar("T")
+
+REWARD_PREFIX = "reward."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An experiment with nothing left open but the model's and the papers' fingerprints."""
+
+    experiment: Experiment
+    overrides: Mapping[str, Value]
+    """What the command line changed: a derived experiment."""
+    frame: Frame | RubricFrame | JointFrame | TaskFrame
+    settings: CommonSettings
+    reward_settings: Mapping[str, float]
+    arithmetic: Arithmetic
+    deviation: Deviation
+    """What the embedded server is to do wrong, to see that the checks find it."""
+    gradient_unit: GradientUnit
+    """Of the embedded server."""
+    circumstances: Circumstances
+    asking: Asking | None = None
+    """For an experiment on rubrics."""
+
+    @property
+    def on_papers(self) -> Frame | JointFrame:
+        """The frame of an experiment on papers."""
+        assert isinstance(self.frame, Frame | JointFrame), "this experiment is not on papers"
+        return self.frame
+
+    @property
+    def task(self) -> Task:
+        """What is asked of an experiment's papers."""
+        return self.on_papers.asked()
+
+    def resolved(self) -> dict[str, object]:
+        """Return every key that decides results, with its value."""
+        known = KEYS[self.frame.kind].known
+        values: dict[str, object] = {
+            each.name: getattr(part, each.name)
+            for part in (self.frame, self.settings)
+            for each in fields(part)
+            if each.name in known and each.name != "kind"
+        }
+        values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
+        return values | {key: getattr(self, key) for key in ENGINE}
+
+    @property
+    def title(self) -> str:
+        """The name, and what was changed of it."""
+        changed = " ".join(f"{key}={value}" for key, value in self.overrides.items())
+        return f"{self.experiment.full_name} {changed}".strip()
+
+
+BY_NAMED_REWARD = (Kind.RL, Kind.JOINT)
+"""Kinds whose reward is one of REWARDS, with its settings."""
+
+
+def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
+    """Resolve an experiment with `key=value` overrides as they stand on a command line.
+
+    Raises:
+        ConfigError: an unknown or unused key, or a value that is not allowed.
+    """
+    kind = kind_of(experiment, overrides)
+    keys = KEYS[kind]
+    _require_known(overrides, kind)
+    _require_own_server(overrides)
+    values = {**defaults(experiment, kind, at_of(overrides)), **overrides}
+    frame = _filled(keys.frame, values)
+    rewards = {
+        key.removeprefix(REWARD_PREFIX): cast(float, _convert(key, value, float))
+        for key, value in overrides.items()
+        if key.startswith(REWARD_PREFIX)
+    }
+    changed = {
+        key: cast(Value, _convert(key, value, keys.kinds.get(key, str)))
+        for key, value in sorted(overrides.items())
+        if key not in keys.circumstances
+    }
+    if isinstance(frame, Frame | JointFrame):
+        task = frame.asked()  # what is refused is told before anything is built
+        if kind in BY_NAMED_REWARD:
+            make_label_reward(frame.reward, task, **rewards)
+    settings = _filled(keys.loop, values)
+    if isinstance(frame, JointFrame):
+        require_selection(settings.select_by)
+    arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
+    where = _filled(Circumstances, values)
+    _require_device(arithmetic, where)
+    return Plan(
+        experiment=experiment,
+        overrides=MappingProxyType(changed),
+        frame=frame,
+        settings=settings,
+        reward_settings=MappingProxyType(rewards),
+        arithmetic=arithmetic,
+        deviation=cast(Deviation, _engine_value("deviation", overrides)),
+        gradient_unit=cast(GradientUnit, _engine_value("gradient_unit", overrides)),
+        circumstances=where,
+        asking=None if keys.asking is None else _filled(keys.asking, values),
+    )
+
+
+def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
+    """Return what kind of experiment it is.
+
+    Raises:
+        ConfigError: it is to be another kind than there is.
+    """
+    own = cast(Kind, _convert("kind", inherited(experiment)["kind"], Kind))
+    kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
+    if KEYS[kind].frame is not KEYS[own].frame:
+        raise ConfigError(
+            f"this experiment is of kind {own}; another kind cannot answer its question",
+            field="kind",
+            value=kind.value,
+            allowed=", ".join(each for each in Kind if KEYS[each].frame is KEYS[own].frame),
+        )
+    return kind
+
+
+def at_of(overrides: Mapping[str, str]) -> At:
+    """Return for which size of model the numbers are to be.
+
+    Raises:
+        ConfigError: there is no such place.
+    """
+    return cast(At, _convert("at", overrides.get("at", At.NANO.value), At))
+
+
+def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
+    """Return what stands under keys that a place, the ancestors or the experiment itself decide.
+
+    Raises:
+        ConfigError: there are no numbers for such an experiment at this place.
+    """
+    if kind not in VALUES[at]:
+        raise ConfigError(
+            f"there are no settings for {kind} at this place",
+            field="at",
+            value=at.value,
+            allowed=", ".join(places_of(kind)),
+        )
+    forced = FORCED[at].get(kind, {})
+    return {**VALUES[at][kind], **inherited(experiment), **experiment.own_at(at), **forced}
+
+
+def with_default_log_path(plan: Plan) -> Plan:
+    """Return the plan with a folder: `runs/FAMILY-RUNG[-CHANGES]` here, unless one was named."""
+    if plan.circumstances.log_path is not None:
+        return plan
+    changes = [f"{key}={value}" for key, value in plan.overrides.items()]
+    name = folder_name(plan.experiment.name.replace("/", "-"), changes)
+    where = dataclasses.replace(plan.circumstances, log_path=Path("runs") / name)
+    return dataclasses.replace(plan, circumstances=where)
+
+
+def _engine_value(key: str, overrides: Mapping[str, str]) -> object:
+    return _convert(key, overrides.get(key, ENGINE[key].value), type(ENGINE[key]))
+
+
+def _require_own_server(overrides: Mapping[str, str]) -> None:
+    if "base_url" in overrides and overrides.get("deviation", "none") != Deviation.NONE:
+        raise ConfigError(
+            "deviation is for the run's own server, not for one at base_url",
+            field="deviation",
+            value=overrides["deviation"],
+            fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
+        )
+    if "base_url" in overrides and "gradient_unit" in overrides:
+        raise ConfigError(
+            "gradient_unit is for the run's own server, not for one at base_url",
+            field="gradient_unit",
+            value=overrides["gradient_unit"],
+            fix="leave it out, and start that server with `tinsmith serve --gradient-unit`",
+        )
+
+
+def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
+    """Check that the server of its own could have such kernels; whether the device is here, the server says."""
+    if where.base_url is None and not supported(arithmetic, where.device):
+        raise ConfigError(
+            f"arithmetic={arithmetic} has no kernels for this device",
+            field="device",
+            value=where.device,
+            allowed=supported_words(),
+        )
+
+
+def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
+    known = KEYS[kind].known
+    for key in overrides:
+        if key in known or (kind in BY_NAMED_REWARD and key.startswith(REWARD_PREFIX)):
+            continue
+        elsewhere = {name for keys in KEYS.values() for name in keys.known}
+        if key not in elsewhere and not key.startswith("reward"):
+            raise unknown_key(key, overrides[key], known)
+        raise ConfigError(
+            f"{kind} does not use this key",
+            field=key,
+            value=overrides[key],
+            allowed=", ".join(sorted(known)),
+        )
+
+
+def _filled(cls: type[T], values: Mapping[str, object]) -> T:
+    """Make a dataclass of the values it has fields for, converted from text where they are text."""
+    kinds = get_type_hints(cls)
+    given = {
+        each.name: _convert(each.name, values[each.name], kinds[each.name])
+        for each in fields(cls)  # pyright: ignore[reportArgumentType]  # a dataclass
+        if each.name in values
+    }
+    required = [
+        each.name
+        for each in fields(cls)  # pyright: ignore[reportArgumentType]
+        if each.default is MISSING and each.default_factory is MISSING and each.name not in given
+    ]
+    if required:
+        raise ConfigError(
+            "this key has no default here and must be given",
+            field=required[0],
+            fix=f"{required[0]}=...",
+        )
+    return cls(**given)
+
+
+def _convert(key: str, value: object, kind: object) -> object:
+    """Turn a command line's text into a key's type.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    if not isinstance(value, str):
+        return value
+    if kind is bool:
+        return truth(key, value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        if value in [member.value for member in kind]:
+            return kind(value)
+        raise unreadable(key, value, ", ".join(str(member.value) for member in kind))
+    if kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            raise unreadable(key, value, "a whole number" if kind is int else "a number") from None
+    return Path(value) if kind == Path | None else value

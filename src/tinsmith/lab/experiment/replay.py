@@ -1,0 +1,177 @@
+"""Runs a run again from what its folder says, and compares the two bit for bit.
+
+The plan is made again from the experiment's name and what was changed of it; papers and model are found where the run
+found them. A replay of some steps only stops after them: its settings are those of the whole run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Final, cast
+
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.keys import Asking
+from tinsmith.lab.experiment.manifest import (Json, Prepared, changed_identity,)
+from tinsmith.lab.experiment.materials import (Materials, gather, with_model,)
+from tinsmith.lab.experiment.plan import (Plan, make_plan,)
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.user_task.run import (open_file, require_same_code,)
+from tinsmith.lab.papers.worlds import Told
+from tinsmith.models.published.sources import is_here
+from tinsmith.lab.difference.runs import (Comparison, compare_runs,)
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.kinds import (Kind, Status,)
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Run
+from tinsmith.lab.user_task.loading import load_file
+from tinsmith.types.errors import ConfigError, DataError
+
+_PACKAGE: Final = ("tinsmith", "source_sha256")
+"""What of an identity says which package ran: with another one a replay is still worth its while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A replay and what it showed."""
+
+    comparison: Comparison
+    """The original is the first, the replay the second."""
+    folder: Path | None
+    """Where the replay is kept; None: it was equal, and no folder was named for it."""
+    original_s: float
+    """What the compared steps took then."""
+    replay_s: float
+
+
+def replay(folder: Path, *, steps: int | None, out: Path | None, told: Told) -> Replayed:
+    """Run `folder`'s run again: `steps` of it, or as far as it came.
+
+    Raises:
+        ConfigError: it cannot be run again here: its identity cannot be had.
+        DataError: there is no run, no step of it, or its papers are not there any more.
+        LostError: the replay lost its server.
+    """
+    run = read_run(folder)
+    manifest = RunFolder(folder).read_json(MANIFEST)
+    steps = _steps(run, manifest, steps)
+    plan, materials = _again(run, manifest, steps, told)
+    fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
+    plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
+    try:
+        conduct(plan, told=told, materials=materials, like=manifest)
+        found = compare_runs((folder, fresh), steps=steps)
+        seconds = [_seconds(each, steps) for each in (run, read_run(fresh))]
+    except BaseException:
+        if out is None:
+            shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    if out is None and found.equal:
+        shutil.rmtree(fresh)
+    return Replayed(
+        comparison=found,
+        folder=fresh if fresh.exists() else None,
+        original_s=seconds[0],
+        replay_s=seconds[1],
+    )
+
+
+def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
+    """Return how many steps to replay; None: the whole run, which came to its end."""
+    done = 0 if run.last_step is None else run.last_step + 1
+    if done == 0:
+        raise DataError(f"{run.folder} has no finished step: there is nothing to compare with")
+    if asked is not None and run.config.steps is not None and asked < run.config.steps:
+        return asked
+    return None if manifest.get("status") == Status.FINISHED.value else done
+
+
+def _again(run: Run, manifest: Json, steps: int | None, told: Told) -> tuple[Plan, Materials]:
+    """Return the run's plan and materials once more, with its data and model where they were."""
+    around = cast(Json, manifest.get("circumstances") or {})
+    changes = _changes(run, around, steps)
+    if run.config.kind is Kind.TASK:
+        found = load_file(Path(str(around["task_file"])))
+        require_same_code(found, manifest)
+        opened = open_file(found, changes)
+        # What changed of its data is told before a base is built.
+        known = Materials(matter=opened.matter, model_name="", models={})
+        _require_identity(Prepared(opened.plan, known), manifest, told)
+        return opened.plan, with_model(opened.plan, opened.matter, told)
+    plan = make_plan(find(run.config.title), changes)
+    materials = gather(plan, told)
+    _require_identity(Prepared(plan, materials), manifest, told)
+    return plan, materials
+
+
+_DATA: Final[Mapping[Kind, str]] = {Kind.RLVR: "data_path", Kind.TASK: "task_file"}
+"""What a manifest tells of where a run's data were; papers are in a `data_folder`."""
+
+
+def _changes(run: Run, around: Json, steps: int | None) -> dict[str, str]:
+    """Return the keys that make the run's plan once more, as they stand on a command line."""
+    config, place = run.config, _DATA.get(run.config.kind, "data_folder")
+    handed_over = place != "data_path" and around.get(place, "") is None
+    if config.name.startswith("python/") or handed_over:
+        raise ConfigError(
+            "this run cannot be made again from its folder: its data were handed over in Python",
+            field="DIR",
+            value=str(run.folder),
+            fix="run the same Python code again with another log_path, then `tinsmith diff`",
+        )
+    if place not in around:
+        raise ConfigError(
+            "this run's manifest does not say where its data and its model are",
+            field="DIR",
+            value=str(run.folder),
+            fix="run it again with this version, then it can be replayed",
+        )
+    where: dict[str, object] = {}
+    if config.kind is Kind.RLVR:
+        # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
+        where = {each.name: around.get(each.name) for each in fields(Asking)}
+    elif config.kind is not Kind.TASK:
+        where = {"data": around["data"]}
+    where |= {"base_url": around["base_url"], "device": around["device"]}
+    where |= {"model_name": _model(around), "stop_after": steps}
+    given = {key: _text(value) for key, value in {**config.overrides, **where}.items()}
+    return {key: text for key, text in given.items() if text is not None}
+
+
+def _model(around: Json) -> object:
+    """Return what `model_name` has to be: a path in full, a name, or nothing where the base is built here."""
+    named, found = around["model_name"], around["model_folder"]
+    if named is None or around["base_url"] is not None:
+        return named
+    if not is_here(str(found)):
+        raise ConfigError("the run's model is no longer there", field="model_name", value=found)
+    return found
+
+
+def _text(value: object) -> str | None:
+    """Return a value as it stands on a command line."""
+    return None if value is None else str(value)
+
+
+def _require_identity(prepared: Prepared, manifest: Json, told: Told) -> None:
+    for each in changed_identity(manifest, prepared):
+        if each.name not in _PACKAGE:
+            raise ConfigError(
+                f"this run cannot be replayed here: its {each.name} has changed",
+                field=each.name,
+                value=each.second,
+                allowed=str(each.first),
+            )
+        told(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
+
+
+def _seconds(run: Run, steps: int | None) -> float:
+    return sum(
+        row.get("step_s") or 0.0
+        for row in run.timings
+        if steps is None or (row.get("step") or 0.0) < steps
+    )

@@ -1,0 +1,1 @@
+"""Judges: models that are asked whether an answer meets its criteria."""

@@ -1,0 +1,340 @@
+"""Knows how a judge behind an OpenAI-compatible endpoint is asked: cache, limits, attempts, failures.
+
+::
+
+    settings = ChatSettings(judge_model="gpt-5-mini", judge_rpm=500)
+    async with ChatJudge(settings, cache=VerdictCache(folder)) as judge:
+        results = await judge.judge_all([JudgeRequest(task, response, criteria), ...])
+
+Every result is a `Judged`, or a `JudgeFailure` where the attempts are used up: a value to be recorded,
+never a score. `ask` takes any other `Question` the same way. Code without an event loop uses `BlockingJudge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from tinsmith.lab.judge.answers import (A, AnswerForm, Answered, Question, ratings_form,)
+from tinsmith.lab.judge.cache import (VerdictCache, cache_key,)
+from tinsmith.lab.judge.endpoint import (Endpoint, OPENAI_URL, Reply, Trouble,)
+from tinsmith.lab.judge.limits import CallLimits
+from tinsmith.lab.judge.prices import tokens_in
+from tinsmith.lab.judge.prompting import (JudgePrompt, JudgeRequest, judge_prompt,)
+from tinsmith.lab.judge.verdicts import (FailureCause, JudgeFailure, Judged, ParseFailure, Spent,)
+from tinsmith.lab.judge.waiting import (Clock, SystemClock, after_asked, backoff,)
+from tinsmith.types.errors import ConfigError
+
+LONGEST_ASKED_WAIT_S: Final = 600.0
+"""A server that asks for a longer wait (a used-up quota) is not waited for: the run can be resumed."""
+_CHAT_TOKENS: Final = 64
+"""What a chat template may add to the texts, from above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """The judge's settings, under the names of the command line.
+
+    Raises:
+        ConfigError: a value out of range.
+    """
+
+    judge_model: str
+    """As the endpoint names it."""
+    judge_base_url: str | None = None
+    """None: OPENAI_BASE_URL, else OpenAI's own."""
+    judge_temperature: float = 0.0
+    """At which it answers."""
+    judge_max_retries: int = 3
+    """Attempts after the first."""
+    judge_timeout_s: float = 60.0
+    """Of one attempt, in seconds."""
+    judge_concurrency: int = 64
+    """Calls at once."""
+    judge_rpm: int | None = None
+    """Most calls a minute; None: no limit."""
+    judge_tpm: int | None = None
+    """Most tokens a minute; None: no limit."""
+    judge_max_tokens: int | None = None
+    """Of one answer; without it `judge_tpm` reserves an estimate for answers that are still out."""
+    identity: str | None = None
+    """Stands in the cache for the model's name, where that may change its meaning (own weights)."""
+    seed: int = 0
+    """Of the waits' spread; nothing else is drawn."""
+
+    def __post_init__(self) -> None:
+        if not self.judge_model:
+            raise ConfigError(
+                "no judge model is named", field="judge_model", value=self.judge_model
+            )
+        _from("judge_max_retries", self.judge_max_retries, 0)
+        _from("judge_concurrency", self.judge_concurrency, 1)
+        for name in ("judge_rpm", "judge_tpm", "judge_max_tokens"):
+            value: int | None = getattr(self, name)
+            if value is not None:
+                _from(name, value, 1)
+        if not (math.isfinite(self.judge_temperature) and self.judge_temperature >= 0):
+            raise ConfigError(
+                "no temperature",
+                field="judge_temperature",
+                value=self.judge_temperature,
+                allowed=">= 0",
+            )
+        if not (math.isfinite(self.judge_timeout_s) and self.judge_timeout_s > 0):
+            raise ConfigError(
+                "no time", field="judge_timeout_s", value=self.judge_timeout_s, allowed="> 0"
+            )
+
+
+def _from(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ConfigError("too small", field=name, value=value, allowed=f">= {least}")
+
+
+class ChatJudge:
+    """Judges responses; to be used as `async with`, on one event loop.
+
+    `api_key` is by default OPENAI_API_KEY; it is sent to the endpoint and kept out of everything else.
+
+    Raises:
+        ConfigError: no key for OpenAI's endpoint, or an address or a key of a wrong form.
+    """
+
+    def __init__(
+        self,
+        settings: ChatSettings,
+        *,
+        cache: VerdictCache | None = None,
+        api_key: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._clock = clock or SystemClock()
+        self._endpoint = Endpoint(
+            base_url=settings.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
+            api_key=api_key or os.environ.get("OPENAI_API_KEY") or None,
+            model=settings.judge_model,
+            timeout_s=settings.judge_timeout_s,
+            most=settings.judge_concurrency,
+        )
+        self._limits = CallLimits(
+            self._clock,
+            concurrency=settings.judge_concurrency,
+            rpm=settings.judge_rpm,
+            tpm=settings.judge_tpm,
+        )
+        self._without: frozenset[str] = frozenset()
+        self._longest_answer = 0
+        self._under_way: dict[str, asyncio.Task[Answered[Any] | JudgeFailure]] = {}
+
+    def __repr__(self) -> str:
+        return f"ChatJudge({self._endpoint!r})"
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Fields of the call that the endpoint refused and that are no longer sent: temperature, response_format."""
+        return self._without
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._endpoint.close()
+
+    async def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Judge all, as many at once as the limits allow; results in the order of the requests."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.judge(request)) for request in requests]
+        return [task.result() for task in tasks]
+
+    async def judge(self, request: JudgeRequest) -> Judged | JudgeFailure:
+        """Judge one response; see `ask`."""
+        form = ratings_form(len(request.criteria))
+        found = await self.ask(Question(judge_prompt(request), form))
+        if isinstance(found, JudgeFailure):
+            return found
+        return Judged(verdicts=found.value, spent=found.spent, from_cache=found.from_cache)
+
+    async def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
+        """Ask all, as many at once as the limits allow; answers in the order of the questions."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.ask(question)) for question in questions]
+        return [task.result() for task in tasks]
+
+    async def ask(self, question: Question[A]) -> Answered[A] | JudgeFailure:
+        """Ask one question.
+
+        With a cache, the same question is paid for once, also where it comes again before its answer:
+        the others then say `from_cache`, and have spent nothing.
+        """
+        settings, cache = self._settings, self._cache
+        key = cache_key(
+            settings.identity or settings.judge_model, settings.judge_temperature, question
+        )
+        if cache is None:
+            return await self._called(key, question)
+        if (value := cache.find(key, question.form)) is not None:
+            return Answered(value=value, spent=Spent(), from_cache=True)
+        if (earlier := self._under_way.get(key)) is not None:
+            return _free(await asyncio.shield(earlier))
+        task = asyncio.ensure_future(self._called(key, question))
+        self._under_way[key] = task
+        try:
+            found = await task
+            if isinstance(found, Answered):
+                cache.keep(key, question.form.text(found.value))
+        finally:
+            del self._under_way[key]
+        return found
+
+    async def _called(self, key: str, question: Question[A]) -> Answered[A] | JudgeFailure:
+        """Call until there is an answer or no attempt is left."""
+        settings, spent = self._settings, Spent()
+        attempt = 0
+        while True:
+            without = self._without
+            reply, cost = await self._one_call(question, without)
+            spent += cost
+            if isinstance(reply, Reply):
+                value = question.form.read(reply.text)
+                if not isinstance(value, ParseFailure):
+                    return Answered(value=value, spent=spent, from_cache=False)
+                trouble, parse = _unreadable(value, question.form), value
+            else:
+                trouble, parse = reply, None
+            if trouble.drop - without:
+                # Not an attempt: the same call without what this endpoint does not know.
+                self._without |= trouble.drop
+                continue
+            failure = JudgeFailure(
+                cause=trouble.cause, detail=trouble.detail, spent=spent, parse=parse
+            )
+            asked = trouble.asked_wait
+            if not trouble.again or attempt >= settings.judge_max_retries:
+                return failure
+            if asked is not None and asked > LONGEST_ASKED_WAIT_S:
+                return replace(
+                    failure, detail=f"{trouble.detail}: asks for {asked:.0f} s of waiting"
+                )
+            if asked is None:
+                wait = backoff(settings.seed, key, attempt)
+            else:
+                # It holds for every call, not only for this one.
+                self._limits.pause(asked)
+                wait = after_asked(asked, settings.seed, key, attempt)
+            await self._clock.sleep(wait)
+            attempt += 1
+
+    async def _one_call(
+        self, question: Question[A], without: frozenset[str]
+    ) -> tuple[Reply | Trouble, Spent]:
+        settings, prompt = self._settings, question.prompt
+        async with self._limits.call(self._reserved(question)) as slot:
+            reply = await self._endpoint.ask(
+                prompt,
+                response_format=question.form.response_format,
+                temperature=settings.judge_temperature,
+                max_tokens=settings.judge_max_tokens,
+                without=without,
+                wall=self._clock.wall(),
+            )
+            spent = _spent(reply, prompt)
+            # Where nothing came back, the server may have counted all of it; a refusal counts none.
+            if isinstance(reply, Reply) and not spent.estimated:
+                slot.tokens = spent.prompt_tokens + spent.completion_tokens
+                self._longest_answer = max(self._longest_answer, spent.completion_tokens)
+            elif isinstance(reply, Trouble) and reply.declined:
+                slot.tokens = 0
+        return reply, spent
+
+    def _reserved(self, question: Question[A]) -> int:
+        """Tokens of a call from above: a byte is at most one token."""
+        answer = self._settings.judge_max_tokens
+        if answer is None:
+            answer = max(self._longest_answer, 3 * question.form.tokens)
+        return question.prompt.size + _CHAT_TOKENS + answer
+
+
+class BlockingJudge:
+    """A judge for code without an event loop; its own loop runs while a call lasts.
+
+    ::
+
+        with BlockingJudge(settings, cache=cache) as judge:
+            results = judge.judge_all(requests)
+    """
+
+    def __init__(
+        self,
+        settings: ChatSettings,
+        *,
+        cache: VerdictCache | None = None,
+        api_key: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._judge = ChatJudge(settings, cache=cache, api_key=api_key, clock=clock)
+        self._runner = asyncio.Runner()
+
+    def __repr__(self) -> str:
+        return f"BlockingJudge({self._judge!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """See `ChatJudge.left_out`."""
+        return self._judge.left_out
+
+    def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
+        """Judge all; results in the order of the requests."""
+        return self._runner.run(self._judge.judge_all(requests))
+
+    def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
+        """Ask all; answers in the order of the questions."""
+        return self._runner.run(self._judge.ask_all(questions))
+
+    def close(self) -> None:
+        """Close the connections and the loop."""
+        try:
+            self._runner.run(self._judge.close())
+        finally:
+            self._runner.close()
+
+
+def _spent(reply: Reply | Trouble, prompt: JudgePrompt) -> Spent:
+    if isinstance(reply, Trouble):
+        return Spent(calls=1)
+    read, written = reply.prompt_tokens, reply.completion_tokens
+    return Spent(
+        calls=1,
+        prompt_tokens=tokens_in(prompt.size) if read is None else read,
+        completion_tokens=tokens_in(len(reply.text.encode("utf-8", "replace")))
+        if written is None
+        else written,
+        estimated=read is None or written is None,
+    )
+
+
+def _unreadable(parse: ParseFailure, form: AnswerForm[A]) -> Trouble:
+    detail = f"an answer that is no {form.words}: {parse}"
+    return Trouble(FailureCause.BAD_ANSWER, detail, again=True)
+
+
+def _free(result: Answered[A] | JudgeFailure) -> Answered[A] | JudgeFailure:
+    """The result for who only waited for it."""
+    if isinstance(result, Answered):
+        return replace(result, spent=Spent(), from_cache=True)
+    return replace(result, spent=Spent())

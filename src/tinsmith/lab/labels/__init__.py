@@ -1,0 +1,1 @@
+"""Answers that are labels: the task, its prompt and contract, evaluation."""

@@ -1,0 +1,197 @@
+"""The prompt files: Markdown with named sections and `{placeholders}`, read once and fingerprinted.
+
+A file holds sections, each under a line `# name`; blank lines around a section do not count. A
+placeholder is a bare name; what may stand in one is checked when the file is read, so that a prompt
+cannot ask for anything that is not listed here. A brace is written as `{{` or `}}`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from string import Formatter
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.lab.labels.answers import Confidence
+from tinsmith.lab.labels.contracts import Contract
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
+
+PROMPTS: Final = ("plain", "ontology", "checklist", "brief", "short")
+"""Every prompt by its name; each subject has a file for each."""
+JOINT_PROMPTS: Final = ("plain", "brief")
+"""Every prompt that asks for the labels of all subjects at once."""
+
+SHOWN_OF_A_PAPER: Final = frozenset({"title", "abstract", "year", "citations", "field", "concepts"})
+"""The placeholders a paper fills; the only things of a paper that a prompt may hold."""
+_SAID_BY_THE_CONTRACT: Final = frozenset({"labels", "label_key", "confidences", "example"})
+_SAID_BY_A_JOINT_CONTRACT: Final = frozenset(
+    {f"{subject}_{what}" for subject in Subject for what in ("labels", "key")} | {"confidences"}
+)
+
+
+def _sections(said: frozenset[str]) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType(
+        {
+            "system": said | {"answer"},
+            "user": SHOWN_OF_A_PAPER,
+            "user_without_metadata": SHOWN_OF_A_PAPER - {"year", "citations"},
+            "answer": said,
+        }
+    )
+
+
+_SECTIONS: Final = _sections(_SAID_BY_THE_CONTRACT)
+"""Every section by its name, with the placeholders it may have."""
+_JOINT_SECTIONS: Final = _sections(_SAID_BY_A_JOINT_CONTRACT)
+
+_SECTION: Final = re.compile(r"^# (\w+)[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Words of a file, then at most one placeholder."""
+
+    words: str
+    placeholder: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The text of a section as words and placeholders."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names of the placeholders."""
+        return frozenset(p.placeholder for p in self.pieces if p.placeholder is not None)
+
+    def fill(self, values: Mapping[str, str]) -> str:
+        """Return the text; values are put in as they are, braces and all."""
+        return "".join(
+            piece.words + ("" if piece.placeholder is None else values[piece.placeholder])
+            for piece in self.pieces
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a task says to a model, the contract's part filled in, the paper's part open."""
+
+    system: str | None
+    user: Template
+    sha256: str
+    """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
+
+
+def load_prompt(name: str, contract: Contract, *, with_metadata: bool) -> Prompt:
+    """Read a prompt that asks for what a contract answers; without metadata it says neither year nor citations.
+
+    Raises:
+        ConfigError: there is no such prompt, or its file is not as it must be.
+    """
+    known = PROMPTS if len(contract.subjects) == 1 else JOINT_PROMPTS
+    if name not in known:
+        raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(known))
+    return _load(name, contract, with_metadata)
+
+
+@cache
+def _load(name: str, contract: Contract, with_metadata: bool) -> Prompt:
+    """Read a prompt's file, and put into it what its contract says."""
+    allowed = _SECTIONS if len(contract.subjects) == 1 else _JOINT_SECTIONS
+    sections, sha256 = read_sections(f"{contract.about}/{name}.md", allowed)
+    part = "user" if with_metadata else "user_without_metadata"
+    system = sections.get("system")
+    answer_sha256 = None
+    filled = None
+    if system is not None:
+        said = _said_by(contract)
+        answers, answer_sha256 = read_sections(f"answers/{contract.form}.md", allowed)
+        filled = system.fill({**said, "answer": answers["answer"].fill(said)})
+    identity = [sha256, answer_sha256, part, contract.name, filled]
+    return Prompt(system=filled, user=sections[part], sha256=sha256_of(identity))
+
+
+def _said_by(contract: Contract) -> dict[str, str]:
+    said = {"confidences": _listed(tuple(Confidence))}
+    if len(contract.subjects) == 1:
+        said["labels"] = _listed(contract.labels)
+        said["label_key"] = contract.subjects[0].label_key
+        said["example"] = contract.answer_text(contract.labels[-1], Confidence.MEDIUM)
+        return said
+    for subject in contract.subjects:
+        said |= {f"{subject}_labels": _listed(subject.labels), f"{subject}_key": subject.label_key}
+    return said
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    """Return `"a", "b" or "c"`."""
+    quoted = [f'"{word}"' for word in words]
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+
+def read_sections(
+    path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS
+) -> tuple[dict[str, Template], str]:
+    """Return the sections of a file of the prompts folder, and the SHA-256 of its bytes.
+
+    Raises:
+        ConfigError: see `parse_sections`.
+    """
+    content = files("tinsmith.tasks").joinpath("prompts", *path.split("/")).read_bytes()
+    return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
+
+
+def parse_sections(
+    text: str, path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS
+) -> dict[str, Template]:
+    """Cut a prompt file into its sections; `allowed`: every section, with the placeholders it may have.
+
+    Raises:
+        ConfigError: text before the first section, a section twice or of another name, a brace that
+            is no placeholder, a placeholder that its section must not have.
+    """
+    before, *rest = _SECTION.split(text)
+    names = rest[::2]
+    if before.strip() or len(set(names)) != len(names) or not set(names) <= set(allowed):
+        raise ConfigError(
+            f"prompts/{path}: every line stands in one section",
+            field="sections",
+            value=names,
+            allowed=", ".join(allowed),
+            fix="begin each section with a line `# name`, each name once",
+        )
+    bodies = rest[1::2]
+    sections = {n: _template(b.strip("\n"), path) for n, b in zip(names, bodies, strict=True)}
+    for name, template in sections.items():
+        if unknown := sorted(template.placeholders - allowed[name]):
+            raise ConfigError(
+                f"prompts/{path}: section {name} asks for what it must not have",
+                field="placeholder",
+                value=unknown[0],
+                allowed=", ".join(sorted(allowed[name])),
+            )
+    return sections
+
+
+def _template(body: str, path: str) -> Template:
+    pieces: list[Piece] = []
+    try:
+        parsed = list(Formatter().parse(body))
+    except ValueError as error:
+        raise ConfigError(f"prompts/{path}: {error}", fix="write a brace as {{ or }}") from None
+    for words, name, spec, conversion in parsed:
+        if name is not None and (spec or conversion or not name.isidentifier()):
+            raise ConfigError(
+                f"prompts/{path}: a placeholder is a bare name", field="placeholder", value=name
+            )
+        pieces.append(Piece(words, name))
+    return Template(tuple(pieces))

@@ -1,0 +1,162 @@
+"""What is watched while a run learns labels: collapse, and how good a checkpoint is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+
+from tinsmith.stats.alarms import Alarm
+from tinsmith.stats.collapse import CollapseMonitor
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.evaluation import Evaluation
+from tinsmith.stats.evaluations import Evaluations
+from tinsmith.stats.groups import (Group, census,)
+from tinsmith.stats.monitor_state import (MonitorState, Signals,)
+from tinsmith.stats.rates import Metric
+from tinsmith.lab.labels.answers import Answer
+from tinsmith.lab.rewards.label_reward import LabelTerms
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.course import Score
+from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.settings import Selection
+
+DRAWS = 1000
+"""Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchState:
+    """All that a resumed run must know."""
+
+    monitor: MonitorState
+    rewards: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _OneWatch:
+    """Collapse in what is answered about one subject."""
+
+    labels: tuple[str, ...]
+    monitor: CollapseMonitor = field(init=False)
+    _rewards: list[float] = field(default_factory=list[float])
+
+    def __post_init__(self) -> None:
+        self.monitor = CollapseMonitor(self.labels)
+
+    def state(self) -> object:
+        """Return it as plain JSON values."""
+        state = WatchState(monitor=self.monitor.state(), rewards=tuple(self._rewards))
+        return msgspec.to_builtins(state)
+
+    def restore(self, value: object) -> None:
+        """Go on from what `state` returned."""
+        state = msgspec.convert(value, WatchState)
+        self.monitor.restore(state.monitor)
+        self._rewards = list(state.rewards)
+
+    def saw(self, step: int, seen: Sequence[Group], read: Sequence[bool]) -> tuple[Alarm, ...]:
+        """Take a training step's groups in, and which of its answers could be read; return the alarms that begin."""
+        self._rewards += [reward for group in seen for reward in group.rewards]
+        begun = self.monitor.observe_answers(step, sum(read), len(read))
+        return (*begun, *self.monitor.observe_groups(step, census(self.labels, seen)))
+
+    def saw_evaluation(
+        self, step: int, evaluation: Evaluation, label_information: float
+    ) -> tuple[Alarm, ...]:
+        """Take an evaluation on the validation split in; return the alarms that begin with it."""
+        estimates = evaluation.estimates(Bootstrap(draws=DRAWS))
+        reward = sum(self._rewards) / len(self._rewards) if self._rewards else None
+        self._rewards.clear()
+        return self.monitor.observe_evaluation(
+            Signals(
+                step=step,
+                confusion=evaluation.confusion(),
+                balanced_accuracy=estimates[Metric.BALANCED_ACCURACY.value].interval,
+                label_information=label_information,
+                train_reward=reward,
+            )
+        )
+
+
+@dataclass(slots=True)
+class Watch:
+    """Collapse in one run, subject by subject; fed in the order of the steps."""
+
+    task: Task
+    _watches: tuple[_OneWatch, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watches = tuple(_OneWatch(subject.labels) for subject in self.task.subjects)
+
+    def saw_groups(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
+        """Take a training step's groups in; return the alarms that begin with it."""
+        begun: list[Alarm] = []
+        for place, (subject, watch) in enumerate(self._by_subject()):
+            seen: list[Group] = []
+            read: list[bool] = []
+            for group in groups:
+                gold = group.item.golds[place]
+                said = [one.rollout.answer.alone(place).predicted for one in group.scored]
+                paid = [cast(LabelTerms, one.terms).alone(subject) for one in group.scored]
+                seen.append(
+                    Group(
+                        gold=gold, rewards=tuple(paid), right=tuple(label == gold for label in said)
+                    )
+                )
+                read += [label is not None for label in said]
+            begun += self._named(subject, watch.saw(step, seen, read))
+        return begun
+
+    def saw_evaluation(
+        self, step: int, evaluation: Evaluations, label_information: Mapping[str, float]
+    ) -> list[Alarm]:
+        """Take an evaluation on the validation split in; return the alarms that begin with it."""
+        return [
+            alarm
+            for name, watch in self._by_subject()
+            for alarm in self._named(
+                name,
+                watch.saw_evaluation(step, evaluation.tasks[name], label_information[name]),
+            )
+        ]
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Every alarm raised so far, oldest first."""
+        found = [
+            alarm
+            for subject, watch in self._by_subject()
+            for alarm in self._named(subject, watch.monitor.alarms)
+        ]
+        return tuple(sorted(found, key=lambda alarm: alarm.step))
+
+    def state(self) -> object:
+        """Return it as plain JSON values."""
+        return self.task.by_subject([watch.state() for watch in self._watches])
+
+    def restore(self, value: object) -> None:
+        """Go on from what `state` returned."""
+        for watch, kept in zip(self._watches, self.task.one_a_subject(value), strict=True):
+            watch.restore(kept)
+
+    def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
+        return list(zip(self.task.subjects, self._watches, strict=True))
+
+    def _named(self, subject: Subject, alarms: Sequence[Alarm]) -> list[Alarm]:
+        """Say which subject alarms are of, where there are several."""
+        alone = len(self.task.subjects) == 1
+        return [alarm if alone else alarm.of_task(subject.value) for alarm in alarms]
+
+
+def score(evaluation: Evaluations, step: int, select_by: Selection) -> Score:
+    """Return how good a checkpoint is; among equals the one with the larger smallest recall is better."""
+    if select_by is Selection.LAST:
+        value = float(step)
+    else:
+        value = evaluation.score(Metric(select_by.value))
+    return Score(value, evaluation.score(Metric.MIN_CLASS_RECALL))

@@ -1,0 +1,179 @@
+"""How a nano base is built from conversations: its decoder and its tokenizer, from scratch, the same bits everywhere.
+
+What a base reads is someone else's to say (`paper_base.py`, `rubric_base.py`): it learns to continue conversations,
+prompts and replies alike, and nothing of what will be rewarded later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.training import TrainingSession
+from tinsmith.lab.experiment.own_rates import CARD
+from tinsmith.models.folder import write_folder
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
+from tinsmith.models.slots import values
+from tinsmith.models.staging import one_writer, present, staged
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.renderers.renderer import Message
+from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
+from tinsmith.lab.schedule import batch
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.home import home
+from tinsmith.types.seeds import derive
+from tinsmith.types.version import VERSION
+
+_NAME = "base"
+_CHARACTERS_PER_TOKEN: Final = 3.75
+_TOKENS_PER_SECOND: Final = 14_000
+"""Of all weights of two layers of the nano shape, trained on two cores."""
+
+Conversation = tuple[Message, ...]
+"""One or more prompts, and the reply to them."""
+
+Progress = Callable[[int, int, float], None]
+"""(step, steps, nats per token)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRecipe:
+    """How a base is built; its identity together with what it reads."""
+
+    preset: str = "nano"
+    """The shape, but for the next three."""
+    num_layers: int = 2
+    vocab_size: int = 2048
+    max_positions: int = 1024
+    steps: int = 240
+    batch_size: int = 32
+    learning_rate: float = 4e-3
+    warm_up: int = 20
+    seed: int = 0
+
+
+def build_base(
+    recipe: BaseRecipe,
+    conversations: Sequence[Conversation],
+    out: Path,
+    *,
+    told: Progress | None = None,
+) -> None:
+    """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all.
+
+    Raises:
+        DataError: there are too few conversations.
+    """
+    if len(conversations) < recipe.batch_size:
+        raise DataError(
+            "there are too few papers to train a base model on",
+            field="conversations",
+            value=len(conversations),
+            allowed=f"{recipe.batch_size} or more",
+        )
+    config = dataclasses.replace(
+        PRESETS[recipe.preset],
+        num_layers=recipe.num_layers,
+        vocab_size=recipe.vocab_size,
+        max_positions=recipe.max_positions,
+    )
+    tokenizer = train_tokenizer(
+        [message.content for conversation in conversations for message in conversation],
+        recipe.vocab_size,
+    )
+    renderer = renderer_for(tokenizer)
+    examples = [
+        np.array(renderer.build_supervised_example(conversation)[0], dtype=np.int32)
+        for conversation in conversations
+    ]
+    with tempfile.TemporaryDirectory() as fresh:
+        write_folder(Path(fresh), config, initial_weights(config, derive(recipe.seed, "weights")))
+        engine = Engine({_NAME: fresh})
+        session = engine.create_session(_NAME, AdapterSpec(kind=AdapterKind.FULL))
+    _pretrain(session, recipe, examples, told)
+    with staged(out) as folder:
+        write_folder(folder, config, values(session.adapter.decoder.slots))
+        save_tokenizer(tokenizer, folder)
+        (folder / CARD).write_text(json.dumps(dataclasses.asdict(recipe), indent=1) + "\n")
+
+
+def cached_base(
+    recipe: BaseRecipe, conversations: Sequence[Conversation], told: Callable[[str], None]
+) -> Path:
+    """Return the folder of the base of this recipe and these conversations, built where it is not below TINSMITH_HOME.
+
+    Raises:
+        DataError: there are too few conversations.
+    """
+    key = sha256_of({"version": VERSION, "recipe": recipe, "read": conversations})
+    place = home() / "bases" / key[:16]
+
+    def progress(step: int, steps: int, loss: float) -> None:
+        if step == 1 or step % 50 == 0 or step == steps:
+            told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
+
+    with one_writer(place):
+        if not present(place).is_dir():
+            minutes = _building_minutes(recipe, conversations)
+            told(
+                f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores"
+            )
+            build_base(recipe, conversations, place, told=progress)
+    return present(place)
+
+
+def _building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
+    """Return how long two cores take to build a base, from the length of what it reads."""
+    read = conversations[: recipe.batch_size]
+    characters = sum(len(message.content) for told in read for message in told) / max(1, len(read))
+    tokens = recipe.steps * recipe.batch_size * characters / _CHARACTERS_PER_TOKEN
+    return tokens / _TOKENS_PER_SECOND / 60
+
+
+def _pretrain(
+    session: TrainingSession,
+    recipe: BaseRecipe,
+    examples: Sequence[NDArray[np.int32]],
+    told: Progress | None,
+) -> None:
+    """Cross-entropy on every token, mean over a batch's tokens; the learning rate rises, then falls to a tenth."""
+    for step in range(recipe.steps):
+        read = batch(examples, recipe.batch_size, step, recipe.seed)
+        total = sum(len(tokens) - 1 for tokens in read)
+        datums = [
+            Datum(
+                tokens=tokens[:-1],
+                inputs={
+                    "target_tokens": tokens[1:],
+                    "weights": np.full(len(tokens) - 1, 1.0 / total, np.float32),
+                },
+            )
+            for tokens in read
+        ]
+        loss = session.forward_backward(datums, LossName.CROSS_ENTROPY).metrics["loss:sum"]
+        session.optim_step(
+            AdamParams(learning_rate=_rate(recipe, step), eps=1e-8, grad_clip_norm=1.0)
+        )
+        if told is not None:
+            told(step + 1, recipe.steps, loss)
+
+
+def _rate(recipe: BaseRecipe, step: int) -> float:
+    """Linear up over the warm-up, then linear down to a tenth: only exact steps, so the same everywhere."""
+    if step < recipe.warm_up:
+        return recipe.learning_rate * (step + 1) / recipe.warm_up
+    left = (recipe.steps - step) / max(1, recipe.steps - recipe.warm_up)
+    return recipe.learning_rate * (0.1 + 0.9 * left)

@@ -1,0 +1,1 @@
+"""The page of a run and of a comparison, whatever the subject."""

@@ -1,0 +1,80 @@
+"""A run's page while the run goes on: drawn anew after each evaluation, with a bar, and reloading itself until the end.
+
+A page that cannot be drawn ends no run: why is handed back, to be told.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from markupsafe import escape
+
+from tinsmith.pages.page import write
+from tinsmith.lab.page.run_page import run_html
+from tinsmith.lab.runs.files import REPORT
+
+RELOADED_SECONDS: Final = 10
+_OPEN, _CLOSE = "<!--unfinished-->", "<!--/unfinished-->"
+_MARKED: Final = re.compile(f"{re.escape(_OPEN)}.*?{re.escape(_CLOSE)}\n?", re.DOTALL)
+_BODY: Final = re.compile(r"<body[^>]*>\n?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """How far a run has come that goes on."""
+
+    step: int
+    steps: int
+    left: str
+    """How long it will still take, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A page, or why there is none."""
+
+    page: Path | None
+    trouble: str | None = None
+
+
+def draw_page(folder: Path, unfinished: Unfinished | None = None) -> Drawn:
+    """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
+    alone = ThreadPoolExecutor(1)
+    try:
+        trouble = alone.submit(_draw, folder, unfinished).exception()
+    finally:
+        alone.shutdown(wait=False)  # who interrupts it does not wait for a page
+    if trouble is None:
+        return Drawn(page=folder / REPORT)
+    first = (str(trouble).splitlines() or [""])[0]
+    return Drawn(page=None, trouble=f"no page was drawn: {type(trouble).__name__}: {first}")
+
+
+def settle_page(folder: Path) -> None:
+    """Take the bar off a run's page, and its reloading: the run was stopped, and nothing more will come."""
+    file = folder / REPORT
+    if file.is_file():
+        write(_MARKED.sub("", file.read_text(encoding="utf-8")), file)
+
+
+def with_progress(html: str, unfinished: Unfinished) -> str:
+    """Return a page with a bar on top of it, that reloads itself."""
+    head = f'{_OPEN}<meta http-equiv="refresh" content="{RELOADED_SECONDS}">{_CLOSE}\n</head>'
+    words = f"Still running: step {unfinished.step} of {unfinished.steps}, {unfinished.left}."
+    bar = (
+        f'{_OPEN}<div role="status" style="padding: .6em 1em; font-weight: 600">'
+        f'<progress value="{unfinished.step}" max="{max(1, unfinished.steps)}" '
+        f'style="width: 12em; margin-right: 1em"></progress>{escape(words)} '
+        f"This page renews itself every {RELOADED_SECONDS} seconds.</div>{_CLOSE}\n"
+    )
+    html = html.replace("</head>", head, 1)
+    return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html, count=1)
+
+
+def _draw(folder: Path, unfinished: Unfinished | None) -> None:
+    html = run_html(folder)
+    write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)

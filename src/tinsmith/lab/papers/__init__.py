@@ -1,0 +1,1 @@
+"""Papers of a slice as what a run is about."""

@@ -1,0 +1,169 @@
+"""Papers with labels as the matter of a run: a slice, or papers that Python handed over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.data.baselines.answers import BASELINE_ANSWERS
+from tinsmith.data.slices.reader import Slice
+from tinsmith.lab.papers.forecast import forecast
+from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.experiment.plan import (BY_NAMED_REWARD, Plan,)
+from tinsmith.lab.papers.worlds import (JOINT_WORLD, Told, WorldRecipe, nano_base, open_slice, papers_of, slice_identity, world_slice,)
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.lab.runs.files import BASELINES
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.rewards.label_reward import (LabelReward, make_label_reward,)
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.labels.ground import (Papers, Study,)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperMatter:
+    """See Matter; its methods are described there."""
+
+    plan: Plan
+    papers: Papers
+    data: Mapping[str, object]
+    """Which papers these are, wherever they lie; `sha256` is over all of them."""
+    source: Slice | None
+    """Where the papers are from, with its baselines; None: they were handed over."""
+
+    def identity(self) -> Mapping[str, object]:
+        """See Matter."""
+        return {"prompt_sha256": self.plan.task.prompt_sha256, "data": dict(self.data)}
+
+    def config(self) -> Mapping[str, object]:
+        """See Matter."""
+        frame, task, rewards = self.plan.on_papers, self.plan.task, self.plan.reward_settings
+        return {
+            "task": {
+                "name": task.name,
+                "labels": list(task.labels),
+                "prompt": task.prompt,
+                "contract": task.contract.name,
+                "with_metadata": task.with_metadata,
+                "shuffle_labels": frame.shuffle_labels,
+            },
+            "reward": None if frame.kind is Kind.SFT else {"name": frame.reward, **rewards},
+            "data": {
+                "fingerprint": self.data["sha256"],
+                "train": len(self.papers.train),
+                "validation": len(self.papers.validation),
+                "test": len(self.papers.test),
+            },
+        }
+
+    def circumstances(self) -> Mapping[str, object]:
+        """See Matter."""
+        where, source = self.plan.circumstances.data, self.source
+        return {
+            "data": None if where is None else str(where.absolute()),
+            "data_folder": None if source is None else str(source.folder.absolute()),
+        }
+
+    def nano_base(self, told: Told) -> Path:
+        """See Matter. It reads papers and no labels: a control with shuffled ones has the base of what it controls."""
+        return nano_base(PaperBaseRecipe(), self.plan.task, self.papers, told)
+
+    def models(self) -> Mapping[str, str]:
+        """See Matter."""
+        return {}
+
+    def before(self) -> Sequence[str]:
+        """Return what naming the commonest pair of labels would get, and what the reward makes optimal."""
+        lines = [] if len(self.plan.task.subjects) == 1 else [self._commonest_pair()]
+        return lines if self.source is None else lines + forecast(self.plan, self.source)
+
+    def _commonest_pair(self) -> str:
+        pairs = Counter(item.golds for item in self.papers.train)
+        pair, count = max(pairs.items(), key=lambda each: (each[1], each[0]))
+        papers = len(self.papers.train)
+        return (
+            f"{papers} training papers with both labels; the commonest pair, {' and '.join(pair)}, has "
+            f"{count / papers:.3f} of them"
+        )
+
+    def begin(self, folder: RunFolder) -> None:
+        """Copy the slice's baselines."""
+        if self.source is not None:
+            copy_baselines(self.source, folder)
+
+    def course(
+        self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
+    ) -> LabelCourse:
+        """See Matter."""
+        del folder, connection
+        plan = self.plan
+        reward: LabelReward | None = None
+        if plan.frame.kind in BY_NAMED_REWARD:
+            reward = make_label_reward(plan.on_papers.reward, plan.task, **plan.reward_settings)
+        study = Study(
+            task=plan.task,
+            papers=self.papers,
+            renderer=renderer_for(tokenizer),
+            tokenizer=tokenizer,
+        )
+        return LabelCourse(ground=study, settings=plan.settings, reward=reward)
+
+
+def slice_matter(plan: Plan, told: Told) -> PaperMatter:
+    """Find or build the slice that a plan names.
+
+    Raises:
+        DataError: it cannot be used.
+    """
+    world = WorldRecipe() if len(plan.task.subjects) == 1 else JOINT_WORLD
+    return matter_of(plan, named_slice(plan, told, world))
+
+
+_WORLD: Final = WorldRecipe()
+
+
+def named_slice(plan: Plan, told: Told, world: WorldRecipe = _WORLD) -> Slice:
+    """Return the slice that a plan names; that of the synthetic world where it names none.
+
+    Raises:
+        DataError: it cannot be used.
+    """
+    where = plan.circumstances.data
+    return world_slice(world, told) if where is None else open_slice(where, told)
+
+
+def copy_baselines(source: Slice, folder: RunFolder) -> None:
+    """Put a slice's baselines, and what they answer, into a run's folder."""
+    for name in (BASELINE_ANSWERS, BASELINES):
+        if (source.folder / name).exists():
+            fresh = folder.path / f".{name}.new"
+            shutil.copyfile(source.folder / name, fresh)
+            os.replace(fresh, folder.path / name)
+
+
+def matter_of(plan: Plan, source: Slice) -> PaperMatter:
+    """Return a slice's papers, labelled for the plan's task.
+
+    Raises:
+        DataError: the slice is not labelled for it.
+    """
+    return PaperMatter(
+        plan=plan,
+        papers=papers_of(source, plan.task, shuffle_seed=shuffle_seed(plan)),
+        data=slice_identity(source),
+        source=source,
+    )
+
+
+def shuffle_seed(plan: Plan) -> int | None:
+    """Return the seed to shuffle a plan's training labels with; None: they stay where they are."""
+    return plan.settings.seed if plan.on_papers.shuffle_labels else None

@@ -1,0 +1,133 @@
+"""The papers and the base model of a run that is given none: a synthetic world and a nano base, built once and cached.
+
+Built things lie below TINSMITH_HOME under the fingerprint of all that decides them, so that an experiment never meets
+one that was made from something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tinsmith.data.baselines.report import read_report
+from tinsmith.data.baselines.fitting import run_baselines
+from tinsmith.data.corpus import Corpus
+from tinsmith.data.corpus_writer import CorpusWriter
+from tinsmith.data.labels import SEED_CUT, Thresholds
+from tinsmith.data.metrics import MetricSettings, compute_metrics
+from tinsmith.data.progress import Silent
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import (Caps, SliceSettings, Task,)
+from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.sources.synthetic import SyntheticSource
+from tinsmith.data.sources.world.spec import Preset
+from tinsmith.data.slices.splits import Split
+from tinsmith.lab.nano_base import cached_base
+from tinsmith.lab.papers.base import (PaperBaseRecipe, paper_conversations,)
+from tinsmith.models.staging import one_writer, present, staged
+from tinsmith.lab.labels.paper import (Item, items_of,)
+from tinsmith.lab.labels.task import Task as LabTask
+from tinsmith.lab.labels.ground import Papers
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.home import home
+from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.version import VERSION
+
+Told = Callable[[str], None]
+"""What is being made, for a person."""
+
+PER_CLASS = 2400
+CAPS = Caps(train=5000, validation=500, test=500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldRecipe:
+    """The papers of experiments that are given none: a synthetic world, balanced, at the world's own cut."""
+
+    preset: Preset = Preset.SMALL
+    seed: int = 0
+    task: Task = Task.DISRUPTION
+    per_class: int = PER_CLASS
+    caps: Caps = CAPS
+
+
+JOINT_WORLD = WorldRecipe(task=Task.JOINT, per_class=300)
+"""The papers of experiments on both labels: 300 of each pair of labels; the rarest pair has hardly more."""
+
+
+def world_slice(recipe: WorldRecipe, told: Told) -> Slice:
+    """Return the slice of a synthetic world, with its baselines; built where it is not cached."""
+    place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
+    with one_writer(place):
+        if not present(place).is_dir():
+            told(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
+            with staged(place) as folder:
+                _build_world(recipe, folder, told)
+    return Slice.open(present(place) / "slice")
+
+
+def _build_world(recipe: WorldRecipe, folder: Path, told: Told) -> None:
+    source = SyntheticSource(recipe.preset, recipe.seed)
+    with CorpusWriter(folder / "corpus", source=source.description()) as writer:
+        source.feed(writer, Silent())
+    corpus = Corpus.open(folder / "corpus")
+    told("computing CD indices and atypicality on the full graph")
+    compute_metrics(corpus, MetricSettings())
+    told("cutting the slice, and scoring its baselines")
+    settings = SliceSettings(
+        task=recipe.task,
+        thresholds=Thresholds(cut=corpus.card.thresholds or SEED_CUT),
+        per_class=recipe.per_class,
+        caps=recipe.caps,
+    )
+    make_slice(corpus, settings, folder / "slice")
+    run_baselines(Slice.open(folder / "slice"))
+
+
+def open_slice(folder: Path, told: Told) -> Slice:
+    """Return the slice in a folder; its baselines are computed where nobody did it yet.
+
+    Raises:
+        DataError: there is no slice, or it was changed.
+    """
+    source = Slice.open(folder)
+    if read_report(folder) is None:
+        told("scoring the slice's baselines")
+        run_baselines(source)
+    return source
+
+
+def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Papers:
+    """Return the items of each split; `shuffle_seed` shuffles the training labels among their papers.
+
+    Raises:
+        DataError: the slice is not labelled for this task.
+    """
+    splits = {split: items_of(source.rows(split), task) for split in Split}
+    train = splits[Split.TRAIN]
+    if shuffle_seed is not None:
+        train = shuffled(train, shuffle_seed)
+    return Papers(train=train, validation=splits[Split.VALIDATION], test=splits[Split.TEST])
+
+
+def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, told: Told) -> Path:
+    """Return the folder of the nano base for these training papers and this task; built where it is not cached."""
+    return cached_base(recipe, paper_conversations(recipe, (task,), papers.train), told)
+
+
+def slice_identity(source: Slice) -> dict[str, object]:
+    """Return what says which papers these are, wherever they lie."""
+    return {
+        "sha256": source.card.sha256,
+        "rows": {split.value: source.card.splits[split].rows for split in Split},
+    }
+
+
+def shuffled(items: list[Item], seed: int) -> list[Item]:
+    """Return the same papers in the same order, with their labels shuffled among them; two of a paper stay together."""
+    bits = random_bits(derive(seed, "shuffled labels"), len(items))
+    places = sorted(range(len(items)), key=lambda place: int(bits[place]))
+    return [
+        replace(item, golds=items[other].golds) for item, other in zip(items, places, strict=True)
+    ]

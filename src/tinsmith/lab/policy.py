@@ -1,0 +1,209 @@
+"""One policy-gradient update through the Tinker API: advantages per token, losses, optimizer steps, and what was seen.
+
+All substeps are sent before any is waited for, so that the server is never idle; it carries them out in order. An
+exact label gradient asks for probabilities in between, under the weights that the step before it left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress, pairwise
+from typing import Any
+
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+from tinker import types
+
+from tinsmith.ops.exact import mean, raised_cosine
+from tinsmith.lab.course import ExactGradient
+from tinsmith.lab.datums import policy_datum
+from tinsmith.lab.grouping import (Scored, ScoredGroup,)
+from tinsmith.lab.rollouts import (A, AnyRollout, I, WAIT_SECONDS,)
+from tinsmith.lab.settings import (CommonSettings, RlSettings, Schedule,)
+
+ADAM_EPS = 1e-8
+"""The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""
+
+DRIFT_PROBED = 48
+"""Rollouts by which an examination tells the distance from the base."""
+
+
+def rate(settings: CommonSettings, step: int) -> float:
+    """Return the learning rate of step `step` (0 is the first), by exact operations only.
+
+    Over the first w = ceil(lr_warmup * steps) steps it rises: step s has (s + 1) / w of it. The schedule is that of
+    the steps after them. (PyTorch's schedulers begin with a step at a rate of 0, and are else the same.)
+    """
+    rising = math.ceil(round(settings.lr_warmup * settings.steps, 9))
+    if step < rising:
+        return settings.learning_rate * (step + 1) / rising
+    left, steps = settings.steps - step, settings.steps - rising
+    if settings.lr_schedule is Schedule.LINEAR:
+        return settings.learning_rate * left / steps
+    if settings.lr_schedule is Schedule.COSINE:
+        return settings.learning_rate * raised_cosine((step - rising) / steps)
+    return settings.learning_rate
+
+
+def adam(settings: CommonSettings, step: int) -> types.AdamParams:
+    """Return the optimizer's parameters at a step: beta 0.9 and 0.95, as the Tinker cookbook has them."""
+    return types.AdamParams(
+        learning_rate=rate(settings, step),
+        beta1=0.9,
+        beta2=0.95,
+        eps=ADAM_EPS,
+        weight_decay=settings.weight_decay,
+        grad_clip_norm=settings.grad_clip_norm,
+    )
+
+
+def step_metrics(
+    settings: CommonSettings, step: int, loss: float, outcome: types.OptimStepResponse
+) -> dict[str, float]:
+    """Return what is told of an optimizer step; the gradient's norm where the server tells it."""
+    metrics = {"optim/loss": loss, "optim/lr": rate(settings, step)}
+    norm = (outcome.metrics or {}).get("grad_norm:mean")
+    return metrics if norm is None else {**metrics, "optim/grad_norm": norm}
+
+
+def update_policy(
+    trainer: tinker.TrainingClient,
+    groups: Sequence[ScoredGroup[I, A]],
+    settings: RlSettings,
+    step: int,
+    reference: tinker.SamplingClient | None,
+    exact: ExactGradient[I] | None = None,
+) -> dict[str, float]:
+    """Train on what the groups teach; return metrics `optim/...`, and `kl/base` where there is a reference.
+
+    With `exact` every prompt's exact gradient joins its rollouts in the same optimizer step, whether or not its group
+    was left out.
+
+    Raises:
+        TinkerError: the server failed.
+    """
+    taught = [group for group in groups if group.learned or exact is not None]
+    if not taught:
+        return {"optim/skipped": 1.0}
+    metrics: dict[str, float] = {}
+    compared = [one for group in taught for one in group.compared]
+    penalty = _penalties(compared, settings, reference, metrics)
+    sent: list[_Sent] = []
+    for part in _split(taught, settings.num_substeps):
+        flat = [one for group in part for one in group.compared]
+        datums = [policy_datum(one.rollout, _advantages(one, penalty[id(one)])) for one in flat]
+        losses: list[_Future] = []
+        if datums:
+            losses.append(trainer.forward_backward(datums, settings.loss_fn.value))
+        if exact is not None:
+            computed = exact.datums(trainer, [group.item for group in part])
+            losses.append(trainer.forward_backward(computed, "cross_entropy"))
+        sent.append(_Sent(flat, losses, trainer.optim_step(adam(settings, step))))
+    results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
+    if sent[0].scored:  # later substeps have left the policy that the rollouts are from
+        metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
+    loss = sum(result.metrics["loss:sum"] for each in results for result in each)
+    outcomes = [each.step.result(WAIT_SECONDS) for each in sent]
+    return metrics | step_metrics(settings, step, loss, outcomes[-1])
+
+
+_Future = tinker.APIFuture[types.ForwardBackwardOutput]
+_AnyScored = Scored[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """One optimizer step: gradients of all losses add up before it."""
+
+    scored: list[_AnyScored]
+    losses: list[_Future]
+    """The rollouts' first, where there are any."""
+    step: tinker.APIFuture[types.OptimStepResponse]
+
+
+def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:
+    """Return for each turn what each of its tokens is trained with."""
+    assert one.advantage is not None
+    turns = one.rollout.turns
+    by_turn = one.by_turn or (one.advantage,) * len(turns)
+    found: list[list[float]] = []
+    first = 0
+    for turn, advantage in zip(turns, by_turn, strict=True):
+        after = first + len(turn.tokens)
+        found.append((advantage + penalty[first:after]).tolist())
+        first = after
+    return found
+
+
+def _split(groups: list[ScoredGroup[I, A]], parts: int) -> list[list[ScoredGroup[I, A]]]:
+    """Cut groups into at most `parts` runs, as even as can be, none of them empty."""
+    parts = min(parts, len(groups))
+    bounds = [len(groups) * i // parts for i in range(parts + 1)]
+    return [groups[a:b] for a, b in pairwise(bounds)]
+
+
+def _penalties(
+    scored: Sequence[_AnyScored],
+    settings: RlSettings,
+    reference: tinker.SamplingClient | None,
+    metrics: dict[str, float],
+) -> dict[int, NDArray[np.float64]]:
+    """Return what every token's advantage gets for staying near the base: k1 in the reward, centred over the batch.
+
+    Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
+    as a loss (arXiv:2506.09477), the right one for the reverse KL.
+    """
+    if settings.kl_penalty_coef == 0.0 or reference is None or not scored:
+        return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
+    drift = base_drift(reference, [one.rollout for one in scored])
+    average = mean(np.concatenate(drift))
+    metrics["kl/base"] = average
+    return {
+        id(one): settings.kl_penalty_coef * (average - d)
+        for one, d in zip(scored, drift, strict=True)
+    }
+
+
+def base_drift(
+    reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
+) -> list[NDArray[np.float64]]:
+    """Return log q - log base of every token of every rollout: its mean estimates KL(q || base) a token."""
+    pending = [
+        reference.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in rollouts
+    ]
+    drift: list[NDArray[np.float64]] = []
+    for one, future in zip(rollouts, pending, strict=True):
+        base = list(compress(future.result(WAIT_SECONDS), one.written()))
+        assert all(value is not None for value in base), (
+            "only the first token has no log-probability"
+        )
+        drift.append(np.array(one.logprobs) - np.array(base, dtype=np.float64))
+    return drift
+
+
+def told_drift(
+    reference: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
+) -> dict[str, float]:
+    """Return `eval/kl_base`, the mean of `base_drift` over DRIFT_PROBED rollouts; nothing where there are none."""
+    drift = [d for each in base_drift(reference, rollouts[:DRIFT_PROBED]) for d in each.tolist()]
+    return {"eval/kl_base": math.fsum(drift) / len(drift)} if drift else {}
+
+
+def _agreement(
+    rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput
+) -> dict[str, float]:
+    """Compare what the sampler said of its tokens with what the trainer computed before it changed."""
+    sampled: list[float] = []
+    trained: list[float] = []
+    for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
+        sampled += one.logprobs
+        # A datum's first token is predicted by nothing.
+        trained += compress(output["logprobs"].tolist(), one.written()[1:])
+    q, p = np.array(sampled, dtype=np.float32), np.array(trained, dtype=np.float32)
+    return {
+        "optim/kl_sample_train": mean(q.astype(np.float64) - p),
+        "optim/unequal_logprob_bits": float((q.view(np.int32) != p.view(np.int32)).sum()),
+    }

@@ -1,0 +1,1 @@
+"""What runs on labels came to: arms, claims, tables, figures."""

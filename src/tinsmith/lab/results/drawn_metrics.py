@@ -1,0 +1,163 @@
+"""A figure over the steps that is metrics as they stand in metrics.jsonl: its words, and how it is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tinsmith.stats.alarms import AlarmKind
+from tinsmith.pages.curves import (Chart, Flag, Limit, Line, chart_svg, smoothing,)
+from tinsmith.pages.document import Plate
+from tinsmith.pages.palette import (INK, INVALID_MARK, Mark, class_mark, series_mark,)
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.records import Run
+
+NO_EXAMINATION = "Missing: there was no examination."
+BLACK = Mark(INK, "-", "o")
+"""Of a line that stands alone, or for the sum of the others."""
+
+Source = Callable[[str, str, Mark], Line]
+"""Returns a metric as a line, from its key, its name and its mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """See the module."""
+
+    name: str
+    title: str
+    note: str
+    lines: Sequence[tuple[str, str]] = ()
+    """Key and what it is called."""
+    by_class: str = ""
+    """Instead: a metric of every class, by its key up to the class."""
+    invalid: str = ""
+    """Beside the classes: the key of the share of answers that are none."""
+    marks: Sequence[int | None] = ()
+    """The places of the lines' marks, None for black; in order where empty. A line with a mark of its own is drawn
+    also where it lies on another one."""
+    told: str = ""
+    """What a screen reader hears that the figure shows; the title where empty."""
+    missing: str = NO_EXAMINATION
+    """Says what there is not; empty: the figure is left out."""
+    unit: str = ""
+    shares: bool = False
+    limit: Limit | None = None
+    alarms: Sequence[AlarmKind] = ()
+    """Kinds that are marked on it."""
+    only: Kind | None = None
+    """The kind of run that has it; None: all that show it."""
+
+
+def series(run: Run, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return the steps that have a value of `key`, and the values."""
+    found = [
+        (step, value) for step, row in run.metrics.items() if (value := row.get(key)) is not None
+    ]
+    return tuple(step for step, _ in found), tuple(value for _, value in found)
+
+
+def line(run: Run, key: str, label: str, mark: Mark) -> Line:
+    """Return one metric as a line."""
+    steps, values = series(run, key)
+    return Line(label=label, mark=mark, steps=steps, values=values)
+
+
+def flags_of(run: Run, *kinds: AlarmKind) -> tuple[Flag, ...]:
+    """Return the alarms of some kinds, numbered as in the table of alarms."""
+    slots = {label: class_mark(label, place) for place, label in enumerate(run.labels)}
+    return tuple(
+        Flag(number, alarm.step, alarm.value, slots.get(alarm.label or ""))
+        for number, alarm in enumerate(run.alarms, start=1)
+        if alarm.step is not None and alarm.kind in kinds
+    )
+
+
+def drawn_plates(run: Run, figures: Sequence[Drawn], prefix: str = "") -> list[Plate]:
+    """Return the figures that a run has, in their order; `prefix` begins the ids of one of several tasks on a page."""
+    return [
+        plate
+        for drawn in figures
+        if drawn.only in (None, run.config.kind)
+        and (plate := drawn_plate(run, drawn, prefix)) is not None
+    ]
+
+
+def drawn_plate(run: Run, drawn: Drawn, prefix: str = "") -> Plate | None:
+    """Draw a figure of one run; None where it has nothing to show and no word for that."""
+
+    def source(key: str, label: str, mark: Mark) -> Line:
+        return line(run, key, label, mark)
+
+    lines = lines_of(drawn, source, run.labels)
+    if not drawn.missing and not any(one.steps for one in lines):
+        return None
+    return chart_plate(drawn, lines, prefix=prefix, flags=flags_of(run, *drawn.alarms))
+
+
+def lines_of(drawn: Drawn, source: Source, labels: Sequence[str] = ()) -> list[Line]:
+    """Return the lines of a figure, those of a class in its colour."""
+    if drawn.by_class:
+        found = [
+            source(f"{drawn.by_class}/{label}", label, class_mark(label, place))
+            for place, label in enumerate(labels)
+        ]
+        return [
+            *found,
+            *([source(drawn.invalid, "invalid", INVALID_MARK)] if drawn.invalid else []),
+        ]
+    if drawn.marks:
+        marks = [BLACK if place is None else series_mark(place) for place in drawn.marks]
+        return [source(*named, mark) for named, mark in zip(drawn.lines, marks, strict=True)]
+    lines: list[Line] = []
+    for key, label in drawn.lines:
+        one = source(key, label, series_mark(len(lines)) if len(drawn.lines) > 1 else BLACK)
+        # A reward is the pass rate where no task has a tree; added up otherwise, its last bits may differ.
+        if one.steps and not any(_same(one, other) for other in lines):
+            lines.append(one)
+    return lines
+
+
+def chart_plate(
+    drawn: Drawn,
+    lines: Sequence[Line],
+    *,
+    prefix: str = "",
+    flags: Sequence[Flag] = (),
+    small: bool = False,
+) -> Plate:
+    """Draw lines, or say what is missing."""
+    svg = chart_svg(
+        Chart(
+            name=f"{prefix}{drawn.name}",
+            label=f"{drawn.told or drawn.title}{'' if small else ' over steps'}: {last_values(lines)}.",
+            lines=lines,
+            shares=drawn.shares,
+            unit=drawn.unit,
+            limits=() if drawn.limit is None else (drawn.limit,),
+            flags=flags,
+            small=small,
+        )
+    )
+    if svg is None:
+        return Plate(drawn.title, drawn.missing, None)
+    width = smoothing(max(len(one.steps) for one in lines))
+    thick = f" Thick: mean of {width} steps." if width > 1 else ""
+    return Plate(drawn.title, drawn.note + thick, svg)
+
+
+def last_values(lines: Sequence[Line]) -> str:
+    """Say the first and last value of every line, for a screen reader."""
+    told = [
+        f"{one.label} from {one.values[0]:.3f} to {one.values[-1]:.3f}"
+        for one in lines
+        if one.values
+    ]
+    return ", ".join(told)
+
+
+def _same(one: Line, other: Line) -> bool:
+    return list(one.steps) == list(other.steps) and all(
+        math.isclose(a, b, rel_tol=1e-9) for a, b in zip(one.values, other.values, strict=True)
+    )

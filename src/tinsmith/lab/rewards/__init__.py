@@ -1,0 +1,1 @@
+"""Rewards of labels, by the answer and by the set of answers."""

@@ -1,0 +1,204 @@
+"""The objectives of the rewards that react: from the confusion so far to the task term of each answer.
+
+A reward that looks at one answer at a time is maximised by one best label per paper, and may never
+say a label at all. These look at what was said so far: a label that is hardly said gains in worth.
+y is the truth, k the answer, K the number of labels, R_y the share of papers of label y, P_k the
+share of answers k, C_yk their joint share, pi_y the label's prior, all from the confusion's moving
+average (see ShareTable). Source: rows of confusion-based objectives as in Narasimhan et al., ICML
+2015, and Cotter et al., JMLR 2019; logit adjustment: Menon et al., arXiv:2007.07314.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from decimal import Context, Decimal
+
+from tinsmith.lab.rewards.share_table import ShareTable
+from tinsmith.types.errors import ConfigError
+
+Matrix = list[list[float]]
+"""[K][K]: task term of answer k (inner) about a paper of label y (outer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an objective sees."""
+
+    shares: ShareTable
+    prior: tuple[float, ...]
+    """pi, one per label."""
+    duals: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """Where all objectives begin: their fields are settings, all of them finite numbers.
+
+    Raises:
+        ConfigError: a setting is not finite, or a floor not above zero.
+    """
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not math.isfinite(value):
+                raise ConfigError("a finite number", field=field.name, value=value)
+            if field.name == "floor" and value <= 0.0:
+                raise ConfigError("a floor must be above zero", field="floor", value=value)
+
+    def task_terms(self, view: View) -> Matrix:
+        """Return the task term of every answer about every label."""
+        raise NotImplementedError
+
+    def first_duals(self, size: int) -> tuple[float, ...]:
+        """Return the duals at the start: none, or one per label."""
+        del size
+        return ()
+
+    def next_duals(self, view: View) -> tuple[float, ...]:
+        """Return the duals after a batch; `view` has its confusion and the duals before it."""
+        return view.duals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroF1Influence(Objective):
+    """scale * (2 [y=k] - F_k) / (2 max(R_k + P_k, floor)), clipped: the slope of the macro-F1.
+
+    With K = 3 and a scale of 1, an answer right or wrong earns +1.2 or -0.3 where all labels have
+    F1 0.4, and +3 where its label was never said. Up to the factor K / 2 it is the derivative of the
+    macro-F1 by C_yk, without a part that depends on y only and so falls out of a group's baseline.
+    """
+
+    scale: float = 1.0
+    low: float = -1.0
+    high: float = 3.0
+    floor: float = 0.05
+
+    def __post_init__(self) -> None:
+        Objective.__post_init__(self)
+        if self.low > self.high:
+            raise ConfigError("the lower clip is above the upper one", field="low", value=self.low)
+
+    def task_terms(self, view: View) -> Matrix:
+        """See Objective."""
+        shares, labels = view.shares, range(view.shares.size)
+        half = [
+            0.5 * self.scale / max(shares.truth(k) + shares.said(k), self.floor) for k in labels
+        ]
+        f1 = [shares.f1(k) for k in labels]
+        return [[self._clipped(half[k] * (2.0 * (y == k) - f1[k])) for k in labels] for y in labels]
+
+    def _clipped(self, value: float) -> float:
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorMatching(Objective):
+    """1.6 [y=k] - 0.6 - strength * log(max(q_k, floor) / pi_k), q_k the share of k in valid answers.
+
+    The descent on accuracy minus strength * KL(q || pi): what is said too often loses.
+    """
+
+    strength: float = 1.0
+    floor: float = 1e-3
+
+    def task_terms(self, view: View) -> Matrix:
+        """See Objective."""
+        labels = range(view.shares.size)
+        offsets: list[float] = []
+        for k in labels:
+            said = view.shares.said_if_valid(k)
+            share = view.prior[k] if said is None else max(said, self.floor)
+            offsets.append(self.strength * _log(share / view.prior[k]))
+        return [[(_RIGHT if y == k else 0.0) + _WRONG - offsets[k] for k in labels] for y in labels]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinRecallDual(Objective):
+    """1.6 [y=k] (1 + dual_y / (K pi_y)) - 0.6, with duals that grow while a recall is below tau.
+
+    dual_y <- clip(dual_y + rate * (tau - recall_y), 0, ceiling), once a step.
+    """
+
+    tau: float = 0.30
+    rate: float = 0.02
+    ceiling: float = 5.0
+
+    def task_terms(self, view: View) -> Matrix:
+        """See Objective."""
+        size = view.shares.size
+        right = [
+            _RIGHT * (1.0 + view.duals[y] / (size * view.prior[y])) + _WRONG for y in range(size)
+        ]
+        return [[right[y] if y == k else _WRONG for k in range(size)] for y in range(size)]
+
+    def first_duals(self, size: int) -> tuple[float, ...]:
+        """Start at zero: plain accuracy."""
+        return (0.0,) * size
+
+    def next_duals(self, view: View) -> tuple[float, ...]:
+        """Take one step; a label without papers so far keeps its dual."""
+        stepped: list[float] = []
+        for y, dual in enumerate(view.duals):
+            recall = view.shares.recall(y)
+            step = 0.0 if recall is None else self.rate * (self.tau - recall)
+            stepped.append(min(max(dual + step, 0.0), self.ceiling))
+        return tuple(stepped)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GMeanInfluence(Objective):
+    """1.6 / K [y=k] / max(recall_y, floor) / (K pi_y): the slope of the mean log recall.
+
+    At most 8.9 for three balanced labels. A wrong answer earns 0.
+    """
+
+    floor: float = 0.06
+
+    def task_terms(self, view: View) -> Matrix:
+        """See Objective."""
+        size = view.shares.size
+        right: list[float] = []
+        for y in range(size):
+            recall = view.shares.recall(y)
+            least = max(0.0 if recall is None else recall, self.floor)
+            right.append(_RIGHT / size / least / (size * view.prior[y]))
+        return _diagonal(right)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseShare(Objective):
+    """[y=k] / (K max(q_k, floor)), q_k the share of k in valid answers; a wrong answer earns 0.
+
+    A game with a fixed point (argmax of p_k / q_k), not the gradient of one objective.
+    """
+
+    floor: float = 0.1
+
+    def task_terms(self, view: View) -> Matrix:
+        """See Objective."""
+        size = view.shares.size
+        right: list[float] = []
+        for k in range(size):
+            said = view.shares.said_if_valid(k)
+            right.append(1.0 / (size * max(1.0 / size if said is None else said, self.floor)))
+        return _diagonal(right)
+
+
+_RIGHT, _WRONG = 1.6, -0.6
+"""The spread of STRONG: +1.0 and -0.6."""
+
+
+def _diagonal(right: Sequence[float]) -> Matrix:
+    size = len(right)
+    return [[right[y] if y == k else 0.0 for k in range(size)] for y in range(size)]
+
+
+_PRECISE = Context(prec=30)
+
+
+def _log(x: float) -> float:
+    """Return ln(x) rounded from 30 digits; `math.log` has other last bits on other machines."""
+    return float(_PRECISE.ln(Decimal(x)))

@@ -1,0 +1,18 @@
+"""What a reward makes optimal: the incentive analyser applied to a reward, whether it is a table or reacts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinsmith.stats.incentives.policies import (Optimum, reacting_optimum, table_optimum,)
+from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.lab.rewards.terms import Reward
+from tinsmith.lab.rewards.set_rewards import (SetReward, followed,)
+
+
+def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimum:
+    """Return the optimum of a reward that `make` gives at its start; tables exactly, others followed."""
+    reward = make()
+    if isinstance(reward, SetReward):
+        return reacting_optimum(posteriors, lambda: followed(make()))
+    return table_optimum(posteriors, reward.per_label())

@@ -1,0 +1,389 @@
+"""Rollouts: groups of conversations from one prompt, sampled through the Tinker API and read by who asked.
+
+A rollout that fails is kept as what it is, a failure with its cause; nobody gives it a reward. Where every rollout of a
+step fails the server is lost, and the run stops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import tinker
+from tinker import types
+
+from tinsmith.lab.environment import (Environment, Forkable, Move,)
+from tinsmith.lab.progress import (Progress, untold,)
+from tinsmith.types.errors import BackendError, ConfigError, DataError
+from tinsmith.types.seeds import derive
+
+SEED_BITS = 31
+"""Other Tinker servers keep a seed in 32 bits with a sign."""
+
+WAIT_SECONDS = 3600.0
+
+AHEAD = 8
+"""Requests that a progress is first told by."""
+
+
+class Prompted(Protocol):
+    """Something that is asked about."""
+
+    @property
+    def prompt_id(self) -> str:
+        """Its name in the files of a run."""
+        ...
+
+
+I = TypeVar("I", bound=Prompted)  # noqa: E741
+I_contra = TypeVar("I_contra", bound=Prompted, contravariant=True)
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One reply of the model, and what it replied to."""
+
+    observation: tuple[int, ...]
+    """Tokens between the reply before and this one; the prompt, for the first. Never trained on."""
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Of the tokens, under the policy that drew them."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory(Generic[I]):
+    """One conversation that came to its end."""
+
+    item: I
+    sample: int
+    """Its place in the group."""
+    turns: tuple[Turn, ...]
+    fork: int = 0
+    """Its place among those that share the first reply."""
+    environment: Environment | None = field(default=None, repr=False, compare=False)
+    """Where it took place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout(Generic[I, A]):
+    """One conversation, and what its replies were found to say."""
+
+    item: I
+    sample: int
+    """Its place in the group."""
+    turns: tuple[Turn, ...]
+    answer: A
+    fork: int = 0
+    """Its place among those that share the first reply."""
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """What the first reply replied to."""
+        return self.turns[0].observation
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All tokens that the model wrote."""
+        return tuple(token for turn in self.turns for token in turn.tokens)
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """Of all tokens that the model wrote."""
+        return tuple(value for turn in self.turns for value in turn.logprobs)
+
+    @property
+    def text(self) -> str:
+        """The last reply."""
+        return self.turns[-1].text
+
+    def sequence(self) -> list[int]:
+        """Return every token of the conversation."""
+        return [token for turn in self.turns for token in (*turn.observation, *turn.tokens)]
+
+    def written(self) -> list[bool]:
+        """Return for every token of the conversation whether the model wrote it."""
+        return [
+            mine
+            for turn in self.turns
+            for mine in ([False] * len(turn.observation) + [True] * len(turn.tokens))
+        ]
+
+
+AnyRollout = Rollout[Any, Any]
+"""A rollout of which only the tokens matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure(Generic[I]):
+    """A rollout that came to nothing."""
+
+    item: I
+    sample: int
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why a conversation could not be read."""
+
+    where: str
+    what: str
+
+
+class Ground(Protocol[I, A_co]):
+    """Where rollouts take place: which conversations an item begins, and what is read in them at their end."""
+
+    def stop(self) -> Sequence[int] | Sequence[str]:
+        """Return the tokens that end a reply, or the texts."""
+        ...
+
+    def environments(self, item: I, count: int, seed: int) -> Sequence[Environment]:
+        """Return `count` conversations about an item; whatever they draw comes from the seed.
+
+        Raises:
+            DataError: a prompt leaks; the run must stop.
+        """
+        ...
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return a reply as text."""
+        ...
+
+    def read(self, trajectories: Sequence[Trajectory[I]]) -> Sequence[A_co | Unread]:
+        """Return what each conversation says; all of a step at once, so that judges can be asked together."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How a group is drawn."""
+
+    samples: int
+    max_tokens: int
+    temperature: float
+    seed: int
+    """The root of the group's seeds: a group's own is derived from it and its place."""
+    forks: int = 1
+    """Second replies for each first one, where there is a second."""
+    progress: Progress = field(default=untold, compare=False)
+    """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Live(Generic[I]):
+    """A conversation that goes on."""
+
+    item: I
+    sample: int
+    seed: int
+    environment: Environment
+    observation: tuple[int, ...] | None
+    """What the next reply replies to; None: it is over."""
+    context: tuple[int, ...] = ()
+    """Everything before the observation."""
+    turns: tuple[Turn, ...] = ()
+    fork: int = 0
+    failure: Failure[I] | None = None
+
+    def failed(self, where: str, what: str) -> None:
+        self.failure = Failure(item=self.item, sample=self.sample, where=where, what=what)
+        self.observation = None
+
+
+def sample_groups(
+    client: tinker.SamplingClient, ground: Ground[I, A], items: Sequence[I], sampling: Sampling
+) -> list[list[Rollout[I, A] | Failure[I]]]:
+    """Sample a group for every item, all at once; the order is that of the items, however they come back.
+
+    Raises:
+        BackendError: every one of them failed.
+        ConfigError: conversations are to fork that cannot.
+        DataError: a prompt leaks.
+    """
+    groups = [
+        _begin(ground, item, sampling.samples, derive(sampling.seed, "group", place))
+        for place, item in enumerate(items)
+    ]
+    _reply(client, ground, sampling, [one for group in groups for one in _together(group)])
+    if sampling.forks > 1:
+        groups = [
+            [fork for one in group for fork in _forks(one, sampling.forks)] for group in groups
+        ]
+    flat, turn = [one for group in groups for one in group], 1
+    while asked := [each for group in groups for each in _alike(group, turn)]:
+        _reply(client, ground, sampling, asked)
+        turn += 1
+    failures = [one.failure for one in flat if one.failure is not None]
+    if failures and len(failures) == len(flat):
+        raise BackendError(f"every rollout failed; the first: {failures[0].what}")
+    read = iter(_read(ground, flat))
+    return [[next(read) for _ in group] for group in groups]
+
+
+@contextmanager
+def _recorded(
+    ones: Sequence[_Live[I]], where: str, but: type[Exception] | tuple[()] = ()
+) -> Generator[None, None, None]:
+    """The boundary of a rollout: what fails inside is recorded with its cause, and is no reward."""
+    try:
+        yield
+    except but:
+        raise
+    except Exception as error:
+        for one in ones:
+            one.failed(where, f"{type(error).__name__}: {error}")
+
+
+_Asked = tuple[list[_Live[I]], int]
+"""Conversations that wait for a reply to the same tokens, and the seed it is drawn with."""
+
+
+def _begin(ground: Ground[I, A], item: I, count: int, seed: int) -> list[_Live[I]]:
+    begun = [
+        _Live(item=item, sample=i, seed=seed, environment=each, observation=None)
+        for i, each in enumerate(ground.environments(item, count, seed))
+    ]
+    for one in begun:
+        with _recorded([one], "environment", but=DataError):  # a prompt leaks: the run must stop
+            one.observation = one.environment.first()
+    return begun
+
+
+def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
+    """One request for all that begin with the same tokens, as they nearly always do."""
+    if len({one.observation for one in group}) == 1 and group[0].observation is not None:
+        return [(group, group[0].seed)]
+    begun = [one for one in group if one.observation is not None]
+    return [([one], derive(one.seed, "turn", 0, one.sample)) for one in begun]
+
+
+def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
+    """One request for all of a group that go on from the same tokens: a few dozen instead of a hundred a step."""
+    waiting: dict[tuple[int, ...], list[_Live[I]]] = {}
+    for one in group:
+        if one.observation is not None:
+            waiting.setdefault((*one.context, *one.observation), []).append(one)
+    return [
+        (ones, derive(ones[0].seed, "turn", turn, ones[0].sample, ones[0].fork))
+        for ones in waiting.values()
+    ]
+
+
+def _reply(
+    client: tinker.SamplingClient,
+    ground: Ground[I, A],
+    sampling: Sampling,
+    asked: Sequence[_Asked[I]],
+) -> None:
+    """Let every conversation have its next reply, and go on to what follows it."""
+    ahead = len(asked) if sampling.progress is untold else AHEAD
+    moves: list[tuple[_Live[I], Move]] = []
+    sampling.progress(0, len(asked))
+    for first, part in ((0, asked[:ahead]), (ahead, asked[ahead:])):
+        pending = [_request(client, ground, sampling, ones, seed) for ones, seed in part]
+        for place, ((ones, _), future) in enumerate(zip(part, pending, strict=True), first + 1):
+            sequences: Sequence[types.SampledSequence] = ()
+            with _recorded(ones, "sample"):
+                sequences = future.result(WAIT_SECONDS).sequences
+            if (
+                place >= ahead
+            ):  # those that go ahead are computed together, and tell nothing one by one
+                sampling.progress(place, len(asked))
+            if ones[0].failure is not None:
+                continue
+            for one, sequence in zip(ones, sequences, strict=True):
+                if (move := _step(ground, one, sequence)) is not None:
+                    moves.append((one, move))
+    for one, move in moves:
+        with _recorded([one], "environment"):
+            one.observation = move.observation()
+
+
+def _request(
+    client: tinker.SamplingClient,
+    ground: Ground[I, A],
+    sampling: Sampling,
+    ones: Sequence[_Live[I]],
+    seed: int,
+) -> tinker.APIFuture[types.SampleResponse]:
+    """Ask for a reply to each of the conversations, which stand at the same tokens."""
+    return client.sample(
+        types.ModelInput.from_ints([*ones[0].context, *(ones[0].observation or ())]),
+        len(ones),
+        types.SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=seed % 2**SEED_BITS,
+            stop=cast("list[int] | list[str]", list(ground.stop())),
+        ),
+    )
+
+
+def _step(ground: Ground[I, A], one: _Live[I], sequence: types.SampledSequence) -> Move | None:
+    """Take a reply into a conversation; None where that failed."""
+    tokens, logprobs = tuple(sequence.tokens), sequence.logprobs
+    if logprobs is None or len(logprobs) != len(tokens):
+        one.failed("sample", "the server gave no log-probabilities")
+        return None
+    observation = one.observation or ()
+    turn = Turn(
+        observation=observation,
+        tokens=tokens,
+        logprobs=tuple(logprobs),
+        text=ground.text(tokens),
+    )
+    one.context = (*one.context, *observation, *tokens)
+    one.turns = (*one.turns, turn)
+    with _recorded([one], "environment"):
+        return one.environment.step(tokens)
+    return None
+
+
+def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
+    if one.observation is None:
+        return [one]
+    if not isinstance(one.environment, Forkable):
+        raise ConfigError("this conversation cannot go on in several ways", field="forks")
+    environments = [one.environment, *(one.environment.fork() for _ in range(count - 1))]
+    return [
+        dataclasses.replace(one, environment=each, fork=fork)
+        for fork, each in enumerate(environments)
+    ]
+
+
+def _read(ground: Ground[I, A], flat: Sequence[_Live[I]]) -> list[Rollout[I, A] | Failure[I]]:
+    """Read every conversation that came to its end."""
+    ended = [
+        Trajectory(
+            item=one.item,
+            sample=one.sample,
+            turns=one.turns,
+            fork=one.fork,
+            environment=one.environment,
+        )
+        for one in flat
+        if one.failure is None
+    ]
+    answers = iter(zip(ended, ground.read(ended), strict=True))
+    found: list[Rollout[I, A] | Failure[I]] = []
+    for one in flat:
+        if one.failure is not None:
+            found.append(one.failure)
+            continue
+        ran, answer = next(answers)
+        if isinstance(answer, Unread):
+            found.append(
+                Failure(item=ran.item, sample=ran.sample, where=answer.where, what=answer.what)
+            )
+            continue
+        found.append(
+            Rollout(item=ran.item, sample=ran.sample, turns=ran.turns, answer=answer, fork=ran.fork)
+        )
+    return found

@@ -1,0 +1,217 @@
+"""One run in progress: the server's clients, the folder, the course; examined, saved, chosen and tested."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Generic
+
+import msgspec
+import tinker
+
+from tinsmith.stats.alarms import Alarm
+from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TIMINGS, TRACE,)
+from tinsmith.lab.runs.folder import (Mark, RunFolder,)
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.course import (Course, Examinee, Score,)
+from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.pace import (outlook, worth_telling,)
+from tinsmith.lab.rollout_metrics import (Line, answer_line, failure_line,)
+from tinsmith.lab.rollouts import (A, I, WAIT_SECONDS,)
+from tinsmith.lab.service.facts import TraceReader
+from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.teller import Teller
+
+
+@dataclass(frozen=True, slots=True)
+class BestStep:
+    """The step whose policy was the best so far."""
+
+    step: int
+    score: Score
+    sampler_path: str
+    """Where its weights were saved to sample from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What a finished run has to show."""
+
+    selected: BestStep
+    sampler_path: str
+    """The chosen policy."""
+    final_path: str
+    """The last one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run(Generic[I, A]):
+    """Everything a training loop needs beside its algorithm."""
+
+    service: tinker.ServiceClient
+    trainer: tinker.TrainingClient
+    model_name: str
+    course: Course[I, A]
+    settings: CommonSettings
+    folder: RunFolder
+    teller: Teller
+    connection: Connection | None = None
+    """Where the trace of the optimizer steps is read from; None: there is none."""
+    step: int = 0
+    """Where it stands: optimizer steps its weights have seen."""
+    best: BestStep | None = None
+    _sampler: tinker.SamplingClient | None = None
+    _base: tinker.SamplingClient | None = None
+    _timings: dict[str, float] = field(default_factory=dict[str, float])
+    _tracer: TraceReader | None = None
+    _lines: list[Line] = field(default_factory=list[Line])
+    _alarms: list[Alarm] = field(default_factory=list[Alarm])
+    _first: int | None = None
+    """The step that this process began with."""
+    _began: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        if self.connection is not None:
+            self._tracer = TraceReader(self.connection, self.trainer.model_id)
+
+    def resume(self, mark: Mark) -> None:
+        """Go on from a checkpoint, whose weights the trainer has loaded already."""
+        self.step = mark.step
+        self.course.restore(mark.kept["course"])
+        self.best = msgspec.convert(mark.kept["best"], BestStep | None)
+
+    def sampler(self) -> tinker.SamplingClient:
+        """A client of the current policy; the same one until the policy changes."""
+        if self._sampler is None:
+            made = self.trainer.save_weights_and_get_sampling_client()
+            self._sampler = made.result(WAIT_SECONDS)
+        return self._sampler
+
+    def base(self) -> tinker.SamplingClient:
+        """A client of the base model."""
+        if self._base is None:
+            made = self.service.create_sampling_client(base_model=self.model_name)
+            self._base = made.result(WAIT_SECONDS)
+        return self._base
+
+    @contextmanager
+    def timed(self, name: str) -> Generator[None, None, None]:
+        """Add what the body takes to this step's timings."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._timings[name] = self._timings.get(name, 0.0) + time.perf_counter() - began
+
+    def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
+        """Watch a step's groups, and keep their rollouts."""
+        self._alarms += self.course.saw(step, groups)
+        for group in groups:
+            for one in group.scored:
+                terms = {name: getattr(one.terms, name) for name in one.terms.names()}
+                reward: Line = {
+                    "terms": terms,
+                    "total": one.terms.total,
+                    "advantage": one.advantage,
+                }
+                if one.by_turn is not None:
+                    reward["advantage_by_turn"] = one.by_turn
+                facts = self.course.facts(one.rollout)
+                self._lines.append({**answer_line(step, "train", one.rollout, facts), **reward})
+            for failure in group.failures:
+                facts = self.course.item_facts(failure.item)
+                self._lines.append(failure_line(step, "train", failure, facts))
+
+    def examine(self, step: int) -> dict[str, float]:
+        """Examine the current policy, and keep it where it is the best so far; return the metrics."""
+        with self.timed("eval_s"):
+            client = self.sampler()
+            found = self.course.examine(
+                Examinee(
+                    client=client,
+                    trainer=self.trainer,
+                    base=self.base,
+                    progress=self.teller.waiting(f"examined at step {step}"),
+                ),
+                step,
+            )
+        self._lines += found.lines
+        self._alarms += found.alarms
+        if self.best is None or found.score > self.best.score:
+            saved = self.trainer.save_weights_for_sampler(f"best-{step:06d}").result(WAIT_SECONDS)
+            self.best = BestStep(step, found.score, saved.path)
+        return dict(found.metrics)
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write a step's metrics, rollouts, trace and timings; the policy has changed.
+
+        Raises:
+            BackendError: the server told of its optimizer steps before, and does no longer.
+        """
+        alarms = {alarm.key: alarm.value for alarm in self._alarms}
+        line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}
+        self.folder.append(ROLLOUTS, self._lines)
+        self.folder.append(METRICS, [line])
+        with self.timed("trace_s"):
+            self.folder.append(TRACE, self._trace_lines(step))
+        now = time.perf_counter()
+        timings = {**self._timings, "step_s": now - self._began}
+        if self._first is None:
+            self._first = step
+        if worth_telling(self.settings, step, self._first):
+            ahead = outlook(self.settings, step, timings, self.course.last_look)
+            timings["forecast_s"] = ahead.seconds
+            self.teller.say(f"step {step + 1} of {self.settings.steps}: {ahead.words}")
+        self.folder.append(TIMINGS, [{"step": step, **timings}])
+        self.teller.step(step, line, timings, self._alarms)
+        self._lines, self._alarms, self._timings, self._began = [], [], {}, now
+        self._sampler = None
+        self.step = step + 1
+
+    def _trace_lines(self, step: int) -> list[Line]:
+        """One line for each of the step's optimizer steps."""
+        made = [] if self._tracer is None else self._tracer.new()
+        return [
+            {
+                "step": step,
+                "substep": substep,
+                "gradient": one["gradient"],
+                "weights": one["weights"],
+            }
+            for substep, one in enumerate(made)
+        ]
+
+    def checkpoint(self, step: int) -> None:
+        """Save weights and everything else a resumed run needs."""
+        with self.timed("save_s"):
+            saved = self.trainer.save_state(f"step-{step:06d}", overwrite=True)
+            self.folder.mark(
+                step=step,
+                state_path=saved.result(WAIT_SECONDS).path,
+                kept={"course": self.course.state(), "best": msgspec.to_builtins(self.best)},
+            )
+
+    def finish(self) -> Finished:
+        """Examine the last policy, save it, and test: the chosen policy and the last."""
+        last = self.settings.steps
+        metrics = self.examine(last)
+        final = self.trainer.save_weights_for_sampler("final").result(WAIT_SECONDS).path
+        best = self.best
+        assert best is not None, "the last policy was just examined"
+        told = self.teller.waiting("tested")
+        with self.timed("test_s"):
+            if best.step == last:
+                tested = self.course.test(self.sampler(), last, None, last, told)
+            else:
+                chosen = self.service.create_sampling_client(model_path=best.sampler_path)
+                tested = self.course.test(
+                    chosen.result(WAIT_SECONDS), best.step, self.sampler(), last, told
+                )
+        self._lines += tested.lines
+        # A server that died in the last evaluation is found out here, and not by failures in a finished run.
+        self.trainer.get_info()
+        self.record(last, {**metrics, **tested.metrics})
+        path = final if best.step == last else best.sampler_path
+        return Finished(selected=best, sampler_path=path, final_path=final)

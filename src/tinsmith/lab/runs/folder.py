@@ -1,0 +1,263 @@
+"""What a run leaves behind: its files, written so that a killed run goes on where its last checkpoint stands.
+
+`metrics.jsonl`, `rollouts.jsonl` and `trace.jsonl` hold nothing that a clock or a machine decides, and are hashed;
+`timings.jsonl` holds the rest. A checkpoint's line says how long each file was then: whoever resumes cuts them back to
+that. A checkpoint that is damaged is passed over, and the one before it is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+
+from tinsmith.lab.runs.existing_run import (IfExists, holds_run, require_room, settle,)
+from tinsmith.lab.runs.files import (CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE,)
+from tinsmith.lab.service.saved_state import (damage, is_saved,)
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A line of `checkpoints.jsonl`: where weights are, and what else a resumed run needs."""
+
+    step: int
+    """Optimizer steps that these weights have seen."""
+    state_path: str
+    """To train on from."""
+    kept: Mapping[str, object]
+    """State of the loop beside the weights: the course's (rewards, collapse monitor), and the best so far."""
+    lengths: Mapping[str, int]
+    """Bytes of each growing file."""
+    here: bool = False
+    """Whether the weights lie in this folder's STATE; else a server elsewhere has them, and they are taken on trust."""
+
+
+@dataclass(slots=True)
+class RunFolder:
+    """The open folder of one run; used from one thread."""
+
+    path: Path
+    _files: dict[str, IO[bytes]] = field(default_factory=dict[str, IO[bytes]])
+
+    @classmethod
+    def begin(
+        cls,
+        path: Path,
+        config: Mapping[str, object],
+        *,
+        if_exists: IfExists,
+        told: Callable[[str], None] | None = None,
+    ) -> tuple[RunFolder, Mark | None]:
+        """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
+
+        `told` (default: standard error) gets a line for every checkpoint that is passed over, and why.
+
+        Raises:
+            ConfigError: a run is there and is to stay, it is a run of something else, or no run at all.
+        """
+        there = holds_run(path)
+        if there:
+            if_exists = settle(path, if_exists)
+        require_room(path, if_exists)
+        path.mkdir(parents=True, exist_ok=True)
+        folder = cls(path)
+        mark = None
+        if there and if_exists is IfExists.RESUME:
+            folder._require_same(config)
+            mark = folder._newest_whole(told or _to_stderr)
+        elif there:
+            folder._delete()
+        folder.write_json(CONFIG, config)
+        folder._cut(mark)
+        return folder, mark
+
+    def append(self, name: str, lines: Sequence[Mapping[str, object]]) -> None:
+        """Append lines to a growing file; they are with the operating system when this returns."""
+        file = self._open(name)
+        file.write(b"".join(_line(line) for line in lines))
+        file.flush()
+
+    def mark(self, *, step: int, state_path: str, kept: Mapping[str, object]) -> None:
+        """Note a checkpoint whose weights are saved; on the disk when this returns.
+
+        Weights first, then this line: a line never names weights that are not there. A kill in between leaves weights
+        that nothing names.
+        """
+        for name in GROWING:
+            os.fsync(self._open(name).fileno())
+        line: dict[str, object] = {
+            "step": step,
+            "state_path": state_path,
+            "kept": dict(kept),
+            "lengths": {name: (self.path / name).stat().st_size for name in GROWING},
+            "here": is_saved(self.path / STATE, state_path),
+        }
+        with (self.path / CHECKPOINTS).open("ab") as file:
+            file.write(_line({**line, "sha256": sha256_of(line)}))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def marks(self) -> list[Mark]:
+        """Return the checkpoints whose lines are whole, in order; one cut off by a kill or damaged is left out."""
+        return [mark for mark in map(_parsed, self._mark_lines()) if mark is not None]
+
+    def read_lines(self, name: str) -> list[dict[str, object]]:
+        """Return the lines of a growing file."""
+        file = self.path / name
+        if not file.exists():
+            return []
+        return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+    def write_json(self, name: str, value: Mapping[str, object]) -> None:
+        """Write a whole file at once: it is the old one or the new one, never half."""
+        text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        self._write(name, text.encode())
+
+    def read_json(self, name: str) -> dict[str, object]:
+        """Return a whole file's object; empty where there is none.
+
+        Raises:
+            DataError: it is none.
+        """
+        file = self.path / name
+        if not file.exists():
+            return {}
+        try:
+            found: object = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise DataError(
+                f"{file} is damaged",
+                field=name,
+                fix="start the run again in another folder, or behavior_if_log_dir_exists=delete",
+            )
+        return cast(dict[str, object], found)
+
+    def hashes(self) -> dict[str, str]:
+        """Return the SHA-256 of what a repeated run has to reproduce; the trace's only where a server told one."""
+        hashed = {"metrics_sha256": METRICS, "rollouts_sha256": ROLLOUTS}
+        trace = self.path / TRACE
+        if trace.exists() and trace.stat().st_size > 0:
+            hashed["trace_sha256"] = TRACE
+        return {key: file_sha256(self.path / name) for key, name in hashed.items()}
+
+    def close(self) -> None:
+        """Close the files; harmless when repeated."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def abandon(self) -> None:
+        """Delete a run that was begun and not run, and its folder if nothing else is in it."""
+        self.close()
+        self._delete()
+        with suppress(OSError):  # something else is in it
+            self.path.rmdir()
+
+    def _require_same(self, config: Mapping[str, object]) -> None:
+        before = self.read_json(CONFIG)
+        if before.get("identity_sha256") != config.get("identity_sha256"):
+            raise ConfigError(
+                "this folder holds another run",
+                field="log_path",
+                value=str(self.path),
+                allowed=f"the run {str(before.get('identity_sha256'))[:16]}",
+                fix="name another folder, or behavior_if_log_dir_exists=delete",
+            )
+
+    def _newest_whole(self, told: Callable[[str], None]) -> Mark | None:
+        """Return the newest checkpoint of which everything is there, and say which were passed over."""
+        lines = self._mark_lines()
+        for line in reversed(lines):
+            mark = _parsed(line)
+            why = f"its line in {CHECKPOINTS} is damaged" if mark is None else self._damage(mark)
+            if mark is not None and why is None:
+                if line is not lines[-1]:
+                    told(f"resuming from the checkpoint at step {mark.step}")
+                return mark
+            at = "a checkpoint" if mark is None else f"the checkpoint at step {mark.step}"
+            told(f"{self.path}: {at} is skipped: {why}")
+        if lines:
+            told("no checkpoint is complete: starting again from step 0")
+        return None
+
+    def _damage(self, mark: Mark) -> str | None:
+        """Say what of a checkpoint is not there any more; None: nothing."""
+        for name in GROWING:
+            file = self.path / name
+            if mark.lengths.get(name, 0) > (file.stat().st_size if file.exists() else 0):
+                return f"{name} is shorter than it was then"
+        return damage(self.path / STATE, [mark.state_path, *_best(mark)]) if mark.here else None
+
+    def _mark_lines(self) -> list[bytes]:
+        """Return the lines that were written to their end."""
+        file = self.path / CHECKPOINTS
+        return file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+
+    def _delete(self) -> None:
+        """Delete a run; `config.json` last, because it says that there is one."""
+        shutil.rmtree(self.path / STATE, ignore_errors=True)
+        for name in (CHECKPOINTS, *GROWING, *WHOLE):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _cut(self, mark: Mark | None) -> None:
+        """Cut the files back to a checkpoint. Those after it go first: what they say will then no longer be so."""
+        lines = self._mark_lines()
+        kept = 1 + max((i for i, line in enumerate(lines) if _parsed(line) == mark), default=-1)
+        self._write(CHECKPOINTS, b"".join(line + b"\n" for line in lines[: kept if mark else 0]))
+        for name in GROWING:
+            file = self.path / name
+            file.touch()
+            os.truncate(file, 0 if mark is None else mark.lengths.get(name, 0))
+
+    def _write(self, name: str, content: bytes) -> None:
+        temporary = self.path / f".{name}.new"
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self.path / name)
+
+    def _open(self, name: str) -> IO[bytes]:
+        if name not in self._files:
+            self._files[name] = (self.path / name).open("ab")
+        return self._files[name]
+
+
+def _parsed(line: bytes) -> Mark | None:
+    """Return what a line of `checkpoints.jsonl` says; None where its bytes are not those that were written."""
+    try:
+        value: object = json.loads(line)
+        if not isinstance(value, dict):
+            return None
+        said = cast(dict[str, object], value)
+        told = said.pop("sha256", None)
+        return msgspec.convert(said, Mark) if told == sha256_of(said) else None
+    except (ValueError, msgspec.ValidationError):
+        return None
+
+
+def _best(mark: Mark) -> list[str]:
+    """Return where the best policy so far is saved: the end of the run samples from it."""
+    best = cast(Mapping[str, object], mark.kept.get("best") or {})
+    path = best.get("sampler_path")
+    return [path] if isinstance(path, str) and path else []
+
+
+def _to_stderr(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+def _line(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n"

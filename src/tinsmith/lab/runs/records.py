@@ -1,0 +1,258 @@
+"""What a run folder says, as values: settings, metrics by step, rollouts; what is absent is None or empty.
+
+Every field has a default: a run that was killed leaves files that stop anywhere, and its report still opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tinsmith.data.baselines.report import (Baseline, TargetReport,)
+from tinsmith.lab.runs.kinds import Kind
+
+RUBRIC_QUALITY: Final = "rubric_quality"
+"""The name in the `config.json` of a measurement that trains nothing: its folder holds no run."""
+
+
+class Split(StrEnum):
+    """On which papers, how and with which weights rollouts were drawn."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    EVAL_GREEDY = "eval_greedy"
+    TEST = "test"
+    TEST_GREEDY = "test_greedy"
+    TEST_LAST = "test_last"
+    TEST_LAST_GREEDY = "test_last_greedy"
+    TEST_OFFSET = "test_offset"
+
+
+SPLIT_WORDS: Mapping[str, str] = {
+    Split.TRAIN: "training rollouts",
+    Split.EVAL: "validation, sampled",
+    Split.EVAL_GREEDY: "validation, greedy",
+    Split.TEST: "selected checkpoint, sampled",
+    Split.TEST_GREEDY: "selected checkpoint, greedy",
+    Split.TEST_LAST: "last checkpoint, sampled",
+    Split.TEST_LAST_GREEDY: "last checkpoint, greedy",
+    Split.TEST_OFFSET: "selected checkpoint, with logit offsets",
+}
+"""What each split is called on a page."""
+
+
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The task of a run."""
+
+    name: str = ""
+    labels: tuple[str, ...] = ()
+    """In the task's fixed order."""
+    prompt: str = ""
+    contract: str = ""
+    with_metadata: bool | None = None
+
+
+class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The slice of a run: its papers by split."""
+
+    name: str = ""
+    fingerprint: str = ""
+    train: int | None = None
+    validation: int | None = None
+    test: int | None = None
+    rubrics: int | None = None
+    """Of a run on rubrics: how many all its tasks have."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """`config.json`: what was asked for."""
+
+    name: str
+    version: int = 1
+    question: str = ""
+    parent: str | None = None
+    delta: dict[str, object] = {}
+    overrides: dict[str, object] = {}
+    identity_sha256: str = ""
+    settings: dict[str, object] = {}
+    kind: Kind = Kind.RL
+    task: TaskRecord = TaskRecord()
+    reward: dict[str, object] | None = None
+    model_name: str = ""
+    data: DataRecord = DataRecord()
+    challenge: dict[str, object] = {}
+    """Of a run with a challenger: who it is, and what it argues for how often."""
+
+    @property
+    def title(self) -> str:
+        """The experiment's name and version."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def reward_name(self) -> str:
+        """The reward's name; empty where none is stated."""
+        return str((self.reward or {}).get("name", ""))
+
+    @property
+    def seed(self) -> int | None:
+        """The root seed, where the settings name one."""
+        seed = self.settings.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    @property
+    def steps(self) -> int | None:
+        """Steps that were asked for."""
+        steps = self.settings.get("steps")
+        return steps if isinstance(steps, int) else None
+
+
+class AlarmRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An alarm of the collapse monitor."""
+
+    kind: str
+    label: str | None = None
+    """The class it speaks of, if of one."""
+    task: str | None = None
+    """The task, where an answer is to several."""
+    value: float | None = None
+    threshold: float | None = None
+    step: int | None = None
+    message: str = ""
+
+
+class SelectedScore(msgspec.Struct, frozen=True, kw_only=True):
+    """What the chosen checkpoint had on the validation split."""
+
+    value: float
+    tie_break: float
+
+
+class Selected(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint that was chosen."""
+
+    step: int
+    by: str = ""
+    score: SelectedScore | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`manifest.json`: how far the run came, on what, and the hashes of what it left."""
+
+    status: str = ""
+    identity: dict[str, object] = {}
+    identity_sha256: str = ""
+    circumstances: dict[str, object] = {}
+    alarms: tuple[AlarmRecord, ...] = ()
+    selected: Selected | None = None
+    hashes: dict[str, str | None] = {}
+
+
+class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a rollout came to nothing."""
+
+    where: str = ""
+    what: str = ""
+
+
+class AnyRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout, whatever was asked; `failure` is set where it has no answer."""
+
+    step: int
+    split: str
+    prompt_id: str
+    sample: int = 0
+    text: str = ""
+    outcome: str = ""
+    terms: dict[str, float] | None = None
+    total: float | None = None
+    advantage: float | None = None
+    confidence: str | None = None
+    failure: FailureRecord | None = None
+
+
+class RolloutRecord(AnyRollout, frozen=True, kw_only=True):
+    """One rollout about one label."""
+
+    gold: str = ""
+    predicted: str | None = None
+
+
+class JointRollout(AnyRollout, frozen=True, kw_only=True):
+    """One rollout about several labels, each under its subject's name."""
+
+    gold: dict[str, str] = {}
+    predicted: dict[str, str] | None = None
+    """None where the answer has a fault."""
+
+    def alone(self, subject: str) -> RolloutRecord:
+        """Return what it says of one subject."""
+        predicted = None if self.predicted is None else self.predicted.get(subject)
+        told: dict[str, Any] = msgspec.structs.asdict(self)
+        told |= {"gold": self.gold.get(subject, ""), "predicted": predicted}
+        return RolloutRecord(**told)
+
+
+class CheckpointRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `checkpoints.jsonl`."""
+
+    step: int
+    state_path: str = ""
+    sampler_path: str = ""
+
+
+Row = Mapping[str, float | None]
+"""The metrics of one step, by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run folder, as far as it can be read."""
+
+    folder: Path
+    config: Config
+    manifest: Manifest | None
+    metrics: Mapping[int, Row]
+    """By step, ascending."""
+    timings: tuple[Mapping[str, float | None], ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    baselines: TargetReport | None
+    """Of the run's own task."""
+    baseline_answers: Mapping[Baseline, Mapping[str, str]]
+    """Class by test paper, of those baselines whose answers were kept; empty in older runs."""
+    notes: tuple[str, ...]
+    """What could not be read, in words."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes, in the task's order."""
+        return self.config.task.labels
+
+    @property
+    def last_step(self) -> int | None:
+        """The last step that metrics were written for."""
+        return max(self.metrics, default=None)
+
+    @property
+    def alarms(self) -> tuple[AlarmRecord, ...]:
+        """The alarms by step: the manifest's, or those in the metrics where the manifest has none yet."""
+        found = self.manifest.alarms if self.manifest else ()
+        found = found or tuple(_alarms_of(self.metrics))
+        return tuple(
+            sorted(found, key=lambda alarm: (alarm.step or 0, alarm.kind, alarm.label or ""))
+        )
+
+
+def _alarms_of(metrics: Mapping[int, Row]) -> list[AlarmRecord]:
+    alarms: list[AlarmRecord] = []
+    for step, row in metrics.items():
+        for key, value in row.items():
+            group, _, rest = key.partition("/")
+            if group == "alarm" and value is not None:
+                kind, _, label = rest.partition("/")
+                alarms.append(AlarmRecord(kind=kind, label=label or None, value=value, step=step))
+    return alarms

@@ -1,0 +1,238 @@
+"""Hands out the official Tinker client: to a server that runs somewhere, or to one started here for the occasion.
+
+The embedded server is a child process on a free loopback port with a random key. It ends with its parent however the
+parent ends, because its standard input is a pipe that closes then; and only with it: in a session of its own it gets
+no Ctrl-C that is meant for a notebook's cell or a script, and goes on serving whoever catches that.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tinker
+
+from tinsmith.lab.service.start import (Said, wait_until_ready,)
+from tinsmith.lab.service.tombstone import Tombstone
+
+_CLOSE_SECONDS = 5.0
+_ABANDON_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedSettings:
+    """How an embedded server is started; each field is a flag of `tinsmith serve`."""
+
+    models: Mapping[str, str]
+    """Served name -> folder or built-in name."""
+    arithmetic: str = "canonical"
+    device: str = "cpu"
+    seed: int = 0
+    state: Path | None = None
+    """Where checkpoints live; None: the default under TINSMITH_HOME."""
+    threads: int = 0
+    """Of the kernels; 0: as many as the server finds."""
+    micro_batch: int = 0
+    """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
+    deviation: str = "none"
+    """What the server does wrong on purpose (`types.deviation`)."""
+    gradient_unit: str = "tree"
+    """What is one chain of sums (`types.gradient`)."""
+
+
+class EmbeddedServer:
+    """A child process that serves, and a watch on it."""
+
+    def __init__(self, settings: EmbeddedSettings) -> None:
+        """Start it and wait until it answers; interrupted while waiting, it is ended.
+
+        Raises:
+            BackendError: it did not come up; the message is its own.
+            LostError: it was killed before it answered.
+        """
+        self.key = f"tml-{secrets.token_hex(16)}"
+        command = [sys.executable, "-m", "tinsmith", "serve", "--port", "0", "--exit-with-stdin"]
+        for name, source in settings.models.items():
+            command += ["--model", f"{name}={source}"]
+        command += [
+            "--arithmetic",
+            settings.arithmetic,
+            "--device",
+            settings.device,
+            "--seed",
+            str(settings.seed),
+            "--micro-batch",
+            str(settings.micro_batch),
+            "--deviation",
+            settings.deviation,
+            "--gradient-unit",
+            settings.gradient_unit,
+        ]
+        if settings.state is not None:
+            command += ["--state", str(settings.state)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=_environment(self.key, settings.threads),
+            start_new_session=True,
+        )
+        assert self._process.stderr is not None
+        self._said = Said(self._process.stderr)
+        try:
+            self.base_url = wait_until_ready(self._process, self._said)
+        except BaseException:
+            self._abandon()
+            raise
+        self._closing = False
+        self._tombstone: Tombstone | None = None
+        self._discarding = threading.Thread(target=self._discard, daemon=True)
+        self._discarding.start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs: one that died is answered for by its tombstone."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Stop it; harmless when it is gone already."""
+        self._closing = True
+        atexit.unregister(self.close)
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._watcher.join()
+        self._said.join()
+        self._discarding.join()
+        if self._tombstone is not None:
+            self._tombstone.close()
+            self._tombstone = None
+
+    def end(self) -> None:
+        """End it at once, whatever it computes; its checkpoints are whole, because it puts each in place at once."""
+        self._closing = True
+        self._process.kill()
+        self.close()
+
+    def _abandon(self) -> None:
+        """End one that does not serve: it has nothing to put away."""
+        self._process.kill()
+        self._process.wait()
+        self._said.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _discard(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for _ in lines:
+                pass
+
+    def _watch(self) -> None:
+        code = self._process.wait()
+        if self._closing:
+            return
+        said = f": {self._said.wrong[-1]}" if self._said.wrong else ""
+        with suppress(OSError):
+            self._tombstone = Tombstone(
+                int(self.base_url.rsplit(":", 1)[1]),
+                f"the embedded server died (exit code {code}){said}",
+            )
+
+
+def _environment(key: str, threads: int) -> dict[str, str]:
+    chosen = {"TINSMITH_THREADS": str(threads)} if threads else {}
+    return {**os.environ, "TINKER_API_KEY": key, **chosen}
+
+
+@dataclass(slots=True)
+class Connection:
+    """The official client, and where it leads; close it where the server was started for it."""
+
+    client: tinker.ServiceClient
+    base_url: str | None
+    """None: where TINKER_BASE_URL or the SDK's own default leads."""
+    key: str | None = field(repr=False)
+    """None: TINKER_API_KEY, as always with the SDK."""
+    server: EmbeddedServer | None = None
+
+    def close(self) -> None:
+        """End the session, and the embedded server if there is one; harmless when repeated."""
+        with suppress(tinker.TinkerError, TimeoutError):  # a lost server is told nothing
+            self.client.close("success").result(_CLOSE_SECONDS)
+        if self.server is not None:
+            self.server.close()
+
+    def abandon(self) -> None:
+        """End without waiting for what is under way, which nobody will ask for."""
+        if self.server is not None:
+            self.server.end()
+            return
+        with suppress(tinker.TinkerError, TimeoutError):
+            self.client.close("interrupted").result(_ABANDON_SECONDS)
+
+
+def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    """Connect to `base_url`, or start a server with these settings and connect to that.
+
+    Raises:
+        BackendError: the embedded server did not start.
+        LostError: it was killed before it answered.
+    """
+    if base_url is not None:
+        return Connection(tinker.ServiceClient(base_url=base_url), base_url, None)
+    server = EmbeddedServer(settings)
+    client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
+    return Connection(client, server.base_url, server.key, server)
+
+
+def connect(
+    base_url: str | None = None,
+    *,
+    models: Mapping[str, str] | None = None,
+    arithmetic: str = "canonical",
+    device: str = "cpu",
+    seed: int = 0,
+    state: Path | None = None,
+) -> tinker.ServiceClient:
+    """Return the official `tinker.ServiceClient`.
+
+    With `base_url` it talks to that server (the key is TINKER_API_KEY, as always with the SDK). Without, a server is
+    started here and lives until the process ends; the other arguments are its flags.
+
+    Raises:
+        BackendError: the embedded server did not start.
+    """
+    settings = EmbeddedSettings(
+        models=models or {"tinsmith/nano": "tinsmith/nano"},
+        arithmetic=arithmetic,
+        device=device,
+        seed=seed,
+        state=state,
+    )
+    return open_connection(base_url, settings).client

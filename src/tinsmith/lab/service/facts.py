@@ -1,0 +1,101 @@
+"""What a tinsmith server tells beyond the protocol: what a manifest and a trace need, and nothing a loop depends on.
+
+Another Tinker server says nothing of it; the manifest then has None there, and the trace is empty.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+
+import httpx
+
+from tinsmith.lab.service.connect import Connection
+from tinsmith.types.errors import BackendError
+
+_SECONDS = 30.0
+
+
+def model_identity(connection: Connection, model_name: str) -> Mapping[str, object] | None:
+    """Return fingerprint, arithmetic, certificate and version behind a served model; None where it is not told."""
+    served = _served(connection).get(model_name) or {}
+    return cast(Mapping[str, object] | None, served.get("identity"))
+
+
+def serves(connection: Connection, model_name: str) -> bool:
+    """Return whether a server lists a model under this name."""
+    return model_name in _served(connection)
+
+
+def _served(connection: Connection) -> dict[object, Mapping[str, object]]:
+    answer = _ask(connection, "GET", "get_server_capabilities", None)
+    models = cast(list[Mapping[str, object]], (answer or {}).get("supported_models") or [])
+    return {model.get("model_name"): model for model in models}
+
+
+def weights_sha256(connection: Connection, path: str) -> str | None:
+    """Return the SHA-256 over a checkpoint's adapter tensors by sorted name; None where it is not told."""
+    answer = _ask(connection, "POST", "weights_info", {"tinker_path": path})
+    found = (answer or {}).get("weights_sha256")
+    return found if isinstance(found, str) else None
+
+
+@dataclass(slots=True)
+class TraceReader:
+    """Reads the optimizer steps of one model as they are made, each once."""
+
+    connection: Connection
+    model_id: str
+    _read: int = 0
+    """The number of the last step that was read, in the model's own count; 0: none was."""
+    _told: bool | None = None
+    """Whether this server tells; None: it was not asked yet."""
+
+    def new(self) -> list[Mapping[str, object]]:
+        """Return the steps made since the last call, ascending; none where the server does not tell.
+
+        Each has `gradient` and `weights`: by tensor `sha256`, `norm` and `sketch` (see `types.sketches`).
+
+        Raises:
+            BackendError: a server that told before no longer answers, or has forgotten steps meanwhile.
+        """
+        if self._told is False:
+            return []
+        path = f"training_runs/{quote(self.model_id)}/trace?after={self._read}"
+        answer = _ask(self.connection, "GET", path, None)
+        steps = cast(list[Mapping[str, object]] | None, (answer or {}).get("steps"))
+        if steps is None and self._told:
+            raise BackendError("the server no longer reports what its optimizer steps changed")
+        self._told = steps is not None
+        if not steps:
+            return []
+        # A loaded model goes on counting: the first number that is read is free.
+        if self._read and steps[0]["step"] != self._read + 1:
+            raise BackendError(f"the server has forgotten optimizer step {self._read + 1}")
+        self._read = cast(int, steps[-1]["step"])
+        return steps
+
+
+def _ask(
+    connection: Connection, method: str, endpoint: str, body: Mapping[str, object] | None
+) -> Mapping[str, object] | None:
+    base_url = connection.base_url or os.environ.get("TINKER_BASE_URL")
+    key = connection.key or os.environ.get("TINKER_API_KEY")
+    if base_url is None or key is None:
+        return None
+    try:
+        answer = httpx.request(
+            method,
+            f"{base_url.rstrip('/')}/api/v1/{endpoint}",
+            headers={"X-API-Key": key},
+            json=body,
+            timeout=_SECONDS,
+            # Without TLS there is nothing to verify, and to load the certificates takes longer than to ask.
+            verify=base_url.startswith("https:"),
+        )
+        return answer.json() if answer.is_success else None
+    except (httpx.HTTPError, ValueError):
+        return None

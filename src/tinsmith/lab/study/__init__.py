@@ -1,0 +1,1 @@
+"""A study: arms, rates and seeds; tuned, resumed, reported."""

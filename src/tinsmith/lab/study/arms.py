@@ -1,0 +1,85 @@
+"""What a study is made of: arms x learning rates x seeds, and which run lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.experiment.key_text import truth
+from tinsmith.lab.study.keys import (StudyKeys, seeds_apart,)
+
+CELLS: Final = "cells"
+"""The folder of a study's runs, in the study's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyArm:
+    """What is trained in one way; its runs differ by learning rate and seed alone."""
+
+    name: str
+    """In the names of folders."""
+    words: str
+    """On the page."""
+    experiment: str
+    rates: tuple[float, ...] = ()
+    """Ascending. Several are tried, one is taken as it is; none: nothing is trained."""
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the arm has of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Arms, of which each is run with every seed, and what all runs have in common."""
+
+    name: str
+    question: str
+    arms: tuple[StudyArm, ...]
+    shared: Mapping[str, str]
+    """Keys of every run."""
+    out: Path = Path()
+    seeds: tuple[int, ...] = ()
+    tuning_seed: int = 0
+    """Of the runs by which rates are chosen; none of those that are reported."""
+    dry_run: bool = False
+    """Whether only to say what it would take."""
+
+    def asked(self, keys: StudyKeys, given: Mapping[str, str], *, fewest_seeds: int = 1) -> Study:
+        """Return it with the folder, the seeds and the `dry_run` that were asked for.
+
+        Raises:
+            ConfigError: too few seeds, or a value that cannot be read.
+        """
+        seeds, tuning_seed = seeds_apart(
+            keys.value(given, "seeds"), keys.value(given, "tuning_seed"), least=fewest_seeds
+        )
+        return replace(
+            self,
+            shared={**self.shared, "quiet": "true"},
+            out=Path(keys.value(given, "out")),
+            seeds=seeds,
+            tuning_seed=tuning_seed,
+            dry_run=truth("dry_run", keys.value(given, "dry_run")),
+        )
+
+    def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:
+        """Return an arm's run with a rate (None: nothing is trained) and a seed."""
+        rated = {} if rate is None else {"learning_rate": repr(rate)}
+        shown = "".join(f"-rate={value}" for value in rated.values())
+        return Cell(
+            name=arm.experiment,
+            overrides={**self.shared, **arm.keys, **rated, "seed": str(seed)},
+            folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
+        )
+
+    def tuning(self, arm: StudyArm) -> dict[float, Cell]:
+        """Return the runs by which an arm's rate is chosen; none where there is only one to choose."""
+        if len(arm.rates) < 2:
+            return {}
+        return {rate: self.cell(arm, rate, self.tuning_seed) for rate in arm.rates}
+
+    def reported(self, arm: StudyArm, rate: float | None) -> list[Cell]:
+        """Return an arm's runs at its rate, one a seed."""
+        return [self.cell(arm, rate, seed) for seed in self.seeds]

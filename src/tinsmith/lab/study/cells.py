@@ -1,0 +1,168 @@
+"""A study: several experiments on the same papers and the same base, run and then compared.
+
+Each is one `tinsmith run` in a process and with a server of its own, as many at once as there are cores; what they find
+does not depend on that. A run that is there already and is the same is not run again; one that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.experiment.manifest import (Prepared, require_same_run,)
+from tinsmith.lab.experiment.materials import gather
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.experiment.same_base import require_same_base
+from tinsmith.lab.papers.worlds import Told
+from tinsmith.ops.extension import physical_cores
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.kinds import Status
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.types.errors import ConfigError, LostError
+
+QUICKSTART = (
+    "sft/lora_offset",
+    "ladder/exp4",
+    "ladder/exp5",
+    "remedy/exp6",
+)
+"""What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
+
+CONTROL = "control/shuffled_labels"
+"""Without it the claim gate refuses every claim."""
+
+_LOCK = ".lock"
+
+LOST = 3
+"""Exit code of a run that lost its server or its judge, and can be resumed."""
+
+
+def run_study(
+    names: Sequence[str], out: Path, overrides: Mapping[str, str], told: Told
+) -> list[Path]:
+    """Run experiments into folders below `out`; return the folders, in order.
+
+    Raises:
+        ConfigError, DataError: one of them cannot begin.
+        LostError: a server was lost; the same call goes on.
+    """
+    cells = [
+        Cell(name=name, overrides=overrides, folder=out / name.replace("/", "-")) for name in names
+    ]
+    run_cells(cells, told)
+    return [cell.folder for cell in cells]
+
+
+@contextmanager
+def sole_process(out: Path) -> Generator[None, None, None]:
+    """Be the one process that runs a study into `out`; a lock file in it, which ends with the process.
+
+    Raises:
+        ConfigError: another process is.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                "another process is running this study",
+                field="out",
+                value=str(out),
+                fix="wait until it ends, or name another folder",
+            ) from None
+        yield
+
+
+def run_cells(cells: Sequence[Cell], told: Told) -> None:
+    """Run every cell that has not come to its end yet.
+
+    Raises:
+        ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
+        LostError: a server was lost; the same call goes on.
+    """
+    waiting = [cell for cell in cells if not _ended(cell, told)]
+    if not waiting:
+        return
+    plans = [make_plan(find(cell.name), cell.overrides) for cell in waiting]
+    gather(plans[0], told)  # what they share is built once, before they all look for it
+    at_once = min(len(waiting), physical_cores())
+    threads = str(max(1, physical_cores() // at_once))
+
+    def run(cell: Cell) -> None:
+        began = time.perf_counter()
+        _run(cell, threads)
+        told(f"{cell.folder.name}: {time.perf_counter() - began:.0f} s")
+
+    with ThreadPoolExecutor(at_once) as pool:
+        running = [pool.submit(run, cell) for cell in waiting]
+        try:
+            for one in running:
+                one.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _ended(cell: Cell, told: Told) -> bool:
+    """Whether a cell's folder holds this very run, finished.
+
+    Raises:
+        ConfigError: it holds another run, which the run's own process would refuse in more words.
+    """
+    manifest = RunFolder(cell.folder).read_json(MANIFEST)
+    if not manifest:
+        return False
+    plan = make_plan(find(cell.name), cell.overrides)
+    prepared = Prepared(plan, gather(plan, told))
+    try:
+        require_same_run(manifest, prepared)
+        require_same_base(manifest, prepared.materials)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{cell.folder.name}: {error.what}",
+            field=error.field,
+            value=error.value,
+            allowed=error.allowed,
+            fix="another folder for the study, or delete that of this run",
+        ) from None
+    return manifest.get("status") == Status.FINISHED.value
+
+
+def _run(cell: Cell, threads: str) -> None:
+    changes = {
+        "threads": threads,
+        **cell.overrides,
+        "log_path": str(cell.folder),
+        "behavior_if_log_dir_exists": IfExists.RESUME.value,
+    }
+    command = [sys.executable, "-m", "tinsmith", "run", cell.name]
+    command += [f"{key}={value}" for key, value in changes.items()]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        code = run.wait()
+    except KeyboardInterrupt:
+        run.wait()  # it was interrupted too, and puts its server and its folder in order
+        raise
+    if code == LOST:
+        raise LostError(
+            f"{cell.name} lost its server",
+            field="log_path",
+            value=str(cell.folder),
+            fix="the same command goes on from the last checkpoint",
+        )
+    if code != 0:
+        raise ConfigError(
+            f"{cell.name} stopped with exit code {code}; its own message is above",
+            field="log_path",
+            value=str(cell.folder),
+        )

@@ -1,0 +1,189 @@
+"""What the training of a finished run on papers took: papers, updates, tokens and FLOPs, from its files and its papers.
+
+FLOPs, with N the parameters that multiply (all linear weights of the layers and the head; an adapter's own are left
+out, as they are few and every arm has them), L layers and d the width of all heads together:
+
+    forward of a sequence of T positions    2 N T + 2 L d T (T + 1)
+    the same with its gradient              3 times that: 6 a parameter and position
+
+A group's prompt is read once, each sampled token goes through the model once, and a sequence that is trained on is a
+prompt with its answer but for the last token. Examinations are left out: every arm has as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import msgspec
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.lab.study.results import Spent
+from tinsmith.lab.runs.files import ROLLOUTS
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.schedule import batch
+from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.types.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """FLOPs of one decoder."""
+
+    config: DecoderConfig
+
+    @property
+    def parameters(self) -> int:
+        """Those that multiply."""
+        config = self.config
+        heads = config.num_heads * config.head_dim
+        keys = config.num_kv_heads * config.head_dim
+        attention = config.hidden_size * (2 * heads + 2 * keys)
+        layer = attention + 3 * config.hidden_size * config.intermediate_size
+        return config.num_layers * layer + config.hidden_size * config.vocab_size
+
+    def forward(self, positions: int, before: int = 0) -> int:
+        """Return the FLOPs of `positions` that follow `before` others of the same sequence."""
+        width = self.config.num_layers * self.config.num_heads * self.config.head_dim
+        end = before + positions
+        seen = end * (end + 1) - before * (before + 1)
+        return 2 * self.parameters * positions + 2 * width * seen
+
+    def trained(self, positions: int) -> int:
+        """Return the FLOPs of a sequence and its gradient."""
+        return 3 * self.forward(positions)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What a rollout's line says of its tokens."""
+
+    step: int
+    split: str
+    prompt_id: str
+    sample: int = 0
+    tokens: tuple[int, ...] = ()
+    advantage: float | None = None
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """Adds up."""
+
+    cost: Cost
+    papers: int = 0
+    updates: int = 0
+    tokens_read: int = 0
+    tokens_sampled: int = 0
+    tokens_trained: int = 0
+    flops: int = 0
+
+    def read(self, positions: int) -> None:
+        self.tokens_read += positions
+        self.flops += self.cost.forward(positions)
+
+    def sampled(self, positions: int, before: int) -> None:
+        self.tokens_sampled += positions
+        self.flops += self.cost.forward(positions, before)
+
+    def trained(self, positions: int) -> None:
+        self.tokens_trained += positions
+        self.flops += self.cost.trained(positions)
+
+    def spent(self) -> Spent:
+        return Spent(
+            papers=self.papers,
+            updates=self.updates,
+            tokens_read=self.tokens_read,
+            tokens_sampled=self.tokens_sampled,
+            tokens_trained=self.tokens_trained,
+            flops=self.flops,
+        )
+
+
+@dataclass(slots=True)
+class Accountant:
+    """Counts runs of one base; the tokens of a paper are looked up once."""
+
+    cost: Cost
+    _prompts: dict[str, int] = field(default_factory=dict[str, int])
+    _examples: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+
+    def spent(self, folder: Path, course: LabelCourse) -> Spent:
+        """Return what the run in a folder took.
+
+        Raises:
+            DataError: it has no rollouts where it must have sampled, or its settings are no loop's.
+        """
+        ledger, settings = _Ledger(self.cost), course.settings
+        if isinstance(settings, RlSettings):
+            self._supervised(ledger, course, settings.supervised)
+            self._sampled(ledger, course, settings, folder)
+        elif isinstance(settings, SftSettings):
+            self._supervised(ledger, course, settings)
+        else:
+            raise DataError(
+                "these are not the settings of a training loop",
+                field="settings",
+                value=str(settings),
+            )
+        return ledger.spent()
+
+    def a_step_of_sft(self, course: LabelCourse, settings: SftSettings) -> float:
+        """Return the FLOPs of a supervised step: the mean over as many steps as the settings have."""
+        ledger = _Ledger(self.cost)
+        self._supervised(ledger, course, settings)
+        return ledger.flops / settings.steps
+
+    def _supervised(self, ledger: _Ledger, course: LabelCourse, settings: SftSettings) -> None:
+        for step in range(settings.steps):
+            items = batch(course.train_items, settings.batch_size, step, settings.seed)
+            for item in items:
+                ledger.trained(self._length(course, item) - 1)
+            ledger.papers += len(items)
+            ledger.updates += 1
+
+    def _length(self, course: LabelCourse, item: Item) -> int:
+        key = (item.paper.id, item.gold)
+        if key not in self._examples:
+            self._examples[key] = len(course.example(item)[0])
+        return self._examples[key]
+
+    def _prompt(self, course: LabelCourse, item: Item) -> int:
+        if item.prompt_id not in self._prompts:
+            self._prompts[item.prompt_id] = len(course.ground.prompt(item))
+        return self._prompts[item.prompt_id]
+
+    def _sampled(
+        self, ledger: _Ledger, course: LabelCourse, settings: RlSettings, folder: Path
+    ) -> None:
+        prompts = {item.prompt_id: item for item in course.train_items}
+        learned: set[int] = set()
+        for line in _train_lines(folder):
+            prompt = self._prompt(course, prompts[line.prompt_id])
+            if line.sample == 0:  # the first of its group
+                ledger.read(prompt)
+            ledger.sampled(len(line.tokens), prompt)
+            if line.advantage is not None:
+                ledger.trained(prompt + len(line.tokens) - 1)
+                learned.add(line.step)
+        if not ledger.tokens_sampled:
+            raise DataError("a run of RL has no rollouts", field="cells", value=str(folder))
+        ledger.papers += (settings.steps - settings.sft_steps) * settings.groups_per_batch
+        ledger.updates += len(learned) * settings.num_substeps
+
+
+def mean_spent(found: Sequence[Spent]) -> Spent:
+    """Return the mean of several runs."""
+    names = [each.name for each in fields(Spent)]
+    return Spent(**{name: sum(getattr(one, name) for one in found) / len(found) for name in names})
+
+
+def _train_lines(folder: Path) -> Iterator[_Line]:
+    decoder = msgspec.json.Decoder(_Line)
+    with (folder / ROLLOUTS).open("rb") as lines:
+        for text in lines:
+            line = decoder.decode(text)
+            if line.split == "train":
+                yield line

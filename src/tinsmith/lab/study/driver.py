@@ -1,0 +1,183 @@
+"""How all runs of a study come about: arms x learning rates x seeds.
+
+Rates are tried on one seed and chosen by validation alone; then every arm is trained at its own rate with every seed,
+none of which chose it, and tested. Each run is a `tinsmith run`; those that came to their end stay as they are, so that
+the same call goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tinsmith.data.replacing import replacing
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.experiment.estimate import (minutes, time_and_disk,)
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.study.cells import (run_cells, sole_process,)
+from tinsmith.lab.study.arms import (CELLS, Study, StudyArm,)
+from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.results.arms import Arm
+from tinsmith.pages.document import Document
+from tinsmith.pages.page import document_html
+from tinsmith.lab.study.page import study_markdown
+from tinsmith.lab.study.results import (Seconds, StudyFound, read_arm,)
+from tinsmith.lab.study.tried_rates import (Tried, chosen, held_against_chosen, read_tried,)
+
+STUDY_JSON: Final = "study.json"
+"""The same bytes wherever and however often the study is run."""
+SECONDS_JSON: Final = "seconds.json"
+TABLES: Final = "study.md"
+PAGE: Final = "index.html"
+
+_MEGABYTES: Final = 8
+"""Of one run, most of it rollouts and checkpoints."""
+_START_MINUTES: Final = 0.15
+"""Of one run, to start its server and load what it needs."""
+
+RunCells = Callable[[Sequence[Cell], Told], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedArm:
+    """An arm at the rate that was chosen for it."""
+
+    arm: StudyArm
+    rate: float | None
+    tried: tuple[Tried, ...]
+    cells: Sequence[Cell]
+    """Those that are reported, one a seed."""
+
+    def read(self) -> Arm:
+        """Read the reported runs.
+
+        Raises:
+            DataError: a folder holds no finished run.
+        """
+        return read_arm(self.arm.words, [cell.folder for cell in self.cells])
+
+
+Tuned = Mapping[str, TunedArm]
+"""By the name of the arm, in the order of the page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """All that a study has to show."""
+
+    found: StudyFound
+    sentences: tuple[str, ...]
+    """What may be said, the first thing first."""
+    seconds: Mapping[str, Seconds]
+    """By the name of the arm."""
+    page: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Runs a study stage by stage: what was chosen for some arms may decide how others are trained."""
+
+    run: RunCells
+    told: Told
+
+    def tune(self, study: Study, arms: Sequence[StudyArm]) -> dict[str, TunedArm]:
+        """Try the rates of arms, and choose."""
+        cells = {arm.name: study.tuning(arm) for arm in arms}
+        self.run([cell for some in cells.values() for cell in some.values()], self.told)
+        return {arm.name: self._chosen(study, arm, cells[arm.name]) for arm in arms}
+
+    def _chosen(self, study: Study, arm: StudyArm, cells: Mapping[float, Cell]) -> TunedArm:
+        folders = {rate: cell.folder for rate, cell in cells.items()}
+        tried = held_against_chosen(read_tried(folders), folders)
+        rate = chosen(tried).rate if tried else next(iter(arm.rates), None)
+        if tried:
+            self.told(f"{arm.words}: learning rate {rate:g}, by validation")
+        return TunedArm(arm=arm, rate=rate, tried=tried, cells=study.reported(arm, rate))
+
+    def report(self, tuned: Tuned) -> None:
+        """Run every arm at its rate with every seed."""
+        self.run([cell for one in tuned.values() for cell in one.cells], self.told)
+
+
+def conduct_study(
+    study: Study,
+    told: Told,
+    conduct: Callable[[Stages], Outcome],
+    *,
+    later: Sequence[StudyArm] = (),
+    paper_tokens: int | None = None,
+    run: RunCells = run_cells,
+) -> Path:
+    """Run what has not been run, and write values, tables and page; return the study's folder.
+
+    `conduct` goes through the stages. For the forecast: `later` are arms that earlier ones decide on, as they are
+    expected to be, and `paper_tokens` is the length of a paper where it is not the usual one.
+
+    Raises:
+        ConfigError, DataError: a run cannot begin, or another process runs this study.
+        LostError: a server was lost; the same call goes on.
+    """
+    lines = forecast(study, later, paper_tokens)
+    for line in lines if study.dry_run else lines[-1:]:
+        told(line)
+    if study.dry_run:
+        return study.out
+    with sole_process(study.out):
+        outcome = conduct(Stages(run, told))
+        write_outcome(study.out, outcome)
+    for sentence in outcome.sentences:
+        told(sentence)
+    return study.out
+
+
+def forecast(study: Study, later: Sequence[StudyArm], paper_tokens: int | None) -> list[str]:
+    """Return what a study would take, arm by arm; nothing is built.
+
+    Raises:
+        ConfigError: a run could not begin.
+    """
+    arms = [*study.arms, *later]
+    tuning = sum(len(study.tuning(arm)) for arm in arms)
+    reported = len(arms) * len(study.seeds)
+    taken: float | None = 0.0
+    for arm in arms:
+        cell, *others = study.reported(arm, next(iter(arm.rates), None))
+        each = minutes(make_plan(find(cell.name), cell.overrides), paper_tokens)
+        times = 1 + len(others) + len(study.tuning(arm))
+        taken = None if each is None or taken is None else taken + times * (each + _START_MINUTES)
+    runs = tuning + reported
+    return [
+        f"{study.name}: {study.question}",
+        *(f"{arm.words}: {arm.experiment}{_rates(arm)}" for arm in arms),
+        f"{tuning} runs to choose rates on seed {study.tuning_seed}, {reported} to report",
+        f"{runs} runs in {study.out / CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
+    ]
+
+
+def _rates(arm: StudyArm) -> str:
+    tried = ", ".join(f"{rate:g}" for rate in arm.rates)
+    return f", learning rates {tried}" if len(arm.rates) > 1 else ""
+
+
+def write_outcome(out: Path, outcome: Outcome) -> None:
+    """Write values, seconds, tables and page into the study's folder."""
+    values = {**msgspec.to_builtins(outcome.found), "sentences": outcome.sentences}
+    for name, text in (
+        (STUDY_JSON, _json(values)),
+        (SECONDS_JSON, _json(msgspec.to_builtins(outcome.seconds))),
+        (TABLES, study_markdown(outcome.page)),
+        (PAGE, document_html(outcome.page)),
+    ):
+        with replacing(out / name) as part:
+            part.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return text + "\n"

@@ -1,0 +1,276 @@
+"""The page of a study: sentences, one table of scores, tried rates, seconds, settings, and sections of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Final
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from tinsmith.pages.document import (Block, Document, Drawing, Facts, Pairs, Ruling, Section, Story, drawn,)
+from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
+from tinsmith.pages.drawing import (draw, one,)
+from tinsmith.pages.palette import series_mark
+from tinsmith.lab.study.results import (ArmRow, Scores, Seconds, StudyFound,)
+from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, absent, column, measured, number, shown, text,)
+from tinsmith.lab.study.tried_rates import (CAPTION, Tried, rate_words,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnColumn:
+    """A column that a study adds to the table of scores."""
+
+    head: Cell
+    cell: Callable[[ArmRow], Cell]
+
+
+def study_document(
+    title: str,
+    question: str,
+    facts: Pairs,
+    sentences: Sequence[str],
+    sections: Sequence[Section],
+    *,
+    verdict: bool | None = None,
+) -> Document:
+    """Return the page of a study.
+
+    Args:
+        title: of the page.
+        question: what the study asks.
+        facts: below the question.
+        sentences: what came of it.
+        sections: below these.
+        verdict: whether the gate allows what the first sentence says; None: it is no claim.
+    """
+    first = [Story(sentences)]
+    if verdict is not None:
+        first = [Ruling(verdict, sentences[0]), Story(sentences[1:])]
+    return Document(
+        kind="Report of a study",
+        title=title,
+        question=question,
+        facts=facts,
+        sections=(Section("summary", "Summary", first), *sections),
+    )
+
+
+def study_markdown(page: Document) -> str:
+    """Return what a page says and its tables, without its figures."""
+    first, *others = page.sections
+    sentences = [
+        *(block.sentence for block in first.blocks if isinstance(block, Ruling)),
+        *(each for block in first.blocks if isinstance(block, Story) for each in block.sentences),
+    ]
+    blocks = [block for section in others for block in section.blocks]
+    tables = [_markdown(block) for block in blocks if isinstance(block, Table)]
+    said = "\n".join(f"- {sentence}" for sentence in sentences)
+    return "\n\n".join([f"# {page.title}", page.question, said, *tables]) + "\n"
+
+
+def _markdown(table: Table) -> str:
+    rows = [
+        table.heads,
+        tuple(text("---") for _ in table.heads),
+        *((row.name, *row.cells) for row in table.rows),
+    ]
+    lines = [" | ".join(_both_lines(cell) for cell in row) for row in rows]
+    return "\n".join([table.caption, "", *(f"| {line} |" for line in lines)])
+
+
+def _both_lines(cell: Cell) -> str:
+    return f"{cell.text} ({cell.under})" if cell.under else cell.text
+
+
+def heads(names: str) -> tuple[Cell, ...]:
+    """Return a table's heads, which semicolons part; what follows a stroke stands below.
+
+    >>> [cell.text for cell in heads("Arm; updates; FLOPs | of RL's")]
+    ['Arm', 'updates', 'FLOPs']
+    """
+    first, *others = names.split("; ")
+    return (text(first), *(column(*name.split(" | ")) for name in others))
+
+
+def scores_section(
+    study: StudyFound, *, own: Sequence[OwnColumn] = (), remark: str = ""
+) -> Section:
+    """Return the one table of scores, and its figure."""
+    rows = [TableRow(name=text("Baselines of this slice"), kind=RowKind.GROUP)]
+    for name, figures in study.baselines:
+        found = [figures.get(key) for key in ("label_match", "macro_f1", "min_class_recall")]
+        cells = (*(measured(each) for each in found), *[absent("n/a")] * (5 + len(own)))
+        rows.append(TableRow(name=text(name), cells=cells))
+    untrained = any(row.rate is None for row in study.rows)
+    group = "Trained, and the base" if untrained else "Trained"
+    rows.append(TableRow(name=text(group), kind=RowKind.GROUP))
+    rows += [
+        TableRow(name=_name(row), cells=(*_scores(row), *(each.cell(row) for each in own)))
+        for row in study.rows
+    ]
+    caption = (
+        "The test split. Chosen by validation, sampled: means over seeds, 95 % intervals over seeds and papers. Last: "
+        f"every arm after its last step, sampled. {remark}"
+    )
+    names = (
+        "System; label_match | chosen; macro-F1 | chosen; min recall | chosen; macro-F1 | lowest and highest seed; "
+        "macro-F1 | last; min recall | last; macro-F1 | greedy; min recall | greedy"
+    )
+    own_heads = tuple(each.head for each in own)
+    table = Table(caption=caption.strip(), heads=heads(names) + own_heads, rows=tuple(rows))
+    parts = (
+        table,
+        drawn(_dots(study), "Missing: nothing was scored."),
+    )
+    return Section("scores", "Scores", parts)
+
+
+def _name(row: ArmRow) -> Cell:
+    rate = "" if row.rate is None else f", rate {row.rate:g}"
+    return text(row.name, f"{row.steps} steps{rate}, {len(row.seeds)} seeds")
+
+
+def _scores(row: ArmRow) -> tuple[Cell, ...]:
+    found = row.selected
+    seeds = f"{min(found.by_seed):.3f}\u2013{max(found.by_seed):.3f}"
+    return (
+        measured(found.label_match),
+        measured(found.macro_f1),
+        measured(found.min_class_recall),
+        Cell(text=seeds, number=True),
+        *_both(row.last),
+        *_both(row.greedy),
+    )
+
+
+def _both(found: Scores | None) -> tuple[Cell, Cell]:
+    if found is None:
+        return absent("n/a"), absent("n/a")
+    return measured(found.macro_f1), measured(found.min_class_recall)
+
+
+_DRAWN: Final = MappingProxyType({"macro_f1": "macro-F1", "min_class_recall": "smallest recall"})
+
+
+def _dots(study: StudyFound) -> Markup | None:
+    names = [row.name for row in study.rows] + [name for name, _ in study.baselines]
+    values = {
+        key: [getattr(row.selected, key) for row in study.rows]
+        + [figures.get(key) for _, figures in study.baselines]
+        for key in _DRAWN
+    }
+    there = [each for some in values.values() for each in some if each]
+    highest = max(each.value if each.high is None else each.high for each in there)
+    panels = [
+        Panel(
+            title=title,
+            dots=[Dots(title, series_mark(place), values[key])],
+            high=min(1.0, 1.05 * highest),
+        )
+        for place, (key, title) in enumerate(_DRAWN.items())
+    ]
+    return dots_svg("scores", "Macro-F1 and smallest recall with intervals", names, panels)
+
+
+def rates_section(study: StudyFound, *, own: Sequence[Block] = ()) -> Section:
+    """Return which rates were tried and what each scored; `own` stands above."""
+    figure = draw("rates", _rates_words(study), lambda at: _curves(at, study), width=9.6)
+    parts = (*own, Drawing(figure), _tried(study))
+    return Section("rates", "Learning rates", parts)
+
+
+def _rates_words(study: StudyFound) -> str:
+    told = "; ".join(
+        f"{name}: " + ", ".join(f"{each.validation:.3f} at {each.rate:g}" for each in rates)
+        for name, rates in study.rates.items()
+    )
+    return f"Validation score by learning rate. {told}."
+
+
+def _curves(figure: Figure, study: StudyFound) -> None:
+    axes = one(figure)
+    for place, (name, rates) in enumerate(study.rates.items()):
+        mark = series_mark(place)
+        axes.plot(
+            [each.rate for each in rates],
+            [each.validation for each in rates],
+            color=mark.color,
+            linestyle=mark.dash,
+            marker=mark.marker,
+            label=name,
+        )
+    axes.set_xscale("log")
+    tried = sorted({each.rate for rates in study.rates.values() for each in rates})
+    axes.set_xticks(tried, [f"{rate:g}" for rate in tried])
+    axes.minorticks_off()
+    axes.set_xlabel("learning rate")
+    axes.set_ylabel("validation score")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=4)
+
+
+def _tried(study: StudyFound) -> Table:
+    cells = {
+        name: [_tried_cell(each, study.row(name).rate) for each in rates]
+        for name, rates in study.rates.items()
+    }
+    columns = list(zip_longest(*cells.values(), fillvalue=absent("not tried")))
+    return Table(
+        caption=(
+            f"Score of the chosen checkpoint on the validation split, seed {study.tuning_seed}; the test split was "
+            f"not looked at to choose. {CAPTION}"
+        ),
+        heads=heads("; ".join(["Arm", *(f"rate {place + 1}" for place in range(len(columns)))])),
+        rows=tuple(
+            TableRow(name=text(name), cells=tuple(each[place] for each in columns))
+            for place, name in enumerate(cells)
+        ),
+    )
+
+
+def _tried_cell(tried: Tried, chosen: float | None) -> Cell:
+    under = ", ".join(part for part in (f"{tried.rate:g}", rate_words(tried, chosen)) if part)
+    return Cell(text=f"{tried.validation:.3f}", under=under, number=True)
+
+
+def seconds_section(seconds: Mapping[str, Seconds]) -> Section:
+    """Return how long the runs of each arm took, by its name on the page."""
+    rows = tuple(
+        TableRow(
+            name=text(name),
+            cells=(
+                number(each.training, digits=1),
+                number(each.a_step, "not trained", digits=2),
+                number(each.run, digits=0),
+            ),
+        )
+        for name, each in seconds.items()
+    )
+    table = Table(
+        caption=(
+            "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
+            "other runs beside it. No two runs of the study have these in common; all else on this page they have."
+        ),
+        heads=heads("Arm; seconds; seconds | one update; seconds | with examinations"),
+        rows=rows,
+    )
+    return Section("seconds", "Seconds", (table,))
+
+
+def settings_section(study: StudyFound) -> Section:
+    """Return what decided the results."""
+    pairs = tuple((key, shown(study.settings[key])) for key in sorted(study.settings))
+    return Section("settings", "Settings", (Facts(pairs),))
+
+
+def study_facts(study: StudyFound) -> tuple[tuple[str, str], ...]:
+    """Return what stands below the question."""
+    return (
+        ("Slice", study.data[:16]),
+        ("Test papers", f"{study.num_items:,}"),
+        ("Seeds", ", ".join(map(str, study.seeds))),
+        ("Rates chosen on seed", str(study.tuning_seed) if study.rates else "none: all given"),
+    )

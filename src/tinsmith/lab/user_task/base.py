@@ -1,0 +1,96 @@
+"""What the nano base of a user's own task reads: its training items, answered as the task's `demonstrate` shows.
+
+So it knows how answers look before any of them is rewarded. Held-out items are not among what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import cast
+
+from tinsmith.lab.nano_base import (BaseRecipe, Conversation, cached_base,)
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.lab.user_task.calls import (Raised, attempt,)
+from tinsmith.lab.user_task.items import UserItem
+from tinsmith.lab.user_task.scoring import (Failed, read_reply,)
+from tinsmith.lab.user_task.task import Task
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskBaseRecipe(BaseRecipe):
+    """How a base is built from the demonstrations of a task."""
+
+    vocab_size: int = 512
+    max_positions: int = 1024
+    steps: int = 1_000
+    learning_rate: float = 3e-3
+    count: int = 8_000
+    """Demonstrations; the training items are gone through again and again."""
+
+
+def task_base(
+    task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, told: Callable[[str], None]
+) -> Path:
+    """Return the folder of the nano base for a task; built where it is not cached.
+
+    Raises:
+        ConfigError: the task demonstrates nothing, or that fails.
+    """
+    if task.demonstrate is None:
+        raise ConfigError(
+            "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named",
+            field="model_name",
+            fix="at=small (SmolLM2; `tinsmith base fetch smollm2` once), model_name=... with base_url=... or "
+            "learning_rate=..., or demonstrate=... in the task",
+        )
+    return cached_base(recipe, task_conversations(task, items, recipe), told)
+
+
+def task_conversations(
+    task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe
+) -> list[Conversation]:
+    """Return what the base reads: conversations about training items.
+
+    Raises:
+        ConfigError: a demonstration fails.
+    """
+    return [
+        _conversation(task, items[place % len(items)], derive(recipe.seed, "demonstration", place))
+        for place in range(recipe.count)
+    ]
+
+
+def _conversation(task: Task, one: UserItem, seed: int) -> Conversation:
+    """Return one conversation; between its replies stands what the task would say to them."""
+    assert task.demonstrate is not None
+    shown = attempt(task.demonstrate, one.item, Random(seed))
+    replies = (shown,) if isinstance(shown, str) else shown
+    if isinstance(replies, Raised):
+        raise _failed(str(replies), one)
+    if not replies or not all(isinstance(cast(object, each), str) for each in replies):
+        raise _failed(f"it gave {replies!r}, and no text or list of texts", one)
+    said = [*one.messages, Message(role=Role.ASSISTANT, content=replies[0])]
+    read = [read_reply(task, replies[0])]
+    for reply in replies[1:]:
+        heard = None if task.reply is None else attempt(task.reply, one.item, list(read))
+        if isinstance(last := read[-1], Failed):
+            raise _failed(last.what, one)
+        if isinstance(heard, Raised):
+            raise _failed(str(heard), one)
+        if heard is None:
+            break  # the task has nothing to say to it
+        said += [
+            Message(role=Role.USER, content=heard),
+            Message(role=Role.ASSISTANT, content=reply),
+        ]
+        read.append(read_reply(task, reply))
+    return tuple(said)
+
+
+def _failed(what: str, one: UserItem) -> ConfigError:
+    return ConfigError(f"a demonstration failed: {what}", field="demonstrate", value=one.item)

@@ -1,0 +1,239 @@
+"""The items of a user's task: read from a list, an iterator or a JSONL file, named, asked about, and split."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, cast
+
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.lab.user_task.calls import (Raised, attempt,)
+from tinsmith.lab.user_task.task import (Items, Task,)
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
+
+MOST: Final = 200_000
+"""Items that are read of an iterator, which might have no end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserItem:
+    """One item with its name, and the prompt that asks about it."""
+
+    prompt_id: str
+    item: Any
+    messages: tuple[Message, ...]
+
+    @property
+    def prompt(self) -> str:
+        """What is asked, as a text."""
+        if len(self.messages) == 1:
+            return self.messages[0].content
+        return "\n\n".join(f"{one.role.value}: {one.content}" for one in self.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSplit:
+    """The items to train on, and those that are held out."""
+
+    train: tuple[UserItem, ...]
+    held_out: tuple[UserItem, ...]
+    repeated: int
+    """Items that were there before, and were left out."""
+
+    @property
+    def sha256(self) -> str:
+        """Of every item and its prompt, by split."""
+        return sha256_of(
+            {
+                "train": [_identity(one) for one in self.train],
+                "held_out": [_identity(one) for one in self.held_out],
+            }
+        )
+
+
+def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
+    """Read a task's items and hold some of them out; data files are looked for in `folder`.
+
+    Raises:
+        DataError: items cannot be read, have the same name, or are on both sides.
+    """
+    items, repeated = _read(task, task.items, folder, "items")
+    held = task.held_out
+    if isinstance(held, int | float):
+        count = max(1, round(held * len(items))) if held else 0
+        chosen = sorted(items, key=lambda one: derive(seed, "held out", one.prompt_id))[:count]
+        ids = {one.prompt_id for one in chosen}
+    elif callable(held):
+        ids = {one.prompt_id for one in items if _is_held_out(task, one)}
+    else:
+        apart, again = _read(task, held, folder, "held_out")
+        both = sorted({one.prompt_id for one in apart} & {one.prompt_id for one in items})
+        if both:
+            raise DataError(
+                f"{len(both)} held-out items are among those to train on",
+                field="held_out",
+                value=both[0],
+                fix="leave them out on one side",
+            )
+        return UserSplit(train=_some(items), held_out=apart, repeated=repeated + again)
+    return UserSplit(
+        train=_some(tuple(one for one in items if one.prompt_id not in ids)),
+        held_out=tuple(one for one in items if one.prompt_id in ids),
+        repeated=repeated,
+    )
+
+
+def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
+    if not items:
+        raise DataError("there is no item to train on", field="items", allowed="one or more")
+    return items
+
+
+def _is_held_out(task: Task, one: UserItem) -> bool:
+    assert callable(task.held_out)
+    found = attempt(task.held_out, one.item)
+    if isinstance(found, Raised):
+        raise DataError(str(found), field="held_out", value=one.item)
+    return bool(found)
+
+
+def _read(task: Task, items: Items, folder: Path, what: str) -> tuple[tuple[UserItem, ...], int]:
+    """Return the items with names and prompts, each once, and how many were there more than once."""
+    found: dict[str, UserItem] = {}
+    repeated = 0
+    for place, item in enumerate(_raw(items, folder, what)):
+        one = _named(task, item, f"{what}[{place}]")
+        before = found.setdefault(one.prompt_id, one)
+        if before is not one:
+            if _identity(before) != _identity(one):
+                raise DataError(
+                    "two items have the same name",
+                    field=f"{what}[{place}]",
+                    value=one.prompt_id,
+                    fix="give each an id of its own",
+                )
+            repeated += 1
+    return tuple(found.values()), repeated
+
+
+def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
+    if isinstance(items, str | Path):
+        return _lines(folder / items, what)
+    if isinstance(items, Mapping) or not isinstance(cast(object, items), Iterable):
+        raise DataError(
+            "items are a list, an iterator or the name of a JSONL file",
+            field=what,
+            value=type(items).__name__,
+        )
+    read = attempt(lambda: list(islice(items, MOST + 1)))
+    if isinstance(read, Raised):
+        raise DataError(str(read), field=what)
+    if len(read) > MOST:
+        raise DataError(
+            f"there are more than {MOST:,} items, or they have no end",
+            field=what,
+            fix="itertools.islice(items, 10_000)",
+        )
+    return read
+
+
+def _lines(file: Path, what: str) -> list[Any]:
+    """Read a JSONL file; empty lines are passed over."""
+    if not file.is_file():
+        raise DataError(
+            "there is no such file",
+            field=what,
+            value=str(file),
+            allowed="a JSONL file; a name is looked for beside the task's file",
+        )
+    found: list[Any] = []
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                found.append(json.loads(line))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                told = error.msg if isinstance(error, json.JSONDecodeError) else error.reason
+                raise DataError(
+                    f"{file.name}, line {number}: this is not JSON: {told}",
+                    field=what,
+                    value=line.decode(errors="replace").strip(),
+                ) from None
+    return found
+
+
+def _named(task: Task, item: object, where: str) -> UserItem:
+    try:
+        name = sha256_of(item)[:12]
+    except DataError as error:
+        raise DataError(
+            f"an item is made of values that JSON has: {error.what}",
+            field=f"{where} {error.field}",
+            value=error.value,
+            allowed="text, numbers, true, false, none, lists, and mappings or dataclasses of them",
+        ) from None
+    if task.item_id is not None:
+        found = attempt(task.item_id, item)
+        if isinstance(found, Raised):
+            raise DataError(str(found), field=f"item_id of {where}", value=item)
+        name = str(found)
+    elif isinstance(item, Mapping) and isinstance(item.get("id"), str | int):
+        name = str(cast(Mapping[str, object], item)["id"])
+    return UserItem(prompt_id=name, item=item, messages=_messages(task, item, where))
+
+
+def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:
+    """Ask about an item."""
+    if isinstance(task.prompt, str):
+        prompt: object = _filled(task.prompt, item, where)
+    else:
+        prompt = attempt(task.prompt, item)
+    if isinstance(prompt, Raised):
+        raise DataError(str(prompt), field=f"prompt of {where}", value=item)
+    if isinstance(prompt, str):
+        return (Message(role=Role.USER, content=prompt),)
+    try:
+        said = tuple(Message(role=Role(one["role"]), content=one["content"]) for one in prompt)
+    except (TypeError, KeyError, ValueError, AttributeError):
+        said = ()
+    if not said or said[-1].role is Role.ASSISTANT:
+        raise DataError(
+            "a prompt is a text, or messages of which the last is not the model's own",
+            field=f"prompt of {where}",
+            value=prompt,
+            allowed='[{"role": "system" or "user" or "assistant", "content": text}, ...]',
+        )
+    return said
+
+
+def _filled(template: str, item: object, where: str) -> str:
+    """Put an item's fields into a template; an item that has none stands for {item}."""
+    fields: Mapping[str, object] = {"item": item}
+    if isinstance(item, Mapping):
+        fields = cast(Mapping[str, object], item)
+    elif is_dataclass(item) and not isinstance(item, type):
+        fields = asdict(item)
+    try:
+        return template.format_map(fields)
+    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        raise DataError(
+            f"the prompt cannot be filled from this item: {type(error).__name__}: {error}",
+            field=f"prompt of {where}",
+            value=template,
+            allowed="the item's fields in braces: " + ", ".join(f"{{{name}}}" for name in fields),
+            fix="{{ and }} stand for braces themselves; or give a function of the item",
+        ) from None
+
+
+def _identity(one: UserItem) -> dict[str, object]:
+    return {
+        "id": one.prompt_id,
+        "item": one.item,
+        "messages": [(message.role.value, message.content) for message in one.messages],
+    }

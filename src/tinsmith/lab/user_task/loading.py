@@ -1,0 +1,227 @@
+"""Loads the file of a user's task: a mistake in it is told with file and line, and its identity is that of its bytes.
+
+The file has a `task = Task(...)`, or a function `task(...)` that returns one, whose arguments are keys of their own.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final, cast, get_type_hints
+
+from tinsmith.lab.user_task.calls import (Raised, attempt,)
+from tinsmith.lab.user_task.task import (Task, Value,)
+from tinsmith.types.errors import ConfigError, TinsmithError
+
+ENTRY: Final = "task"
+"""What a file has to define."""
+_KINDS: Final = (str, int, float, bool)
+_DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnKey:
+    """A key that a task's file adds to those of every run."""
+
+    name: str
+    kind: type[Value]
+    default: Value
+    words: str
+    """What the function's docstring says of it, in a line `name: words`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFile:
+    """A file with a task in it."""
+
+    path: Path
+    """Absolute."""
+    sha256: Mapping[str, str]
+    """Of its bytes, and of those of the modules beside it that it imports, by name."""
+    keys: tuple[OwnKey, ...]
+    _entry: Task | Callable[..., Any]
+
+    def make(self, values: Mapping[str, Value]) -> Task:
+        """Return the task with these values of its own keys.
+
+        Raises:
+            ConfigError: the file's function fails, or returns something else.
+        """
+        if isinstance(self._entry, Task):
+            return self._entry
+        entry = self._entry
+        with _beside(self.path.parent):
+            made = attempt(lambda: entry(**values))
+        if isinstance(made, Raised):
+            raise _mistake(made, self.path)
+        if not isinstance(made, Task):
+            raise ConfigError(
+                f"{self.path.name}: {ENTRY}() returns no tinsmith.Task",
+                field=ENTRY,
+                value=type(made).__name__,
+            )
+        return made
+
+
+def load_file(path: Path) -> TaskFile:
+    """Load a task's file; what it prints is printed.
+
+    Raises:
+        ConfigError: there is none, it cannot be run, or there is no task in it.
+    """
+    path = path.absolute()
+    if not path.is_file():
+        raise ConfigError(
+            "there is no such file",
+            field="FILE.py",
+            value=str(path),
+            fix=f"tinsmith new {path.name} writes one to begin with",
+        )
+    source = path.read_bytes()
+    modules = _modules_beside(path, source)
+    with _beside(path.parent):
+        for name in modules:
+            sys.modules.pop(name, None)
+        module = _executed(path, source)
+    entry = vars(module).get(ENTRY)
+    if not isinstance(entry, Task) and not inspect.isfunction(entry):
+        raise ConfigError(
+            f"{path.name} has no task",
+            field=ENTRY,
+            value=None if entry is None else type(entry).__name__,
+            allowed=f"{ENTRY} = Task(...), or a function {ENTRY}(key=default, ...) that returns one",
+        )
+    digests = {path.name: hashlib.sha256(source).hexdigest()}
+    digests |= {
+        file.relative_to(path.parent).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in modules.values()
+    }
+    keys = () if isinstance(entry, Task) else _own_keys(entry, path)
+    return TaskFile(path=path, sha256=dict(sorted(digests.items())), keys=keys, _entry=entry)
+
+
+def _executed(path: Path, source: bytes) -> ModuleType:
+    module = ModuleType(f"tinsmith_task_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses of the file look themselves up there
+    code = attempt(compile, source, str(path), "exec")
+    found = code if isinstance(code, Raised) else attempt(exec, code, vars(module))
+    if isinstance(found, Raised):
+        raise _mistake(found, path)
+    return module
+
+
+def _mistake(found: Raised, path: Path) -> TinsmithError:
+    """Return the error that tells of a mistake in the file: what is ours says what it has to say, with the line."""
+    error = found.error
+    if isinstance(error, TinsmithError):
+        where = f"{found.file}, line {found.line}" if found.file else path.name
+        return error.told_at(where)
+    where = str(found) if found.file else f"{path.name}: {found}"
+    return ConfigError(where, field="FILE.py", value=str(path))
+
+
+@contextmanager
+def _beside(folder: Path) -> Generator[None, None, None]:
+    """Let modules beside the file be imported, as Python lets a script, and leave no compiled files there."""
+    writes = sys.dont_write_bytecode
+    sys.path.insert(0, str(folder))
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        sys.dont_write_bytecode = writes
+
+
+def _modules_beside(path: Path, source: bytes) -> dict[str, Path]:
+    """Return the modules beside the file that it imports, and those that they import, by name."""
+    found: dict[str, Path] = {}
+    left = [source]
+    while left:
+        try:
+            code = compile(left.pop(), path.name, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            continue  # told where the file is run
+        for name in sorted(_imported(code)):
+            file = _module_file(path.parent, name)
+            if file is not None and name not in found and file != path:
+                found[name] = file
+                left.append(file.read_bytes())
+    return found
+
+
+def _imported(code: CodeType) -> set[str]:
+    """Return every module that might be meant, packages around it included.
+
+    From the compiled code and not from a syntax tree: CPython 3.11 cannot make syntax trees in two threads at once.
+    """
+    names: set[str] = set()
+    left = [code]
+    while left:
+        steps = list(dis.get_instructions(here := left.pop()))
+        left += [each for each in here.co_consts if isinstance(each, CodeType)]
+        module = ""
+        for place, step in enumerate(steps):
+            if (
+                step.opname == "IMPORT_NAME"
+            ):  # after the level of a relative import, and the names taken
+                module = "" if steps[place - 2].argval else str(step.argval)
+                names.add(module)
+            elif step.opname == "IMPORT_FROM" and module:
+                names.add(f"{module}.{step.argval}")
+    parts = [name.split(".") for name in names if name]
+    return {".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}
+
+
+def _module_file(folder: Path, name: str) -> Path | None:
+    bare = folder.joinpath(*name.split("."))
+    for file in (bare.with_name(f"{bare.name}.py"), bare / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+def _own_keys(entry: Callable[..., Any], path: Path) -> tuple[OwnKey, ...]:
+    """Return a function's arguments as keys.
+
+    Raises:
+        ConfigError: one cannot be given on a command line.
+    """
+    hints = attempt(get_type_hints, entry)
+    if isinstance(hints, Raised):
+        raise _mistake(hints, path)
+    words = _described(entry)
+    found: list[OwnKey] = []
+    for each in inspect.signature(entry).parameters.values():
+        kind = hints.get(each.name, type(each.default))
+        plain = each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        if not plain or each.default is each.empty or kind not in _KINDS:
+            raise ConfigError(
+                f"{path.name}, line {entry.__code__.co_firstlineno}: this argument of {ENTRY}() cannot be a key",
+                field=str(each),
+                allowed="an argument with a default that is a text, a number, True or False",
+            )
+        found.append(
+            OwnKey(
+                name=each.name,
+                kind=kind,
+                default=cast(Value, each.default),
+                words=words.get(each.name, ""),
+            )
+        )
+    return tuple(found)
+
+
+def _described(entry: Callable[..., Any]) -> dict[str, str]:
+    """Return what a docstring says of arguments, in lines `name: words`."""
+    lines = (inspect.getdoc(entry) or "").splitlines()
+    return {match[1]: match[2] for line in lines if (match := _DESCRIBED.match(line))}

@@ -1,0 +1,122 @@
+"""What the conversations of one group earn by a user's rewards: named terms and metrics, or why there are none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tinsmith.lab.user_task.calls import (Raised, attempt,)
+from tinsmith.lab.user_task.task import (OfConversation, OfGroup, Reward, Task,)
+
+PARSE: Final = "parse"
+REWARD: Final = "reward"
+METRIC: Final = "metric"
+REPLY: Final = "reply"
+"""Where a user's function fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earned:
+    """What one conversation earned."""
+
+    terms: Mapping[str, float]
+    metrics: Mapping[str, float]
+    readable: bool
+    """Whether `parse` could read the last reply; True where nothing is parsed."""
+
+    @property
+    def total(self) -> float:
+        """The reward: the sum of the terms, rounded to 12 decimals."""
+        return round(math.fsum(self.terms.values()), 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a conversation has no reward."""
+
+    where: str
+    what: str
+
+
+def score_group(
+    task: Task, item: object, conversations: Sequence[Sequence[str]]
+) -> list[Earned | Failed]:
+    """Score the conversations about one item, each the model's replies; one that fails leaves the others alone."""
+    replies: dict[int, list[Any]] = {}
+    failed: dict[int, Failed] = {}
+    for place, texts in enumerate(conversations):
+        read = [read_reply(task, text) for text in texts]
+        bad = next((one for one in read if isinstance(one, Failed)), None)
+        if bad is None:
+            replies[place] = read
+        else:
+            failed[place] = bad
+    values: dict[int, dict[str, float]] = {place: {} for place in replies}
+    for where, rewards in ((REWARD, task.rewards), (METRIC, task.metrics)):
+        for name, reward in rewards.items():
+            left = [place for place in replies if place not in failed]
+            found = _valued(reward, item, [replies[place] for place in left])
+            for place, value in zip(left, found, strict=True):
+                if isinstance(value, float):
+                    values[place][f"{where}/{name}"] = value
+                else:
+                    failed[place] = Failed(where, f"{name}: {value}")
+    return [
+        failed[place]
+        if place in failed
+        else Earned(
+            terms={name: values[place][f"{REWARD}/{name}"] for name in task.rewards},
+            metrics={name: values[place][f"{METRIC}/{name}"] for name in task.metrics},
+            readable=replies[place][-1] is not None,
+        )
+        for place in range(len(conversations))
+    ]
+
+
+def read_reply(task: Task, text: str) -> object:
+    """Return a reply as the task's `parse` reads it, the text itself where nothing is parsed, or why that failed."""
+    if task.parse is None:
+        return text
+    found = attempt(task.parse, text)
+    return Failed(PARSE, str(found)) if isinstance(found, Raised) else found
+
+
+def _valued(reward: Reward, item: object, replies: Sequence[list[Any]]) -> list[float | str]:
+    """Return what each conversation is worth, or why that is not known."""
+    if isinstance(reward, OfGroup):
+        return _of_group(reward.function, item, replies)
+    if isinstance(reward, OfConversation):
+        return [_number(attempt(reward.function, item, list(each))) for each in replies]
+    return [_number(attempt(reward, item, each[-1])) for each in replies]
+
+
+def _of_group(
+    function: Callable[[Any, Sequence[Any]], Sequence[float]],
+    item: object,
+    replies: Sequence[list[Any]],
+) -> list[float | str]:
+    if not replies:
+        return []
+    found = attempt(lambda: list(function(item, [each[-1] for each in replies])))
+    if isinstance(found, Raised):
+        return [str(found)] * len(replies)
+    if len(found) != len(replies):
+        return [f"it gave {len(found)} numbers for {len(replies)} answers"] * len(replies)
+    return [_number(value) for value in found]
+
+
+def _number(value: object) -> float | str:
+    """Return a reward as a number; text says why it is none."""
+    if isinstance(value, Raised):
+        return str(value)
+    if isinstance(value, str):
+        return "it gave str, and not a number"
+    try:
+        number = float(value)  # pyright: ignore[reportArgumentType]  # a number of numpy or torch is one too
+    except (TypeError, ValueError):
+        return f"it gave {type(value).__name__}, and not a number"
+    if not math.isfinite(number):
+        return f"it gave {number}, and not a finite number"
+    return number

@@ -1,0 +1,242 @@
+"""A user's own task as the subject of a run: their functions ask, reply and reward; what those raise is recorded.
+
+A function that fails on every rollout of a step ends the run: it is not the policy that has to change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tinsmith.renderers.renderer import Message, Renderer, Role
+from tinsmith.lab.user_task.calls import (Raised, attempt,)
+from tinsmith.lab.user_task.items import (UserItem, UserSplit,)
+from tinsmith.lab.user_task.scoring import (Earned, Failed, REPLY, read_reply, score_group,)
+from tinsmith.lab.user_task.task import (Answered, Section, Task,)
+from tinsmith.lab.environment import (Environment, Over,)
+from tinsmith.lab.rollout_metrics import Line
+from tinsmith.lab.rollouts import (Rollout, Trajectory, Unread,)
+from tinsmith.lab.subject import (NamedTerms, SectionRecord, Side,)
+from tinsmith.types.errors import TaskError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserAnswer:
+    """What a conversation earned, and what the model was told in it after the prompt."""
+
+    earned: Earned
+    told: tuple[str, ...]
+    """By the task, between the model's replies."""
+
+
+UserRollout = Rollout[UserItem, UserAnswer]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class UserEnvironment:
+    """See Environment; one conversation about an item."""
+
+    task: Task
+    item: UserItem
+    prompt: tuple[int, ...]
+    renderer: Renderer
+    group: object
+    """The same for all that are compared with each other."""
+    replies: list[str] = field(default_factory=list[str])
+    read: list[Any] = field(default_factory=list[Any])
+    """The same, as `parse` reads them."""
+    told: list[str] = field(default_factory=list[str])
+    failed: Failed | None = None
+
+    def first(self) -> tuple[int, ...]:
+        """See Environment."""
+        return self.prompt
+
+    def step(self, tokens: Sequence[int]) -> Over | Told:
+        """See Environment; what the user's function raises ends the conversation, and is kept for its reading."""
+        self.replies.append(self.renderer.parse_response(tokens).message.content)
+        if self.task.reply is None or len(self.replies) == self.task.max_turns:
+            return Over()
+        self.read.append(read_reply(self.task, self.replies[-1]))
+        if isinstance(self.read[-1], Failed):
+            self.failed = self.read[-1]
+            return Over()
+        said = attempt(self.task.reply, self.item.item, list(self.read))
+        if isinstance(said, Raised):
+            self.failed = Failed(REPLY, str(said))
+            return Over()
+        if said is None:
+            return Over()
+        if not isinstance(cast(object, said), str):
+            self.failed = Failed(REPLY, f"it gave {type(said).__name__}, and no text or None")
+            return Over()
+        self.told.append(said)
+        extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
+        return Told(extended[len(tokens) :])
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """See Move; what the model is told after a reply."""
+
+    tokens: tuple[int, ...]
+
+    def observation(self) -> tuple[int, ...]:
+        """See Move."""
+        return self.tokens
+
+
+@dataclass(slots=True, kw_only=True)
+class UserSubject:
+    """See Subject; its methods are described there and at Ground."""
+
+    task: Task
+    split: UserSplit
+    renderer: Renderer
+    _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    def items(self, side: Side) -> Sequence[UserItem]:
+        """See Subject."""
+        return self.split.train if side is Side.TRAIN else self.split.held_out
+
+    def stop(self) -> Sequence[int]:
+        """See Ground."""
+        return self.renderer.stop_sequences()
+
+    def environments(self, item: UserItem, count: int, seed: int) -> Sequence[Environment]:
+        """See Ground; nothing is drawn."""
+        del seed
+        if item.prompt_id not in self._prompts:
+            self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
+        group = object()
+        return [
+            UserEnvironment(
+                task=self.task,
+                item=item,
+                prompt=self._prompts[item.prompt_id],
+                renderer=self.renderer,
+                group=group,
+            )
+            for _ in range(count)
+        ]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """See Ground."""
+        return self.renderer.parse_response(tokens).message.content
+
+    def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[UserAnswer | Unread]:
+        """Have the user's rewards score every group.
+
+        Raises:
+            TaskError: there is no reward for any of them.
+        """
+        played = [cast(UserEnvironment, one.environment) for one in trajectories]
+        found: dict[int, Earned | Failed] = {}
+        for places in _by_group(played):
+            whole = [place for place in places if played[place].failed is None]
+            item = trajectories[places[0]].item.item
+            scores = score_group(self.task, item, [played[place].replies for place in whole])
+            found.update(zip(whole, scores, strict=True))
+        read: list[UserAnswer | Unread] = []
+        for place, environment in enumerate(played):
+            one = environment.failed or found[place]
+            if isinstance(one, Failed):
+                read.append(Unread(one.where, one.what))
+            else:
+                read.append(UserAnswer(earned=one, told=tuple(environment.told)))
+        failures = [one for one in read if isinstance(one, Unread)]
+        if failures and len(failures) == len(read):
+            raise TaskError(f"{failures[0].where} {failures[0].what}")
+        return read
+
+    def terms(self, rollout: UserRollout) -> NamedTerms:
+        """See Subject."""
+        earned = rollout.answer.earned
+        return NamedTerms(values=earned.terms, total=earned.total)
+
+    def figures(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
+        """Return the metrics, the share of answers that `parse` could read, and the replies of a conversation."""
+        if not rollouts:
+            return {}
+        earned = [one.answer.earned for one in rollouts]
+        told = {
+            f"metric/{name}": _mean([one.metrics[name] for one in earned])
+            for name in self.task.metrics
+        }
+        if self.task.parse is not None:
+            told["parse_ok"] = _mean([float(one.readable) for one in earned])
+        if self.task.reply is not None:
+            told["replies"] = _mean([float(len(one.turns)) for one in rollouts])
+        return told
+
+    def facts(self, rollout: UserRollout) -> Line:
+        """See Subject; the turns of a conversation of several stand one by one."""
+        earned = rollout.answer.earned
+        facts: Line = {
+            "outcome": "ok" if earned.readable else "unreadable",
+            "terms": dict(earned.terms),
+            "total": earned.total,
+        }
+        if self.task.metrics:
+            facts["metrics"] = dict(earned.metrics)
+        if self.task.reply is not None:
+            facts["turns"] = _turns(rollout)
+        return facts
+
+    def sections(self, rollouts: Sequence[UserRollout]) -> list[SectionRecord]:
+        """See Subject; one that fails says why in its place."""
+        answered = [
+            Answered(
+                item=one.item.item,
+                prompt=one.item.prompt,
+                replies=tuple(turn.text for turn in one.turns),
+                terms=one.answer.earned.terms,
+                metrics=one.answer.earned.metrics,
+                total=one.answer.earned.total,
+            )
+            for one in rollouts
+        ]
+        return [_section(title, make, answered) for title, make in self.task.sections.items()]
+
+    def close(self) -> None:
+        """See Subject; nothing is held open."""
+
+
+def _by_group(played: Sequence[UserEnvironment]) -> list[list[int]]:
+    """Return the places of those that are compared with each other; an item may come twice in a step."""
+    places: dict[int, list[int]] = {}
+    for place, one in enumerate(played):
+        places.setdefault(id(one.group), []).append(place)
+    return list(places.values())
+
+
+def _turns(rollout: UserRollout) -> list[Line]:
+    said: list[Line] = []
+    for number, turn in enumerate(rollout.turns):
+        if number:
+            said.append({"role": "user", "text": rollout.answer.told[number - 1]})
+        said.append({"role": "assistant", "tokens": list(turn.tokens), "text": turn.text})
+    return said
+
+
+def _section(title: str, make: Section, answered: Sequence[Answered]) -> SectionRecord:
+    made = attempt(make, answered)
+    if isinstance(made, str):
+        return SectionRecord(title=title, text=made)
+    if isinstance(made, Raised):
+        return SectionRecord(title=title, failure=str(made))
+    rows = attempt(lambda: [dict(row) for row in made])
+    if isinstance(rows, Raised):
+        return SectionRecord(title=title, failure="it gave neither a text nor rows of a table")
+    columns = tuple(dict.fromkeys(str(name) for row in rows for name in row))
+    return SectionRecord(
+        title=title,
+        columns=columns,
+        rows=tuple(tuple(str(row.get(name, "")) for name in columns) for row in rows),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

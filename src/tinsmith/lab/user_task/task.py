@@ -1,0 +1,161 @@
+"""A task of the user's own, as one frozen value: items, a prompt, a reward, and whatever else its run should have.
+
+Users import these names from `tinsmith`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tinsmith.lab.user_task.checks import (require_callable, require_name, require_share,)
+from tinsmith.types.errors import ConfigError
+
+Item = Any
+"""One item, as the user has it: a value of JSON, or a dataclass of such values."""
+Items = Iterable[Any] | str | Path
+"""A list, an iterator, or the name of a JSONL file, found beside the task's file."""
+Number = float | int | bool
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    """A reward of all answers to one prompt together: (item, answers) -> a number for each of them."""
+
+    function: Callable[[Item, Sequence[Any]], Sequence[Number]]
+
+
+@dataclass(frozen=True, slots=True)
+class OfConversation:
+    """A reward of a whole conversation: (item, replies) -> a number; the model's replies, the first one first."""
+
+    function: Callable[[Item, Sequence[Any]], Number]
+
+
+Reward = Callable[[Item, Any], Number] | OfGroup | OfConversation
+"""What (item, answer) earns. The answer is the model's last reply: its text, or what `parse` made of it."""
+
+
+def of_group(function: Callable[[Item, Sequence[Any]], Sequence[Number]]) -> OfGroup:
+    """Mark a reward that sees all answers of a group together: (item, answers) -> a number for each of them."""
+    return OfGroup(function)
+
+
+def of_conversation(function: Callable[[Item, Sequence[Any]], Number]) -> OfConversation:
+    """Mark a reward that sees every reply of a conversation: (item, replies) -> a number."""
+    return OfConversation(function)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One held-out item as the trained model answered it: what page sections are made of."""
+
+    item: Item
+    prompt: str
+    replies: tuple[str, ...]
+    """The model's, the first one first."""
+    terms: Mapping[str, float]
+    metrics: Mapping[str, float]
+    total: float
+    """The sum of the terms."""
+
+
+Section = Callable[[Sequence[Answered]], str | Sequence[Mapping[str, object]]]
+"""A page section: the last evaluation's answers -> a text, or rows of a table by column."""
+
+MOST_TURNS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What a run is about.
+
+    Raises:
+        ConfigError: a part of it cannot be what it is.
+    """
+
+    items: Items
+    """What is asked about: a list, an iterator, or the name of a JSONL file beside the task's file."""
+    prompt: str | Callable[[Item], str | Sequence[Mapping[str, str]]]
+    """How: a text with the item's fields in braces, `"What is {a} + {b}?"`; or a function of the item that returns a
+    text, or messages `[{"role": "system", "content": ...}, {"role": "user", ...}]`."""
+    reward: Reward | Mapping[str, Reward]
+    """What an answer earns: a function of (item, answer), or several by name, whose sum is the reward."""
+    parse: Callable[[str], Any] | None = None
+    """Reads a reply: rewards, metrics and `reply` then see what it returns. None means that it cannot be read."""
+    reply: Callable[[Item, Sequence[Any]], str | None] | None = None
+    """Several turns: given the replies so far, what the model is told next; None ends the conversation."""
+    max_turns: int = MOST_TURNS
+    """Replies after which a conversation ends whatever `reply` would say."""
+    held_out: float | Items | Callable[[Item], bool] = 0.2
+    """What is never trained on, but evaluated: a share, drawn by item id and the run's seed; a function of the item;
+    or items of their own."""
+    item_id: Callable[[Item], str] | None = None
+    """An item's name; otherwise its field `id`, or the first digits of its SHA-256."""
+    demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
+    """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
+    One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
+    baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
+        default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
+    )
+    """Answers that need no model, by name; they are scored on the held-out items and stand on the page."""
+    metrics: Mapping[str, Reward] = field(default_factory=dict[str, Reward])
+    """What is measured of an answer, like a reward, and not rewarded."""
+    sections: Mapping[str, Section] = field(default_factory=dict[str, Section])
+    """More of the page, by title."""
+    keys: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Values of a run's keys for this task, such as `{"steps": 40, "max_tokens": 16}`; the command line goes first."""
+    name: str = ""
+    """Empty: the file's name."""
+    question: str = ""
+    """What the run is to find out, in a sentence; it stands on the page."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prompt, str):
+            require_callable("prompt", self.prompt, 1)
+        for name, reward in {**self.rewards, **self.metrics}.items():
+            require_name("reward" if name in self.rewards else "metrics", name)
+            require_callable(f"reward {name}", function_of(reward), 2)
+        if not self.rewards:
+            raise ConfigError("a task has at least one reward", field="reward", value={})
+        for what, function, count in (
+            ("parse", self.parse, 1),
+            ("reply", self.reply, 2),
+            ("item_id", self.item_id, 1),
+            ("demonstrate", self.demonstrate, 2),
+        ):
+            if function is not None:
+                require_callable(what, function, count)
+        for what, functions in (("baselines", self.baselines), ("sections", self.sections)):
+            for name, function in functions.items():
+                require_callable(f"{what} {name!r}", function, 1)
+        if isinstance(self.held_out, int | float):
+            require_share("held_out", self.held_out)
+        if self.max_turns < 1:
+            raise ConfigError(
+                "a conversation has at least one reply",
+                field="max_turns",
+                value=self.max_turns,
+                allowed="1 or more",
+            )
+
+    @property
+    def rewards(self) -> Mapping[str, Reward]:
+        """The named terms, in their order; a single function goes by its own name."""
+        if isinstance(self.reward, Mapping):
+            return self.reward
+        name = getattr(function_of(self.reward), "__name__", "")
+        return {name if name.isidentifier() and name not in RESERVED else "reward": self.reward}
+
+
+RESERVED: Final = frozenset({"total", "names"})
+"""Names that a term cannot have: the sum has the first."""
+
+
+def function_of(reward: Reward) -> Callable[..., Any]:
+    """Return the function that a reward is, without what says what it sees."""
+    return reward.function if isinstance(reward, OfGroup | OfConversation) else reward

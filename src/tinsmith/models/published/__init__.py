@@ -1,0 +1,1 @@
+"""Published models: the hub, the package index, and where what was fetched lies."""

@@ -1,0 +1,86 @@
+"""Where the name of a model leads: built in, a folder, a GGUF file, a fetched package's model, the local hub cache.
+
+Looks only; nothing is downloaded, and no weights are read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+from tinsmith.models.published.hub import cached_model
+from tinsmith.models.published.packaged import (PACKAGED, PREFIX, packaged_model, require_fetched,)
+from tinsmith.models.presets import PRESETS
+from tinsmith.types.errors import ConfigError
+
+_HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class Kind(Enum):
+    """What a model is read from."""
+
+    BUILT_IN = auto()
+    FOLDER = auto()
+    GGUF = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A model that is here."""
+
+    kind: Kind
+    served_name: str | None
+    """Its own name, by which a server would call it; None for a folder or a file, which have none."""
+    path: Path | None
+    """The folder or file; None for a built-in model."""
+
+
+def find_model(name: str, *, field: str = "model") -> Source:
+    """Return where `name` leads; `field` is what it was given for. What is at that path goes before all names.
+
+    Raises:
+        ConfigError: nowhere; it says what there is to name, and how to fetch what has a name.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return Source(kind=Kind.FOLDER, served_name=None, path=path)
+    if path.is_file():
+        return Source(kind=Kind.GGUF, served_name=None, path=path)
+    packaged = packaged_model(name)
+    if packaged is not None:
+        file = require_fetched(packaged, field)
+        return Source(kind=Kind.GGUF, served_name=packaged.served_name, path=file)
+    if name.removeprefix(PREFIX) in PRESETS and name.startswith(PREFIX):
+        return Source(kind=Kind.BUILT_IN, served_name=name, path=None)
+    if is_hub_name(name) and not name.startswith(PREFIX):
+        return Source(kind=Kind.FOLDER, served_name=name, path=cached_model(name, field))
+    raise ConfigError(
+        "there is no such model",
+        field=field,
+        value=name,
+        allowed=f"a folder with config.json and safetensors, a .gguf file, {', '.join(own_names())}, "
+        "or ORG/NAME from the hub",
+        fix="name what is there (serve --model NAME=PATH, export --base PATH), or `tinsmith base fetch NAME` first",
+    )
+
+
+def is_here(name: str) -> bool:
+    """Whether `name` leads to a model."""
+    try:
+        find_model(name)
+    except ConfigError:
+        return False
+    return True
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name has a hub's form, ORG/NAME."""
+    return _HUB_NAME.fullmatch(name) is not None and not name.endswith(".gguf")
+
+
+def own_names() -> tuple[str, ...]:
+    """Return the names of the built-in and packaged models."""
+    return tuple(PREFIX + name for name in (*PRESETS, *PACKAGED))

@@ -1,0 +1,1 @@
+"""F4: the kit of a page: document, section, table, figure, palette, one template, one style sheet."""

@@ -1,0 +1,1 @@
+"""The cards of a corpus and of a slice."""

@@ -1,0 +1,212 @@
+"""The two distributions of a card: the CD index, and novelty against conventionality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from numpy.typing import NDArray
+
+from tinsmith.data.labels import Disruption, Novelty
+from tinsmith.pages.cards.figures import (signed_tick, thousands,)
+from tinsmith.pages.drawing import (WIDE, draw, one,)
+from tinsmith.pages.palette import (HEAT, INK, MUTED, class_mark,)
+
+_LINEAR = 1e-4  # |CD| below which the signed logarithmic axis is linear
+_PER_DECADE = 12
+
+
+def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) -> Markup:
+    """Draw the distribution of CD indices (n,) on a signed logarithmic axis.
+
+    Bands mark what `cut` makes consolidating, neutral and disruptive; `counts` are the papers of
+    each label, by name.
+    """
+    zeros = int((cd == 0).sum())
+    described = ", ".join(f"{counts[label.value]:,} {label}" for label in Disruption)
+    description = (
+        f"Distribution of {len(cd):,} CD indices on a signed logarithmic axis, with the cut at "
+        f"plus and minus {cut:g}: {described}; {zeros:,} are exactly 0."
+    )
+
+    def paint(figure: Figure) -> None:
+        axes = one(figure)
+        axes.set_xscale("symlog", linthresh=_LINEAR, linscale=0.5)
+        axes.set_yscale("log")
+        edges = _signed_edges()
+        heights = np.histogram(cd, edges)[0]
+        top = max(int(heights.max(initial=1)), 1) * 2.6
+        total = sum(counts.values())
+        bands = (
+            (Disruption.CONSOLIDATING, -1.0, -cut),
+            (Disruption.NEUTRAL, -cut, cut),
+            (Disruption.DISRUPTIVE, cut, 1.0),
+        )
+        for place, (label, low, high) in enumerate(bands):
+            colour = class_mark(label.value, place).color
+            axes.axvspan(low, high, color=colour, alpha=0.13, linewidth=0)
+            axes.annotate(
+                f"{label}\n{100 * counts[label.value] / total if total else 0:.1f} %",
+                (_middle(low, high), 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 5),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                color=colour if label is not Disruption.NEUTRAL else MUTED,
+                fontsize=9.5,
+                fontweight="bold",
+                linespacing=1.25,
+            )
+        axes.stairs(heights, edges, fill=True, color=HEAT, linewidth=0)
+        for side in (-cut, cut):
+            axes.axvline(side, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+        if zeros:
+            axes.annotate(
+                f"exactly 0: {zeros:,}",
+                (0, heights.max()),
+                xytext=(13, -3),
+                textcoords="offset points",
+                fontsize=9,
+                color=INK,
+                va="center",
+            )
+        decades = [10.0**-k for k in range(4)]
+        ticks = sorted({0.0, *decades, *(-d for d in decades), _LINEAR, -_LINEAR})
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(signed_tick))
+        axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.grid(axis="y")
+        axes.set_xlim(-1.15, 1.15)
+        axes.set_ylim(0.7, top)
+        axes.set_xlabel("CD index (signed logarithmic)")
+        axes.set_ylabel("papers")
+
+    return draw("cd", description, paint, width=WIDE, height=3.7)
+
+
+def _signed_edges() -> NDArray[np.float64]:
+    """Return bin bounds over [-1, 1]: logarithmic outside the linear part, zero in a bin of its own."""
+    decades = round(-np.log10(_LINEAR))
+    outer = np.logspace(-decades, 0, decades * _PER_DECADE + 1)
+    outer[-1] = 1.0 + 1e-9  # the last bin holds exactly 1
+    inner = np.array([0.2, 0.6]) * _LINEAR
+    positive = np.concatenate([inner, outer])
+    return np.concatenate([-positive[::-1], positive])
+
+
+def _middle(low: float, high: float) -> float:
+    """Return the middle of a band as the signed logarithmic axis shows it."""
+
+    def place(value: float) -> float:
+        size = abs(value) / _LINEAR
+        return float(np.sign(value) * (size * 0.5 if size <= 1 else 0.5 + np.log10(size)))
+
+    middle = (place(low) + place(high)) / 2
+    size = abs(middle)
+    back = _LINEAR * (size / 0.5 if size <= 0.5 else 10 ** (size - 0.5))
+    return float(np.sign(middle) * back)
+
+
+def novelty_figure(
+    z_median: NDArray[np.float64], z_p10: NDArray[np.float64], margin: float
+) -> Markup:
+    """Draw papers by conventionality (median z, (n,)) and novelty (10th percentile of z, (n,)).
+
+    Lines show where the difference of the two sigmoid scores is plus and minus `margin`.
+    """
+    description = (
+        f"Two-dimensional histogram of {len(z_median):,} papers: median z of their cited journal pairs "
+        "to the right, 10th percentile upwards with novel papers on top."
+    )
+
+    def paint(figure: Figure) -> None:
+        axes = one(figure)
+        axes.set_xscale("asinh", linear_width=1.0)
+        axes.set_yscale("asinh", linear_width=1.0)
+        right, up = _spread_edges(z_median), _spread_edges(z_p10)
+        counts = np.histogram2d(z_median, z_p10, (right, up))[0]
+        columns, rows = np.nonzero(counts)
+        corners = [
+            [
+                (right[i], up[j]),
+                (right[i + 1], up[j]),
+                (right[i + 1], up[j + 1]),
+                (right[i], up[j + 1]),
+            ]
+            for i, j in zip(columns, rows, strict=True)
+        ]
+        levels = _levels(int(counts.max(initial=1)))
+        # One colour, ever denser: it stands for another one on a dark page.
+        colours = ListedColormap(
+            [to_rgba(HEAT, float(alpha)) for alpha in np.linspace(0.14, 1.0, len(levels) - 1)]
+        )
+        cells = PolyCollection(
+            corners,
+            array=counts[columns, rows],
+            cmap=colours,
+            norm=BoundaryNorm(levels, colours.N),
+            edgecolors="none",
+        )
+        axes.add_collection(cells)
+        axes.set_xlim(right[0], right[-1])
+        axes.set_ylim(up[-1], up[0])
+        bar = figure.colorbar(cells, ax=axes, shrink=0.75, pad=0.015, aspect=26)
+        bar.set_label("papers")
+        bar.ax.grid(visible=False)
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(thousands))
+        bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+        at = np.sinh(np.linspace(np.arcsinh(right[0]), np.arcsinh(right[-1]), 400))
+        conventionality = 1 / (1 + np.exp(-np.clip(at, -30, 30)))
+        for sign in (1, -1):
+            novelty = conventionality + sign * margin
+            inside = (novelty > 1e-3) & (novelty < 1 - 1e-3)
+            edge = -np.log(novelty[inside] / (1 - novelty[inside]))
+            axes.plot(at[inside], edge, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+        for label, place, horizontal in (
+            (Novelty.NOVEL, (0.0, 1.015), "left"),
+            (Novelty.BALANCED, (1.0, 1.015), "right"),
+            (Novelty.CONVENTIONAL, (1.0, -0.135), "right"),
+        ):
+            axes.text(
+                *place,
+                label.value,
+                transform=axes.transAxes,
+                ha=horizontal,
+                va="bottom",
+                color=MUTED if label is Novelty.BALANCED else class_mark(label.value, 0).color,
+                fontsize=9.5,
+                fontweight="bold",
+            )
+        ticks = [sign * size for size in (1, 3, 10, 30, 100, 300, 1000) for sign in (-1, 1)]
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(FixedLocator([0, *ticks]))
+            axis.set_major_formatter(FuncFormatter(signed_tick))
+            axis.set_minor_locator(NullLocator())
+        axes.grid(visible=True, axis="both")
+        axes.set_xlabel("conventionality: median z of the cited journal pairs")
+        axes.set_ylabel("novelty: 10th percentile of z, reversed")
+
+    return draw("novelty", description, paint, width=WIDE, height=4.6)
+
+
+def _spread_edges(values: NDArray[np.float64], bins: int = 56) -> NDArray[np.float64]:
+    """Return bin bounds, even on the axis, around all but the outermost thousandths."""
+    low, high = np.quantile(values, [0.001, 0.999]) if len(values) else (-1.0, 1.0)
+    low, high = min(float(low), -1.0), max(float(high), 1.0)
+    return np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), bins + 1))
+
+
+def _levels(most: int) -> Sequence[float]:
+    """Return colour bounds 1, 3, 10, 30, ... up to and above `most`."""
+    levels = [1.0, 3.0]
+    while levels[-1] <= most:
+        levels.append(10 * levels[-2])
+    return levels

@@ -1,0 +1,313 @@
+"""The card of a slice: its rows and labels, what leaks them, the baselines, and how it was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from tinsmith.data.baselines.report import (Baseline, BaselineReport, Figure, TargetReport, read_report,)
+from tinsmith.data.slices.card import SLICE
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.rows import PaperRow
+from tinsmith.data.slices.settings import Task
+from tinsmith.data.slices.splits import Split
+from tinsmith.pages.cards.figures import baselines_figure
+from tinsmith.pages.cards.sections import (cd_section, novelty_section, quantity, share, years_section,)
+from tinsmith.pages.document import (Callout, Document, Drawing, Section, Words,)
+from tinsmith.pages.tables import (Table, flattened, plain,)
+
+_OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
+    "publication_year": lambda row: row.publication_year,
+    "cited_by_count": lambda row: row.cited_by_count,
+    "cd_index": lambda row: row.cd_index,
+    "novelty_score": lambda row: row.novelty_score,
+    "disruption_label": lambda row: row.disruption_label,
+    "novelty_label": lambda row: row.novelty_label,
+    "primary_field": lambda row: row.primary_field,
+    "concepts": lambda row: row.concepts or None,
+}
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one pass over the rows counts."""
+
+    missing: dict[str, dict[Split, int]] = field(
+        default_factory=lambda: {name: dict.fromkeys(Split, 0) for name in _OPTIONAL}
+    )
+    years: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    citations: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    lengths: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+
+    def add(self, row: PaperRow, split: Split, label: str) -> None:
+        """Count one row of the class `label`."""
+        for name, read in _OPTIONAL.items():
+            if read(row) is None:
+                self.missing[name][split] += 1
+        if row.publication_year is not None:
+            self.years.setdefault(label, []).append(row.publication_year)
+        if row.cited_by_count is not None:
+            self.citations.setdefault(label, []).append(row.cited_by_count)
+        self.lengths.setdefault(label, []).append(len(row.abstract))
+
+
+def slice_page(source: Slice) -> Document:
+    """Return the card of `source`."""
+    card = source.card
+    settings = card.settings
+    tally = _tallied(source)
+    metrics = source.metrics(
+        *("cd", "cd_status", "z_median", "z_p10", "novelty_score", "conventionality_score", "year")
+    )
+    size = "Natural" if settings.per_class is None else "Balanced"
+    rules = [f"Here: {_signs(rule)}." for rule in (card.disruption_rule, card.novelty_rule)]
+    return Document(
+        kind="Slice card",
+        title=f"{size} {settings.task} slice of {card.rows:,} papers",
+        question=f"Frozen rows cut from a {card.corpus.source} corpus of {card.corpus.papers:,} papers, labelled on "
+        "its whole citation graph.",
+        facts=[
+            *((split.value, quantity(one.rows)) for split, one in card.splits.items()),
+            ("cut", f"±{settings.thresholds.cut:g}"),
+            ("labels", settings.thresholds.mode.value),
+            ("seed", str(settings.seed)),
+        ],
+        sections=[
+            _rows(source),
+            *_baselines(source),
+            _leaks(source, tally),
+            cd_section(metrics, settings.thresholds, rules[:1], []),
+            novelty_section(metrics, settings.thresholds, rules[1:]),
+            *_years(metrics, source),
+            _missing(source, tally),
+            _choice(source),
+            _provenance(source),
+        ],
+        foot=f"from slice {card.sha256}; the same slice gives the same page, byte for byte.",
+    )
+
+
+def _signs(rule: str) -> str:
+    return rule.replace(">=", "≥").replace("<=", "≤").replace(" -", " −")
+
+
+def _tallied(source: Slice) -> _Tally:
+    tally = _Tally()
+    task = source.card.settings.task
+    for split in Split:
+        for row in source.rows(split):
+            tally.add(row, split, task.class_of(row.disruption_label, row.novelty_label))
+    return tally
+
+
+def _rows(source: Slice) -> Section:
+    card = source.card
+    tables: list[Table] = []
+    for name in ("disruption", "novelty"):
+        counts = {
+            split.value: one.disruption if name == "disruption" else one.novelty
+            for split, one in card.splits.items()
+        }
+        labels = list(dict.fromkeys(label for one in counts.values() for label in one))
+        rows = [
+            (split, *(quantity(one.get(label, 0)) for label in labels), quantity(sum(one.values())))
+            for split, one in counts.items()
+        ]
+        tables.append(plain(f"Rows by {name} label", ("split", *labels, "rows"), rows))
+    notes: list[str] = []
+    if card.oversampled:
+        repeats = ", ".join(f"{count:,} {name}" for name, count in card.oversampled.items())
+        notes.append(f"Training rows that repeat another: {repeats}.")
+    return Section("rows", "Rows and labels", [*(Callout(note, []) for note in notes), *tables])
+
+
+def _baselines(source: Slice) -> Iterator[Section]:
+    report = read_report(source.folder)
+    if report is None or report.slice_sha256 != source.card.sha256:
+        note = (
+            "The baselines of this slice are not computed yet. Run: tinsmith data baselines SLICE"
+        )
+        yield Section("baselines", "Baselines", [Callout(note, [])])
+        return
+    for target in report.targets:
+        yield _target(target, report, len(report.targets) > 1)
+
+
+def _target(target: TargetReport, report: BaselineReport, several: bool) -> Section:
+    def figure(value: Figure) -> str:
+        return f"{value.value:.3f}  [{value.low:.3f}, {value.high:.3f}]"
+
+    table = plain(
+        f"Scores on {target.scores[0].n:,} test rows with {report.confidence:.0%} intervals; last, "
+        "the recall of each class",
+        (
+            *("baseline", "accuracy", "macro-F1", "min recall"),
+            *target.classes,
+        ),
+        [
+            (
+                score.baseline.value,
+                *(figure(f) for f in (score.accuracy, score.macro_f1, score.min_class_recall)),
+                *(
+                    f"{score.recall[name].value:.3f}" if name in score.recall else "–"
+                    for name in target.classes
+                ),
+            )
+            for score in target.scores
+        ],
+    )
+    oracle = any(score.baseline is Baseline.ORACLE for score in target.scores)
+    text = (
+        f"What a model must beat before its score means something. Trained on {report.train_rows:,} of "
+        f"{report.train_rows_available:,} training rows; intervals are percentiles of {report.resamples:,} "
+        "resamples of the test rows. The prior's figures are expectations. "
+        + ("The oracle knows the cause of each paper and nothing else." if oracle else "")
+    )
+    left = [f"{name} ({why})" for name, why in target.left_out.items()]
+    return Section(
+        f"baselines-{target.target}",
+        f"Baselines: {target.target}" if several else "Baselines",
+        [
+            Words(text),
+            *([Words(f"Left out: {'; '.join(left)}.")] if left else []),
+            Drawing(
+                baselines_figure(target),
+                "Macro-F1 on the test split with its interval. Dashed: what guessing among equal classes gives.",
+            ),
+            table,
+        ],
+    )
+
+
+def _leaks(source: Slice, tally: _Tally) -> Section:
+    def middle(values: list[int] | None) -> str:
+        return quantity(float(np.median(values))) if values else "–"
+
+    def uncited(values: list[int] | None) -> str:
+        return share(sum(value == 0 for value in values), len(values)) if values else "–"
+
+    def year(values: list[int] | None) -> str:
+        return f"{np.median(values):.0f}" if values else "–"
+
+    settings = source.card.settings
+    rows = [
+        (
+            label,
+            middle(tally.citations.get(label)),
+            uncited(tally.citations.get(label)),
+            year(tally.years.get(label)),
+            middle(tally.lengths.get(label)),
+        )
+        for label in settings.task.classes
+    ]
+    kept = {"citations": settings.citations, "the year": settings.year}
+    left_out = [name for name, there in kept.items() if not there]
+    texts = ["Differences between the classes that a model can use without reading a word."]
+    if settings.task is not Task.NOVELTY:
+        texts[0] += (
+            " A paper that few cite is neutral more often, and a young one has had less time."
+        )
+    if left_out:
+        texts.append(f"Left out of the rows: {' and '.join(left_out)}.")
+    return Section(
+        "leaks",
+        "What gives the label away",
+        [
+            *map(Words, texts),
+            plain(
+                "By class",
+                (
+                    *("class", "median citations", "uncited", "median year"),
+                    "median abstract, characters",
+                ),
+                rows,
+            ),
+        ],
+    )
+
+
+def _years(metrics: pl.DataFrame, source: Slice) -> Iterator[Section]:
+    novelty = source.card.settings.task is Task.NOVELTY
+    column = "novelty_label" if novelty else "disruption_label"
+    table = metrics.select("year").hstack(source.metrics(column)).drop_nulls()
+    if not table.height:
+        return
+    years = np.arange(int(table["year"].min()), int(table["year"].max()) + 1)  # pyright: ignore[reportArgumentType]
+    # Nine pairs of labels would be nine lines; those of a joint slice are drawn by disruption.
+    labels = (Task.NOVELTY if novelty else Task.DISRUPTION).classes
+    series = {
+        label: np.bincount(
+            table.filter(pl.col(column) == label)["year"].to_numpy() - years[0],
+            minlength=len(years),
+        )
+        for label in labels
+    }
+    yield years_section(years, series)
+
+
+def _missing(source: Slice, tally: _Tally) -> Section:
+    splits = source.card.splits
+    rows = [
+        (name, *(share(counts[split], splits[split].rows) for split in Split))
+        for name, counts in tally.missing.items()
+    ]
+    header = ("field", *(split.value for split in Split))
+    table = plain("Rows where a field is null or empty", header, rows)
+    where = {"source": "as the source published them", "corpus": "counted in the corpus"}
+    text = (
+        f"Title and abstract are never missing. Citations are {where[source.card.citations_from]}."
+    )
+    return Section("missing", "What is missing", [Words(text), table])
+
+
+def _choice(source: Slice) -> Section:
+    card = source.card
+    left = card.corpus.papers
+    rows = [("papers in the corpus", "", quantity(left))]
+    for name, count in card.removed.items():
+        left -= count
+        rows.append((name, quantity(count), quantity(left)))
+    funnel = plain("Filters, in order", ("filter", "removed", "left"), rows)
+    pool = plain(
+        "To choose from",
+        ("class", "papers"),
+        [(name, quantity(count)) for name, count in card.pool.items()],
+    )
+    text = (
+        "A paper's split follows from the hash of its id, and of each class the lowest hashes are taken: papers "
+        "added to the corpus later move none from one split to another."
+    )
+    if card.settings.scheme != "native":
+        text = (
+            "The splits are the seeds' own: ids sorted, shuffled with the seed, cut by 0.8/0.1/0.1."
+        )
+    return Section("choice", "How it was chosen", [Words(text), funnel, pool])
+
+
+def _provenance(source: Slice) -> Section:
+    card = source.card
+    hashes = [(SLICE, card.sha256)]
+    for split, one in card.splits.items():
+        hashes += [(f"{split}: ids", one.ids_sha256), (f"{split}: rows", one.rows_sha256)]
+    if card.legacy_sha256 is not None:
+        hashes.append(("splits, hashed as in the source notes", card.legacy_sha256))
+    tables = [
+        plain(
+            "Corpus",
+            ("what", "value"),
+            flattened(msgspec.to_builtins(card.corpus)),
+            words=True,
+        ),
+        plain(
+            "Settings",
+            ("what", "value"),
+            flattened(msgspec.to_builtins(card.settings)),
+            words=True,
+        ),
+        plain("SHA-256", ("of", "value"), hashes, words=True),
+    ]
+    return Section("provenance", "Provenance", tables)

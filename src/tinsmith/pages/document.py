@@ -1,0 +1,384 @@
+"""What a page is made of, whatever it is about: a header, and sections of blocks in the order they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from markupsafe import Markup
+
+from tinsmith.pages.tables import Table
+
+Pairs = Sequence[tuple[str, str]]
+"""Names with their values."""
+
+
+class Tone(StrEnum):
+    """How a paragraph is set."""
+
+    PLAIN = ""
+    NOTE = "note"
+    """Smaller and lighter."""
+    MISSING = "missing"
+    """Says why something is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One paragraph."""
+
+    macro: ClassVar[str] = "words"
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading within a section."""
+
+    macro: ClassVar[str] = "heading"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Sentences that are read first, each a paragraph."""
+
+    macro: ClassVar[str] = "story"
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """A plain list."""
+
+    macro: ClassVar[str] = "bullets"
+    items: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """What a model or a person wrote, line by line."""
+
+    macro: ClassVar[str] = "verbatim"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A sentence that the claim gate lets stand or does not."""
+
+    macro: ClassVar[str] = "ruling"
+    allowed: bool
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure as wide as the page."""
+
+    macro: ClassVar[str] = "drawing"
+    svg: Markup
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plate:
+    """A figure with its caption; `svg` None: what it would show is missing, and `note` says so."""
+
+    title: str
+    note: str
+    svg: Markup | None
+
+
+class Size(StrEnum):
+    """How wide figures beside each other are."""
+
+    WHOLE = ""
+    SMALL = "small"
+    """Many alike, without a legend."""
+    HALF = "half"
+    """A single one that needs no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plates:
+    """Figures beside each other."""
+
+    macro: ClassVar[str] = "plates"
+    plates: Sequence[Plate]
+    size: Size = Size.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The name of a class, and the slot of its colour and shape."""
+
+    name: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """The classes of figures that have no legend of their own."""
+
+    macro: ClassVar[str] = "legend"
+    labels: Sequence[Label]
+    invalid: bool = True
+    """Whether answers that are none have a line too."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixCell:
+    """One cell; `share` is of the papers with the row's true label, 0 where there are none."""
+
+    count: int
+    share: float
+    diagonal: bool
+    invalid: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """One confusion matrix: `rows` (K,) of K + 1 cells each."""
+
+    caption: str
+    labels: tuple[Label, ...]
+    rows: tuple[tuple[MatrixCell, ...], ...]
+    num_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """Confusion matrices beside each other."""
+
+    macro: ClassVar[str] = "matrices"
+    matrices: Sequence[Matrix]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRow:
+    """One claim."""
+
+    claim: str
+    allowed: bool
+    difference: str
+    interval: str
+    p_holm: str
+    num_items: str
+    scope: str
+    note: str
+    reasons: tuple[str, ...]
+    passed: tuple[str, ...]
+    """What else speaks for a claim that is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimTable:
+    """All claims of a page, the allowed ones first."""
+
+    macro: ClassVar[str] = "claims"
+    metric: str
+    rows: tuple[ClaimRow, ...]
+
+    @property
+    def allowed(self) -> int:
+        """How many hold."""
+        return sum(row.allowed for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapRow:
+    """One experiment."""
+
+    depth: int
+    """How many of its forebears are on the page."""
+    name: str
+    kind: str
+    question: str
+    parent: str
+    delta: tuple[tuple[str, str], ...]
+    overrides: tuple[tuple[str, str], ...]
+    seeds: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunMap:
+    """Experiments with what each changes of its parent."""
+
+    macro: ClassVar[str] = "run_map"
+    rows: Sequence[MapRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Short values under their names."""
+
+    macro: ClassVar[str] = "facts"
+    pairs: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Names and values in two columns, as they stand in a file."""
+
+    macro: ClassVar[str] = "values"
+    pairs: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Callout:
+    """What a reader must not overlook."""
+
+    macro: ClassVar[str] = "callout"
+    title: str
+    blocks: Sequence[Block]
+    alarm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Blocks behind a line that opens them."""
+
+    macro: ClassVar[str] = "fold"
+    title: str
+    blocks: Sequence[Block]
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One thing that was asked of a reply."""
+
+    criterion: str
+    passed: bool
+    rationale: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What was answered, or said in between, and what was found of it."""
+
+    title: str
+    text: str
+    right: bool | None = None
+    """Whether an answer is; None where that is not asked."""
+    remark: str = ""
+    judgements: tuple[Judgement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Replies beside each other, under what they reply to."""
+
+    macro: ClassVar[str] = "example"
+    title: str
+    before: Sequence[Block]
+    replies: Sequence[Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """A table of rollouts that a reader filters: `data` is JSON, `rule` says which rollouts they are."""
+
+    macro: ClassVar[str] = "browser"
+    data: Markup
+    rule: str
+    shown: int
+
+
+Block = (
+    Words
+    | Heading
+    | Story
+    | Bullets
+    | Verbatim
+    | Ruling
+    | Drawing
+    | Plates
+    | Legend
+    | Matrices
+    | ClaimTable
+    | RunMap
+    | Facts
+    | Values
+    | Table
+    | Callout
+    | Fold
+    | Example
+    | Browser
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of a page."""
+
+    anchor: str
+    title: str
+    blocks: Sequence[Block]
+    short: str = ""
+    """Its title among the links at the top, where that is another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A whole page."""
+
+    kind: str
+    """What sort of page it is, above the title."""
+    title: str
+    question: str = ""
+    """Below the title: what was asked, or what is here."""
+    facts: Pairs
+    sections: Sequence[Section]
+    foot: str = "from the files in the run's folder."
+    """What it is made from; the page says by which version itself."""
+
+    @property
+    def browser(self) -> Browser | None:
+        """The browser of rollouts, if there is one; only then the page has a script."""
+        blocks = (block for section in self.sections for block in section.blocks)
+        return next((block for block in blocks if isinstance(block, Browser)), None)
+
+
+def note(text: str) -> Words:
+    """Return a paragraph that is smaller and lighter."""
+    return Words(text, Tone.NOTE)
+
+
+def missing(text: str) -> Words:
+    """Return a paragraph that says why something is not there."""
+    return Words(text, Tone.MISSING)
+
+
+def drawn(svg: Markup | None, words: str) -> Block:
+    """Return a figure, or `words` where there is none."""
+    return missing(words) if svg is None else Drawing(svg)
+
+
+def kept(*blocks: Block | None) -> tuple[Block, ...]:
+    """Return the blocks that are there."""
+    return tuple(block for block in blocks if block is not None)
+
+
+def summary(
+    story: Sequence[str],
+    *blocks: Block | None,
+    limits: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Section:
+    """Return the first section: what happened, what cannot be said of it, what could not be read."""
+    return Section(
+        "summary",
+        "Summary",
+        kept(
+            Story(story),
+            Callout("What cannot be said", [Bullets(limits)]) if limits else None,
+            Callout("What could not be read", [Bullets(notes)]) if notes else None,
+            *blocks,
+        ),
+    )

@@ -1,0 +1,121 @@
+"""Figures of figures with intervals: a dot for the value, a line for its interval, a row for each system."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from tinsmith.pages.curves import Limit
+from tinsmith.pages.drawing import draw
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.palette import (INK, LINE, MUTED, Mark,)
+
+ROW = 0.34
+"""Inches of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """One quantity in every row: `values` (rows,), None where it is missing."""
+
+    label: str
+    mark: Mark
+    values: Sequence[Measure | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One panel: quantities that share an axis."""
+
+    title: str
+    dots: Sequence[Dots]
+    limits: Sequence[Limit] = ()
+    high: float | None = None
+    """Right end of the axis; 1 where it is None."""
+    level: bool = False
+    """Whether all dots of a row lie on one line, as at most one of them has a value."""
+
+
+def dots_svg(
+    name: str, label: str, rows: Sequence[str], panels: Sequence[Panel], *, width: float = 9.6
+) -> Markup | None:
+    """Draw panels side by side over the same rows; None where there is no value at all."""
+    if not any(m is not None for panel in panels for dots in panel.dots for m in dots.values):
+        return None
+    most = max(1 if panel.level else len(panel.dots) for panel in panels)
+    row = ROW + 0.1 * max(most - 1, 0)
+    height = 0.95 + row * len(rows)
+
+    def paint(figure: Figure) -> None:
+        figure.set_layout_engine(ConstrainedLayoutEngine(wspace=0.09))
+        ratios = [1.0 if len(panel.dots) > 1 else 0.72 for panel in panels]
+        grid = figure.subplots(
+            1, len(panels), sharey=True, squeeze=False, gridspec_kw={"width_ratios": ratios}
+        )
+        for axes, panel in zip(grid[0], panels, strict=True):
+            _panel(axes, panel, rows)
+
+    return draw(name, label, paint, width=width, height=height)
+
+
+def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
+    count = len(panel.dots)
+    for place, dots in enumerate(panel.dots):
+        shift = 0.0 if panel.level else (place - (count - 1) / 2) * (0.62 / max(count, 1))
+        for row, measure in enumerate(dots.values):
+            if measure is None or not math.isfinite(measure.value):
+                continue
+            _dot(axes, row + shift, measure, dots.mark)
+    for limit in panel.limits:
+        axes.axvline(limit.value, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+        axes.annotate(
+            limit.label,
+            (limit.value, 0.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(2.5, 3),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=MUTED,
+        )
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    for row in range(1, len(rows)):
+        axes.axhline(row - 0.5, color=LINE, linewidth=0.7)
+    axes.grid(visible=True, axis="x")
+    axes.grid(visible=False, axis="y")
+    high = panel.high or 1.0
+    axes.set_xlim(-0.04 * high, 1.04 * high)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(axis="y", labelcolor=INK, length=0)
+    axes.set_title(panel.title, pad=20 if count > 1 else 6)
+    if count > 1:
+        handles = [
+            Line2D(
+                [], [], color=d.mark.color, marker=d.mark.marker, linestyle="none", label=d.label
+            )
+            for d in panel.dots
+        ]
+        axes.legend(
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 1.0),
+            ncols=len(handles),
+            handletextpad=0.1,
+            columnspacing=0.6,
+            borderpad=0,
+            fontsize=7.8,
+        )
+
+
+def _dot(axes: Axes, y: float, measure: Measure, mark: Mark) -> None:
+    if measure.low is not None and measure.high is not None:
+        axes.plot([measure.low, measure.high], [y, y], color=mark.color, linewidth=1.6, alpha=0.55)
+    axes.plot([measure.value], [y], color=mark.color, marker=mark.marker, markersize=5)

@@ -1,0 +1,148 @@
+"""A table as a page shows it: heads, rows, cells; a cell that has no value says so in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, cast
+
+from tinsmith.stats.intervals import Interval
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.wording import signed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell, or the name of a row or column."""
+
+    text: str
+    under: str = ""
+    """Smaller, below the text."""
+    number: bool = False
+    missing: bool = False
+    """The text says why there is no value."""
+    label: int | None = None
+    """The place of the class it stands for: it gets that class's colour and shape."""
+    tags: tuple[str, ...] = ()
+    """Numbers of alarms."""
+
+
+class RowKind(StrEnum):
+    """How a row stands out."""
+
+    PLAIN = "plain"
+    CHOSEN = "chosen"
+    GROUP = "group"
+    """A heading over the rows below it; it has no cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One row."""
+
+    name: Cell
+    cells: tuple[Cell, ...] = ()
+    kind: RowKind = RowKind.PLAIN
+    remark: str = ""
+    """Instead of cells: why the whole row has no values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table."""
+
+    macro: ClassVar[str] = "table"
+    caption: str
+    heads: tuple[Cell, ...]
+    """The first one stands over the rows' names."""
+    rows: tuple[TableRow, ...]
+
+
+def text(value: str, under: str = "", *, label: int | None = None) -> Cell:
+    """Return a cell of words."""
+    return Cell(text=value, under=under, label=label)
+
+
+def absent(why: str = "missing") -> Cell:
+    """Return a cell without a value."""
+    return Cell(text=why, missing=True, number=True)
+
+
+def measured(measure: Measure | None, why: str = "missing", *, digits: int = 3) -> Cell:
+    """Return a figure, its interval below it."""
+    if measure is None or not math.isfinite(measure.value):
+        return absent(why)
+    under = ""
+    if measure.low is not None and measure.high is not None:
+        under = f"{measure.low:.{digits}f}\u2013{measure.high:.{digits}f}"
+    return Cell(text=f"{measure.value:.{digits}f}", under=under, number=True)
+
+
+def signed_cell(value: float, interval: Interval | None) -> Cell:
+    """Return a difference with its sign, its interval below it."""
+    under = "" if interval is None else f"{signed(interval.low)} to {signed(interval.high)}"
+    return Cell(text=signed(value), under=under, number=True)
+
+
+def number(value: float | None, why: str = "missing", *, digits: int = 3) -> Cell:
+    """Return a number with so many digits."""
+    if value is None or not math.isfinite(value):
+        return absent(why)
+    return Cell(text=f"{value:.{digits}f}", number=True)
+
+
+def whole(value: int | None, why: str = "missing") -> Cell:
+    """Return a whole number, thousands apart."""
+    return absent(why) if value is None else Cell(text=f"{value:,}", number=True)
+
+
+def column(name: str, under: str = "", *, label: int | None = None) -> Cell:
+    """Return the head of a column of numbers."""
+    return Cell(text=name, under=under, number=True, label=label)
+
+
+def plain(
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False
+) -> Table:
+    """Return a table of cells as they are to be read; the first of a row names it, others are numbers or `words`."""
+    first, *others = heads
+    return Table(
+        caption=caption,
+        heads=(text(first), *(Cell(text=head, number=not words) for head in others)),
+        rows=tuple(
+            TableRow(
+                name=text(name), cells=tuple(Cell(text=cell, number=not words) for cell in cells)
+            )
+            for name, *cells in rows
+        ),
+    )
+
+
+def flattened(value: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the leaves of nested mappings as pairs of dotted name and text, in their order."""
+    pairs: list[tuple[str, str]] = []
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(inner, Mapping) and inner:
+            pairs += flattened(cast(Mapping[str, object], inner), f"{name}.")
+        else:
+            pairs.append((name, shown(inner)))
+    return pairs
+
+
+def shown(value: object) -> str:
+    """Return a setting as one reads it: no quotes around words, lists and mappings in order."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{key}: {shown(inner)}" for key, inner in value.items())
+        return f"{{{pairs}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(shown(inner) for inner in value) + "]"
+    return str(value)

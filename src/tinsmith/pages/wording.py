@@ -1,0 +1,58 @@
+"""Small rules of wording that every sentence of a report keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tinsmith.pages.measures import Measure
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words as one says them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Say how many there are.
+
+    >>> counted(1, "run"), counted(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def told(measure: Measure) -> str:
+    """Say a figure with its interval.
+
+    >>> told(Measure(0.5, 0.4, 0.6))
+    '0.500 (0.400 to 0.600)'
+    """
+    if measure.low is None or measure.high is None:
+        return f"{measure.value:.3f}"
+    return f"{measure.value:.3f} ({measure.low:.3f} to {measure.high:.3f})"
+
+
+def percent(share: float) -> str:
+    """Say a share of answers.
+
+    >>> percent(0.9966), percent(1.0), percent(0.004)
+    ('99.7 %', '100 %', '0.4 %')
+    """
+    shown = f"{100 * share:.1f}"
+    return f"{shown.removesuffix('.0')} %"
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign.
+
+    >>> signed(0.25), signed(-0.0001), signed(-0.25)
+    ('+0.250', '0.000', '-0.250')
+    """
+    shown = f"{value:+.3f}"
+    return shown[1:] if float(shown) == 0.0 else shown

@@ -1,0 +1,1 @@
+"""The server's state in one SQLite file."""

@@ -1,0 +1,220 @@
+"""Requests and their futures: accepted once, settled once, their results kept for a while.
+
+That a request was made is kept for ever, about a hundred bytes each: a retried POST must never be
+taken for a new one. A result's body can be dropped, by `forget_older_than`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from tinsmith.server.database.database import (Database, Durability,)
+from tinsmith.server.database.records import (ErrorCategory, Failed, Finished, NoResult, Outcome, PendingRequest,)
+from tinsmith.types.errors import InputError
+
+REFUSED = "refused request"
+"""The kind of a request that was never accepted."""
+
+
+_KIND_OF = "SELECT kind FROM requests WHERE owner = ? AND seq_id = ?"
+
+
+class RequestRows:
+    """The part of the store that holds requests, and the counters behind unseeded sampling."""
+
+    _database: Database
+
+    def open_request(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
+        """Accept a request; return its id, and whether it is new rather than a retry.
+
+        Args:
+            owner: the model or sampling session whose requests `seq_id` counts.
+            seq_id: unique per owner, given by the client; a refused request uses it up too.
+            kind: what is asked for (`optim_step`).
+
+        Raises:
+            InputError: `seq_id` was used for another kind of request.
+        """
+        request_id = _request_id(owner, seq_id, kind)
+        with self._database.transaction(Durability.PROCESS):
+            rows = self._database.execute(_KIND_OF, owner, seq_id)
+            if not rows:
+                self._database.execute(
+                    "INSERT INTO requests (request_id, owner, seq_id, kind, state)"
+                    " VALUES (?, ?, ?, ?, 'pending')",
+                    request_id,
+                    owner,
+                    seq_id,
+                    kind,
+                )
+        if rows:
+            _require_kind(kind, rows[0]["kind"], seq_id)
+        return request_id, not rows
+
+    def find_request(self, *, owner: str, seq_id: int, kind: str) -> str | None:
+        """Return the id of a request that was accepted before; None if there is none.
+
+        Raises:
+            InputError: `seq_id` was used for another kind of request.
+        """
+        rows = self._database.query(_KIND_OF, owner, seq_id)
+        if not rows:
+            return None
+        _require_kind(kind, rows[0]["kind"], seq_id)
+        return _request_id(owner, seq_id, kind)
+
+    def refuse(self, *, owner: str, seq_id: int, message: str) -> bool:
+        """Note that a number was used by a request that was refused; False if it was used before."""
+        with self._database.transaction(Durability.PROCESS):
+            rows = self._database.execute(
+                "INSERT INTO requests (request_id, owner, seq_id, kind, state, message, category)"
+                " VALUES (?, ?, ?, ?, 'failed', ?, ?) ON CONFLICT DO NOTHING RETURNING 1",
+                f"{owner}:{seq_id}:{REFUSED}",
+                owner,
+                seq_id,
+                REFUSED,
+                message,
+                ErrorCategory.USER.value,
+            )
+        return bool(rows)
+
+    def finish(self, request_id: str, *, body: bytes, media_type: str) -> bool:
+        """Settle a request with its result, on the disk when this returns.
+
+        Returns:
+            Whether this settled it: False if it was settled before, which then stays.
+
+        Raises:
+            InputError: there is no such request.
+        """
+        with self._database.transaction():
+            owner = self._settle(request_id, Finished(body=body, media_type=media_type))
+            if owner is not None:
+                self._database.execute(
+                    "INSERT INTO bodies (request_id, owner, media_type, body) VALUES (?, ?, ?, ?)",
+                    request_id,
+                    owner,
+                    media_type,
+                    body,
+                )
+        return owner is not None
+
+    def fail(self, request_id: str, *, message: str, category: ErrorCategory) -> bool:
+        """Settle a request with the reason why it has no result; else as `finish`."""
+        with self._database.transaction():
+            owner = self._settle(request_id, Failed(message=message, category=category))
+        return owner is not None
+
+    def _settle(self, request_id: str, outcome: Finished | Failed) -> str | None:
+        """Change a pending request's state; return its owner, None if it was settled before."""
+        rows = self._database.execute(
+            "SELECT owner, state FROM requests WHERE request_id = ?", request_id
+        )
+        if not rows:
+            raise InputError("there is no such request", field="request_id", value=request_id)
+        if rows[0]["state"] != "pending":
+            return None
+        if isinstance(outcome, Finished):
+            values = ("finished", None, None)
+        else:
+            values = ("failed", outcome.message, outcome.category.value)
+        self._database.execute(
+            "UPDATE requests SET state = ?, message = ?, category = ? WHERE request_id = ?",
+            *values,
+            request_id,
+        )
+        return rows[0]["owner"]
+
+    def result(self, request_id: str) -> Outcome:
+        """Return what a request came to, as of the last commit."""
+        rows = self._database.query(
+            "SELECT state, message, category, media_type, body FROM requests"
+            " LEFT JOIN bodies USING (request_id) WHERE request_id = ?",
+            request_id,
+        )
+        if not rows:
+            return NoResult.UNKNOWN
+        row = rows[0]
+        if row["state"] == "failed":
+            return Failed(message=row["message"], category=ErrorCategory(row["category"]))
+        if row["body"] is not None:
+            return Finished(body=row["body"], media_type=row["media_type"])
+        return NoResult.PENDING if row["state"] == "pending" else NoResult.FORGOTTEN
+
+    def pending(self) -> tuple[PendingRequest, ...]:
+        """Return the requests that are not settled, in the order of acceptance.
+
+        When a server starts, these are what the last one was working on when it died.
+        """
+        rows = self._database.query(
+            "SELECT request_id, owner, seq_id, kind FROM requests"
+            " WHERE state = 'pending' ORDER BY request_order"
+        )
+        return tuple(
+            PendingRequest(
+                request_id=row["request_id"],
+                owner=row["owner"],
+                seq_id=row["seq_id"],
+                kind=row["kind"],
+            )
+            for row in rows
+        )
+
+    def seq_ids(self, owner: str) -> tuple[int, ...]:
+        """Return the numbers that an owner's requests have used, ascending: where it goes on."""
+        rows = self._database.query(
+            "SELECT seq_id FROM requests WHERE owner = ? ORDER BY seq_id", owner
+        )
+        return tuple(row["seq_id"] for row in rows)
+
+    def forget_older_than(self, count: int, *, total: int | None = None) -> int:
+        """Drop bodies so that each owner keeps its `count` last finished, all together `total`.
+
+        Each RL step has a sampling session of its own, so that only `total` bounds the file. Room
+        that comes free is used again; the file does not shrink. The requests stay, as FORGOTTEN.
+
+        Returns:
+            How many were dropped.
+        """
+        keep = -1 if total is None else total
+        with self._database.transaction(Durability.PROCESS):
+            rows = self._database.execute(
+                "DELETE FROM bodies WHERE body_order IN ("
+                "SELECT body_order FROM (SELECT body_order,"
+                " row_number() OVER (PARTITION BY owner ORDER BY body_order DESC) AS place,"
+                " row_number() OVER (ORDER BY body_order DESC) AS place_in_all FROM bodies)"
+                " WHERE place > ?1 OR (?2 >= 0 AND place_in_all > ?2)) RETURNING 1",
+                count,
+                keep,
+            )
+        return len(rows)
+
+    def occurrence(self, key: str) -> int:
+        """Count one more occurrence of `key`; return how many there were before, over restarts.
+
+        A fresh state repeats an unseeded script from 0; a restarted server does not give the same
+        draws a second time. Takes some thirty bytes a key, of whatever length it is.
+        """
+        digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        with self._database.transaction(Durability.PROCESS):
+            (row,) = self._database.execute(
+                "INSERT INTO occurrences (key, count) VALUES (?, 1)"
+                " ON CONFLICT (key) DO UPDATE SET count = count + 1 RETURNING count - 1 AS before",
+                digest,
+            )
+        return row["before"]
+
+
+def _request_id(owner: str, seq_id: int, kind: str) -> str:
+    return f"{owner}:{seq_id}:{kind}"
+
+
+def _require_kind(kind: str, used: str, seq_id: int) -> None:
+    if used != kind:
+        raise InputError(
+            "this number was used for another request",
+            field="seq_id",
+            value=seq_id,
+            allowed=f"{kind}; it was a {used}",
+            fix="let the SDK count the requests of a client",
+        )

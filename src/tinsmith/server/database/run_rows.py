@@ -1,0 +1,107 @@
+"""Training runs, which are the trained models: noted at creation, kept after they left the memory."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tinsmith.server.database.database import (Database, Durability,)
+from tinsmith.server.database.records import (TrainingRun, dumped_metadata, loaded_metadata,)
+from tinsmith.server.database.session_rows import (number_used, require_session,)
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+
+
+class RunRows:
+    """The part of the store that holds training runs."""
+
+    _database: Database
+    _clock: Callable[[], float]
+
+    def create_training_run(
+        self,
+        *,
+        session_id: str,
+        model_seq_id: int,
+        base_model: str,
+        spec: AdapterSpec,
+        user_metadata: Mapping[str, object] | None = None,
+    ) -> TrainingRun:
+        """Note a new model; asked again with the same values, return the one that is there.
+
+        Raises:
+            InputError: there is no such session, or `model_seq_id` was used for another model.
+        """
+        now = self._clock()
+        values = (base_model, json.dumps(asdict(spec)), dumped_metadata(user_metadata))
+        with self._database.transaction():
+            require_session(self._database, session_id)
+            self._database.execute(
+                "INSERT INTO training_runs (model_id, session_id, model_seq_id, base_model, spec,"
+                " user_metadata, created_at, last_request_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (session_id, model_seq_id) DO NOTHING",
+                f"{session_id}:train:{model_seq_id}",
+                session_id,
+                model_seq_id,
+                *values,
+                now,
+                now,
+            )
+            (row,) = self._database.execute(
+                "SELECT * FROM training_runs WHERE session_id = ? AND model_seq_id = ?",
+                session_id,
+                model_seq_id,
+            )
+        if (row["base_model"], row["spec"], row["user_metadata"]) != values:
+            raise number_used("model_seq_id", model_seq_id)
+        return _training_run(row)
+
+    def training_run(self, model_id: str) -> TrainingRun | None:
+        """Return a training run, None if there is none."""
+        rows = self._database.query("SELECT * FROM training_runs WHERE model_id = ?", model_id)
+        return _training_run(rows[0]) if rows else None
+
+    def training_runs(self, *, session_id: str | None = None) -> tuple[TrainingRun, ...]:
+        """Return the training runs (of one session), in the order of their creation."""
+        rows = self._database.query(
+            "SELECT * FROM training_runs WHERE coalesce(session_id = ?, 1) ORDER BY run_order",
+            session_id,
+        )
+        return tuple(_training_run(row) for row in rows)
+
+    def mark_applied(self, model_id: str, seq_id: int) -> None:
+        """Note that a run's requests up to `seq_id` were carried out; never goes back."""
+        with self._database.transaction(Durability.PROCESS):
+            self._database.execute(
+                "UPDATE training_runs SET last_request_at = ?,"
+                " last_applied_seq_id = max(last_applied_seq_id, ?) WHERE model_id = ?",
+                self._clock(),
+                seq_id,
+                model_id,
+            )
+
+    def mark_unloaded(self, model_id: str) -> None:
+        """Note that a run's weights are no longer in memory: it takes no more requests."""
+        with self._database.transaction():
+            self._database.execute(
+                "UPDATE training_runs SET unloaded = 1 WHERE model_id = ?", model_id
+            )
+
+
+def _training_run(row: sqlite3.Row) -> TrainingRun:
+    spec: dict[str, Any] = json.loads(row["spec"])
+    kind = AdapterKind(spec.pop("kind"))
+    return TrainingRun(
+        model_id=row["model_id"],
+        session_id=row["session_id"],
+        model_seq_id=row["model_seq_id"],
+        base_model=row["base_model"],
+        spec=AdapterSpec(kind=kind, **spec),
+        user_metadata=loaded_metadata(row["user_metadata"]),
+        created_at=row["created_at"],
+        last_request_at=row["last_request_at"],
+        last_applied_seq_id=row["last_applied_seq_id"],
+        unloaded=bool(row["unloaded"]),
+    )

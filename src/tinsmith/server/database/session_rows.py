@@ -1,0 +1,179 @@
+"""Sessions and the sampling sessions in them: made once, however often a client asks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from tinsmith.server.database.database import Database
+from tinsmith.server.database.records import (SamplingSession, Session, dumped_metadata, loaded_metadata,)
+from tinsmith.types.errors import InputError
+
+
+class SessionRows:
+    """The part of the store that holds sessions and sampling sessions."""
+
+    _database: Database
+
+    def create_session(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        user_metadata: Mapping[str, object] | None = None,
+        sdk_version: str = "",
+        project_id: str | None = None,
+        display_name: str | None = None,
+    ) -> Session:
+        """Open a session; the n-th of a state file is always called the same (`s000001`)."""
+        about = {
+            "tags": list(tags),
+            "user_metadata": dumped_metadata(user_metadata),
+            "sdk_version": sdk_version,
+            "project_id": project_id,
+            "display_name": display_name,
+        }
+        with self._database.transaction():
+            (row,) = self._database.execute(
+                "INSERT INTO sessions (session_id, about)"
+                " SELECT printf('s%06d', coalesce(max(session_order), 0) + 1), ? FROM sessions"
+                " RETURNING *",
+                json.dumps(about),
+            )
+        return _session(row)
+
+    def finish_session(self, session_id: str, *, reason: str, detail: str | None = None) -> None:
+        """Note why a client ended its session; the first reason stays.
+
+        Raises:
+            InputError: there is no such session.
+        """
+        with self._database.transaction():
+            require_session(self._database, session_id)
+            self._database.execute(
+                "UPDATE sessions SET finished = ?, finished_detail = ?"
+                " WHERE session_id = ? AND finished IS NULL",
+                reason,
+                detail,
+                session_id,
+            )
+
+    def session(self, session_id: str) -> Session | None:
+        """Return a session, None if there is none."""
+        rows = self._database.query("SELECT * FROM sessions WHERE session_id = ?", session_id)
+        return _session(rows[0]) if rows else None
+
+    def sessions(self) -> tuple[Session, ...]:
+        """Return all sessions, in the order of their creation."""
+        rows = self._database.query("SELECT * FROM sessions ORDER BY session_order")
+        return tuple(_session(row) for row in rows)
+
+    def create_sampling_session(
+        self,
+        *,
+        session_id: str,
+        sampling_session_seq_id: int,
+        base_model: str,
+        model_path: str | None = None,
+        snapshot: bool = False,
+    ) -> SamplingSession:
+        """Note a new sampling session; asked again with the same values, return it.
+
+        Raises:
+            InputError: there is no such session, or the number was used for another sampler.
+        """
+        wanted = SamplingSession(
+            sampling_session_id=f"{session_id}:sample:{sampling_session_seq_id}",
+            session_id=session_id,
+            sampling_session_seq_id=sampling_session_seq_id,
+            base_model=base_model,
+            model_path=model_path,
+            snapshot=snapshot,
+        )
+        with self._database.transaction():
+            require_session(self._database, session_id)
+            self._database.execute(
+                "INSERT INTO sampling_sessions (sampling_session_id, session_id,"
+                " sampling_session_seq_id, base_model, model_path, snapshot)"
+                " VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING",
+                wanted.sampling_session_id,
+                session_id,
+                sampling_session_seq_id,
+                base_model,
+                model_path,
+                snapshot,
+            )
+            (row,) = self._database.execute(
+                "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?",
+                wanted.sampling_session_id,
+            )
+        if _sampling_session(row) != wanted:
+            raise number_used("sampling_session_seq_id", sampling_session_seq_id)
+        return wanted
+
+    def sampling_session(self, sampling_session_id: str) -> SamplingSession | None:
+        """Return a sampling session, None if there is none."""
+        rows = self._database.query(
+            "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?", sampling_session_id
+        )
+        return _sampling_session(rows[0]) if rows else None
+
+    def sampling_sessions(self, *, session_id: str | None = None) -> tuple[SamplingSession, ...]:
+        """Return the sampling sessions (of one session), in the order of their creation."""
+        rows = self._database.query(
+            "SELECT * FROM sampling_sessions WHERE coalesce(session_id = ?, 1)"
+            " ORDER BY sampling_order",
+            session_id,
+        )
+        return tuple(_sampling_session(row) for row in rows)
+
+
+def require_session(database: Database, session_id: str) -> None:
+    """Check, in a transaction, that a session was created here.
+
+    Raises:
+        InputError: it was not.
+    """
+    if not database.execute("SELECT 1 FROM sessions WHERE session_id = ?", session_id):
+        raise InputError(
+            "there is no such session",
+            field="session_id",
+            value=session_id,
+            fix="create a session first, on this server",
+        )
+
+
+def number_used(field: str, value: int) -> InputError:
+    """Return the refusal of a number that a client used before, for something else."""
+    return InputError(
+        "this number was used before with other content",
+        field=field,
+        value=value,
+        fix="repeat the request unchanged, or use the next number",
+    )
+
+
+def _session(row: sqlite3.Row) -> Session:
+    about = json.loads(row["about"])
+    return Session(
+        session_id=row["session_id"],
+        tags=tuple(about["tags"]),
+        user_metadata=loaded_metadata(about["user_metadata"]),
+        sdk_version=about["sdk_version"],
+        project_id=about["project_id"],
+        display_name=about["display_name"],
+        finished=row["finished"],
+        finished_detail=row["finished_detail"],
+    )
+
+
+def _sampling_session(row: sqlite3.Row) -> SamplingSession:
+    return SamplingSession(
+        sampling_session_id=row["sampling_session_id"],
+        session_id=row["session_id"],
+        sampling_session_seq_id=row["sampling_session_seq_id"],
+        base_model=row["base_model"],
+        model_path=row["model_path"],
+        snapshot=bool(row["snapshot"]),
+    )

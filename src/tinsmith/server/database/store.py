@@ -1,0 +1,82 @@
+"""Everything the server must know again after a restart, in one SQLite file beside the checkpoints.
+
+It knows who asked for what and what came of it; it computes nothing, and holds no weights. All
+methods may be called from any thread. Writes take turns and, where they promise something to a
+client, return when it is on the disk; reads see what is committed and never wait for a write.
+
+One server per state folder: two would count the same sessions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+
+from tinsmith.server.database.checkpoint_rows import CheckpointRows
+from tinsmith.server.database.database import Database
+from tinsmith.server.database.request_rows import RequestRows
+from tinsmith.server.database.run_rows import RunRows
+from tinsmith.server.database.session_rows import SessionRows
+from tinsmith.types.errors import ConfigError
+
+FILE = "tinsmith.sqlite3"
+
+
+class Store(SessionRows, RunRows, RequestRows, CheckpointRows):
+    """The state of one server."""
+
+    def __init__(self, state: Path, *, clock: Callable[[], float] = time.time) -> None:
+        """Open the state below a folder, or begin one; records and checkpoints are made to agree.
+
+        Args:
+            state: the folder; the checkpoints lie there too.
+            clock: seconds since 1970, for what is shown to people and for expiry.
+
+        Raises:
+            ConfigError: the folder cannot be made, or holds the state of a newer version.
+        """
+        try:
+            state.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                "the server's state cannot be kept here",
+                field="state",
+                value=str(state),
+                allowed="a folder that can be written",
+                fix=f"name another with --state ({error.strerror})",
+            ) from error
+        self._state = state
+        self._clock = clock
+        self._database = Database(state / FILE)
+        try:
+            self._reconcile()
+        except BaseException:
+            self.close()
+            raise
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Commit all writes of a `with` body at once: all or nothing, one wait for the disk.
+
+        Other threads' writes wait meanwhile, so compute nothing in it; never `await` in it, or
+        another task's writes would join. Reads do not see its writes before its end. An error in
+        it must leave it.
+        """
+        return self._database.transaction()
+
+    def close(self) -> None:
+        """Close the file; a killed process loses nothing by not calling it."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

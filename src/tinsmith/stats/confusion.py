@@ -1,0 +1,157 @@
+"""One system's answers on one split as a confusion matrix with a column for invalid answers.
+
+Also what a system scores that looks at no paper: the constant and the prior-sampling baseline, both
+from the true labels alone, without drawing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray, Metric, SCORES,)
+from tinsmith.types.errors import DataError
+
+Codes = NDArray[np.int64]
+"""Positions in a tuple of labels."""
+
+
+def encode(labels: Sequence[str], values: Sequence[str | None]) -> Codes:
+    """Return the position of each value in `labels`, (n,); len(labels) stands for None, an invalid answer.
+
+    Raises:
+        DataError: a value is none of the labels, or a label is named twice.
+    """
+    if len(set(labels)) != len(labels) or not labels:
+        raise DataError("labels must be distinct names", field="labels", value=tuple(labels))
+    position: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
+    position[None] = len(labels)
+    try:
+        return np.fromiter((position[value] for value in values), np.int64, len(values))
+    except KeyError as error:
+        raise DataError(
+            "this is not one of the task's labels",
+            field="label",
+            value=error.args[0],
+            allowed=", ".join(labels),
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Confusion:
+    """Counts by true label (rows) and answer (columns, the last one: invalid).
+
+    Raises:
+        DataError: the counts are not a (K, K + 1) table of numbers that are not negative.
+
+    >>> Confusion.of(("a", "b"), ["a", "b", "b"], ["a", "a", None]).counts.tolist()
+    [[1, 0, 0], [1, 0, 1]]
+    """
+
+    labels: tuple[str, ...]
+    counts: Codes
+
+    def __post_init__(self) -> None:
+        expected = (len(self.labels), len(self.labels) + 1)
+        if self.counts.shape != expected or (self.counts < 0).any():
+            raise DataError(
+                "a confusion matrix counts items by true label and by answer or invalid",
+                field="counts",
+                value=self.counts.tolist(),
+                allowed=f"numbers from 0 in {expected[0]} rows and {expected[1]} columns",
+            )
+
+    @classmethod
+    def of(
+        cls, labels: Sequence[str], golds: Sequence[str], predicted: Sequence[str | None]
+    ) -> Confusion:
+        """Count `golds` (n,) against `predicted` (n,), None being an invalid answer.
+
+        Raises:
+            DataError: an unknown label, or not as many answers as true labels.
+        """
+        if len(golds) != len(predicted):
+            raise DataError(
+                "every item needs one true label and one answer",
+                field="predicted",
+                value=len(predicted),
+                allowed=str(len(golds)),
+            )
+        gold_codes = encode(labels, golds)
+        if (gold_codes == len(labels)).any():
+            raise DataError("an item without a true label cannot be scored", field="golds")
+        codes = encode(labels, predicted)
+        return cls(tuple(labels), tabulate(gold_codes, codes, len(labels)))
+
+    @property
+    def num_items(self) -> int:
+        """All items, those with an invalid answer included."""
+        return int(self.counts.sum())
+
+    def score(self, metric: Metric) -> float:
+        """Return one score of the whole matrix; NaN where it is undefined."""
+        return float(SCORES[metric](self.counts.astype(np.float64)))
+
+    def class_score(self, metric: ClassMetric) -> Mapping[str, float]:
+        """Return one score of each label; NaN where it is undefined."""
+        values = CLASS_SCORES[metric](self.counts.astype(np.float64))
+        return dict(zip(self.labels, values.tolist(), strict=True))
+
+    def recall(self) -> Mapping[str, float]:
+        """Return the recall of each label."""
+        return self.class_score(ClassMetric.RECALL)
+
+    def predicted_share(self) -> Mapping[str, float]:
+        """Return the share of all items answered with each label."""
+        return self.class_score(ClassMetric.PREDICTED_SHARE)
+
+
+def tabulate(golds: Codes, predicted: Codes, num_labels: int) -> Codes:
+    """Count pairs of codes, both (n,), into (K, K + 1)."""
+    cells = golds * (num_labels + 1) + predicted
+    counted = np.bincount(cells, minlength=num_labels * (num_labels + 1))
+    return counted.reshape(num_labels, num_labels + 1)
+
+
+def constant_baseline(labels: Sequence[str], golds: Sequence[str], answer: str) -> Confusion:
+    """Return the confusion matrix of always answering `answer`.
+
+    Its accuracy is the label's share pi of the items and its macro-F1 is 2 pi / (1 + pi) / K.
+    """
+    return Confusion.of(labels, golds, [answer] * len(golds))
+
+
+def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -> str:
+    """Return the label whose constant answer scores best; the first of equals."""
+    scores = [constant_baseline(labels, golds, label).score(metric) for label in labels]
+    return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
+
+
+def prior_baseline(labels: Sequence[str], golds: Sequence[str]) -> Mapping[Metric, float]:
+    """Return what guessing labels at their own frequencies pi scores, without drawing.
+
+    Accuracy sum pi_k**2, balanced accuracy 1/K and every recall pi_k are exact expectations. Macro-F1
+    and G-mean are those of the expected matrix pi_y pi_k, which the guesses' own approach as n grows.
+    """
+    codes = encode(labels, golds)
+    prior = np.bincount(codes, minlength=len(labels))[: len(labels)] / max(len(golds), 1)
+    shares = guessing_shares(prior)
+    return {metric: float(score(shares)) for metric, score in SCORES.items()}
+
+
+def guessing_shares(prior: FloatArray) -> FloatArray:
+    """Return the expected confusion shares (K, K + 1) of guessing at frequencies `prior` (K,)."""
+    guesses = np.append(prior, 0.0)
+    return prior[:, None] * guesses[None, :]
+
+
+def collapsed_macro_f1(prior: float, num_labels: int) -> float:
+    """Return the macro-F1 of always answering the label that has the share `prior` of the items.
+
+    >>> round(collapsed_macro_f1(0.3465, 3), 6)
+    0.171556
+    """
+    return 2.0 * prior / (1.0 + prior) / num_labels

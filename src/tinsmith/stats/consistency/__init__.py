@@ -1,0 +1,1 @@
+"""Which whole numbers can stand behind published rates."""

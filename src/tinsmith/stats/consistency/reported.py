@@ -1,0 +1,177 @@
+"""Rates as a paper or a page prints them, digits included, and the tables they stand in.
+
+A printed 0.2910 says more than 0.291: it pins the count behind it to a window half as wide as the last
+digit. Ties are accepted both ways, because programs differ in how they round them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from tinsmith.stats.rates import (ClassMetric, Metric,)
+from tinsmith.types.errors import DataError
+
+OVER_ALL = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "parse_ok", "format_strict_ok")
+"""Rates whose denominator is the number of items."""
+OF_ALL_LABELS = (
+    Metric.MIN_CLASS_RECALL.value,
+    Metric.MACRO_F1.value,
+    Metric.BALANCED_ACCURACY.value,
+)
+OF_ONE_LABEL = (ClassMetric.RECALL.value, ClassMetric.PREDICTED_SHARE.value)
+_EXACT_DECIMALS = 9
+_FORM = re.compile(r"\d(\.\d*)?|\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share in [0, 1] as printed: units * 10**-decimals, rounded from the true one."""
+
+    units: int
+    decimals: int
+
+    @classmethod
+    def parse(cls, text: str | Decimal, key: str) -> Rate:
+        """Read "0.2910" (four decimals); a bare 0 or 1 is taken as exact.
+
+        Raises:
+            DataError: no number between 0 and 1, or more than nine decimals.
+
+        >>> Rate.parse("0.2910", "recall/neutral")
+        Rate(units=2910, decimals=4)
+        """
+        plain = format(text, "f") if isinstance(text, Decimal) else text.strip()
+        if not _FORM.fullmatch(plain) or Decimal(plain) > 1:
+            percent = re.fullmatch(r"(\d+(\.\d+)?) ?%?", plain)
+            fix = None
+            if percent and 1 < float(percent[1]) <= 100:
+                fix = f"a percentage? write {Decimal(percent[1]).scaleb(-2):f}"
+            raise DataError(
+                "a rate must be a share of items",
+                field=key,
+                value=plain,
+                allowed="0 to 1, written with its decimals, such as 0.2910",
+                fix=fix,
+            )
+        decimals = len(plain.partition(".")[2])
+        if decimals > _EXACT_DECIMALS:
+            raise DataError(
+                "a rate with so many decimals was never rounded",
+                field=key,
+                value=plain,
+                allowed=f"at most {_EXACT_DECIMALS} decimals",
+            )
+        if decimals == 0:
+            decimals = _EXACT_DECIMALS
+        return cls(int(Decimal(plain).scaleb(decimals)), decimals)
+
+    def window(self, n: int) -> tuple[int, int]:
+        """Return the smallest and largest count of n that prints so; empty where the first is larger.
+
+        >>> Rate.parse("0.378", "label_match").window(500)
+        (189, 189)
+        """
+        scale = 2 * 10**self.decimals
+        low = -(-n * (2 * self.units - 1) // scale)
+        high = n * (2 * self.units + 1) // scale
+        return max(low, 0), min(high, n)
+
+    def holds(self, value: float) -> bool:
+        """Whether a number prints so, up to a rounding of the number itself."""
+        return abs(value * 10**self.decimals - self.units) <= 0.5 + 1e-6
+
+    def __str__(self) -> str:
+        return f"{Decimal(self.units).scaleb(-self.decimals):f}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """One line of a table: rates by the names they have in metrics.jsonl."""
+
+    name: str
+    rates: Mapping[str, Rate]
+
+    def rate(self, key: str) -> Rate | None:
+        """Return a rate, or None where the line does not give it."""
+        return self.rates.get(key)
+
+    def of_label(self, metric: ClassMetric, label: str) -> Rate | None:
+        """Return one label's rate, or None."""
+        return self.rates.get(f"{metric.value}/{label}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedTable:
+    """Lines that were scored on the same items; `n` is None where their number is not told.
+
+    Raises:
+        DataError: no line, no rate in a line, a rate that is unknown or of an unknown label, n below 1,
+            or fewer than two labels.
+    """
+
+    labels: tuple[str, ...]
+    runs: tuple[ReportedRun, ...]
+    n: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.labels) < 2 or len(set(self.labels)) != len(self.labels):
+            raise DataError(
+                "a table needs at least two labels",
+                field="labels",
+                value=self.labels,
+                fix="name them all, also those without a reported recall",
+            )
+        if self.n is not None and self.n < 1:
+            raise DataError("the number of items must be at least 1", field="n", value=self.n)
+        if not self.runs:
+            raise DataError("a table needs at least one line", field="runs")
+        for run in self.runs:
+            if not run.rates:
+                raise DataError(
+                    f"{run.name}: no rate is given",
+                    allowed=", ".join(
+                        (*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))
+                    ),
+                )
+            for key in run.rates:
+                self._check(run.name, key)
+
+    @classmethod
+    def of(
+        cls,
+        labels: Sequence[str],
+        lines: Mapping[str, Mapping[str, str | Decimal]],
+        n: int | None = None,
+    ) -> ReportedTable:
+        """Read lines by name, each a mapping from metric names to printed rates.
+
+        Raises:
+            DataError: see the class, and Rate.parse.
+        """
+        runs = [
+            ReportedRun(
+                name, {key: Rate.parse(text, f"{name}: {key}") for key, text in line.items()}
+            )
+            for name, line in lines.items()
+        ]
+        return cls(tuple(labels), tuple(runs), n)
+
+    def _check(self, name: str, key: str) -> None:
+        metric, slash, label = key.partition("/")
+        if not slash and metric in (*OVER_ALL, *OF_ALL_LABELS):
+            return
+        if not slash or metric not in OF_ONE_LABEL:
+            raise DataError(
+                f"{name}: no such rate",
+                field=key,
+                allowed=", ".join(
+                    (*OVER_ALL, *OF_ALL_LABELS, *(f"{k}/LABEL" for k in OF_ONE_LABEL))
+                ),
+            )
+        if label not in self.labels:
+            raise DataError(
+                f"{name}: no such label", field=key, value=label, allowed=", ".join(self.labels)
+            )

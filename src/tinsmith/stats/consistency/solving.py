@@ -1,0 +1,245 @@
+"""Recovers the whole numbers behind published rates: how many items of each class, how many answered right.
+
+Rates printed to four decimals from a few hundred items leave very few possible counts; several lines on
+the same items usually leave one. Where they leave none, the lines were not scored on such items.
+Everything is exact integer search; nothing is fitted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from tinsmith.stats.consistency.counts import (Ints, Window, line_windows, window,)
+from tinsmith.stats.consistency.f1_counts import (SaidRanges, said_ranges,)
+from tinsmith.stats.rates import (ClassMetric, Metric,)
+from tinsmith.stats.consistency.reported import (OVER_ALL, Rate, ReportedRun, ReportedTable,)
+from tinsmith.stats.consistency.solutions import (Columns, CountRange, Recovery, Solution, SolvedLine,)
+from tinsmith.types.errors import DataError
+
+LARGEST_N = 3000
+MOST_SOLUTIONS = 1000
+_MOST_CANDIDATES = 20_000_000
+_MOST_WORK = 400_000_000
+
+
+def recover(table: ReportedTable, largest_n: int = LARGEST_N) -> Recovery:
+    """Find all class sizes and counts behind a table; n from its own, or from 1 to `largest_n`.
+
+    A label of which no line gives the recall has an unknown size; several such labels are lumped.
+
+    Raises:
+        DataError: too little is given to search so many n.
+    """
+    known = tuple(
+        label
+        for label in table.labels
+        if any(run.of_label(ClassMetric.RECALL, label) for run in table.runs)
+    )
+    hidden = tuple(label for label in table.labels if label not in known)
+    # One hidden label has what the others leave; the sizes of two or more stay open.
+    columns = Columns((*known, *hidden), ()) if len(hidden) == 1 else Columns(known, hidden)
+    first, last = (table.n, table.n) if table.n else (len(table.labels), largest_n)
+    sizes_n = _possible_n(table, first, last)
+    candidates = [_possible_sizes(table, label, last) for label in columns.sized]
+    _check_work(candidates, sizes_n, columns)
+    found = itertools.chain.from_iterable(
+        _solve(table, columns, n, candidates) for n in sizes_n.tolist()
+    )
+    solutions = tuple(itertools.islice(found, MOST_SOLUTIONS))
+    truncated = next(found, None) is not None
+    reasons = () if solutions or table.n is None else _reasons(table, table.n)
+    return Recovery(columns.names, solutions, truncated, (first, last), reasons)
+
+
+def _possible_n(table: ReportedTable, first: int, last: int) -> Ints:
+    """Return the n for which every rate over all items is one of whole items."""
+    n = np.arange(first, last + 1)
+    possible = np.ones(n.size, np.bool_)
+    for run in table.runs:
+        for key in OVER_ALL:
+            possible &= window(run.rate(key), n).possible
+        for label in table.labels:
+            possible &= window(run.of_label(ClassMetric.PREDICTED_SHARE, label), n).possible
+    return n[possible]
+
+
+def _possible_sizes(table: ReportedTable, label: str, last: int) -> Ints:
+    """Return the class sizes for which every recall of the label is one of whole items."""
+    size = np.arange(1, last + 1)
+    possible = np.ones(size.size, np.bool_)
+    for run in table.runs:
+        possible &= window(run.of_label(ClassMetric.RECALL, label), size).possible
+    return size[possible]
+
+
+def _check_work(candidates: list[Ints], sizes_n: Ints, columns: Columns) -> None:
+    free = candidates if columns.lumped else candidates[:-1]
+    rows = float(np.prod([float(len(one)) for one in free])) if free else 1.0
+    if rows > _MOST_CANDIDATES or rows * max(len(sizes_n), 1) > _MOST_WORK:
+        raise DataError(
+            "these rates are too few to search for the class sizes",
+            field="candidates",
+            value=f"{rows:.0f} for each of {len(sizes_n)} n",
+            fix="name n, or give more lines, more recalls, or more decimals",
+        )
+
+
+def _solve(
+    table: ReportedTable, columns: Columns, n: int, candidates: list[Ints]
+) -> Iterator[Solution]:
+    sizes = _candidate_sizes(candidates, n, len(columns.lumped))
+    for run in table.runs:
+        if not len(sizes):
+            return
+        windows = line_windows(run, columns.sized, bool(columns.lumped), sizes)
+        sizes = sizes[windows.possible]
+    for row in sizes:
+        lines: list[SolvedLine] = []
+        for run in table.runs:
+            line = _solved_line(run, columns, row)
+            if line is None:
+                break
+            lines.append(line)
+        else:
+            yield Solution(n, tuple(row.tolist()), tuple(lines))
+
+
+def _candidate_sizes(candidates: list[Ints], n: int, num_lumped: int) -> Ints:
+    """Return the rows of class sizes that sum to n, (M, columns), in ascending order."""
+    rows = np.zeros((1, 0), np.int64)
+    sums = np.zeros(1, np.int64)
+    for one in candidates if num_lumped else candidates[:-1]:
+        reached = (sums[:, None] + one[None, :]) <= n - max(num_lumped, 1)
+        which, size = np.nonzero(reached)
+        rows = np.concatenate([rows[which], one[size][:, None]], axis=1)
+        sums = sums[which] + one[size]
+    last = n - sums
+    if not num_lumped:
+        kept = np.isin(last, candidates[-1])
+        rows, last = rows[kept], last[kept]
+    return np.concatenate([rows, last[:, None]], axis=1)
+
+
+def _solved_line(run: ReportedRun, columns: Columns, sizes: Ints) -> SolvedLine | None:
+    """Tighten one line's windows by each other and by printed means; None where that leaves nothing."""
+    n = int(sizes.sum())
+    windows = line_windows(run, columns.sized, bool(columns.lumped), sizes[None, :])
+    correct, total = [_range(one) for one in windows.correct], _range(windows.total)
+    low, high = sum(one.low for one in correct), sum(one.high for one in correct)
+    total = CountRange(max(total.low, low), min(total.high, high))
+    correct = [
+        CountRange(
+            max(one.low, total.low - (high - one.high)), min(one.high, total.high - (low - one.low))
+        )
+        for one in correct
+    ]
+    invalid = _range(windows.invalid)
+    said = [
+        CountRange(max(a.low, c.low), min(a.high, n - invalid.low - (total.low - c.high)))
+        for a, c in zip([_range(one) for one in windows.said], correct, strict=True)
+    ]
+    found = _adding_up(n, said, invalid)
+    narrowed = _by_means(run, columns, sizes.tolist(), correct, found)
+    if narrowed is None:
+        return None
+    return SolvedLine(
+        run.name,
+        tuple(correct),
+        total,
+        tuple(CountRange(*ends) for ends in narrowed.said),
+        CountRange(*narrowed.invalid),
+        narrowed.checked,
+    )
+
+
+def _adding_up(n: int, said: list[CountRange], invalid: CountRange) -> SaidRanges:
+    """Narrow the numbers of answers by their sum: all labels' and the invalid ones make n."""
+    every = [*said, invalid]
+    low, high = sum(one.low for one in every), sum(one.high for one in every)
+    ends = [
+        (max(one.low, n - (high - one.high)), min(one.high, n - (low - one.low))) for one in every
+    ]
+    return SaidRanges(tuple(ends[:-1]), ends[-1], False)
+
+
+def _by_means(
+    run: ReportedRun,
+    columns: Columns,
+    sizes: list[int],
+    correct: list[CountRange],
+    found: SaidRanges,
+) -> SaidRanges | None:
+    """Hold the counts against printed means over the labels; None where they contradict."""
+    f1 = run.rate(Metric.MACRO_F1.value)
+    if columns.lumped:
+        return found if f1 is None else _lumped_f1(f1, columns, sizes, correct, found)
+    if not all(one.certain for one in correct):
+        return found
+    right = [one.low for one in correct]
+    recalls = [c / size for c, size in zip(right, sizes, strict=True)]
+    balanced = run.rate(Metric.BALANCED_ACCURACY.value)
+    lowest = run.rate(Metric.MIN_CLASS_RECALL.value)
+    if balanced is not None and not balanced.holds(sum(recalls) / len(recalls)):
+        return None
+    if lowest is not None and not lowest.holds(min(recalls)):
+        return None
+    return found if f1 is None else said_ranges(f1, sizes, right, found)
+
+
+def _lumped_f1(
+    rate: Rate,
+    columns: Columns,
+    sizes: list[int],
+    correct: list[CountRange],
+    found: SaidRanges,
+) -> SaidRanges | None:
+    """Bound the macro-F1 where some sizes are open: the lump adds at least 0 and at most 1 a label.
+
+    It adds exactly 0 where none of its labels was answered right.
+    """
+    known = list(zip(sizes, correct, found.said, strict=True))[:-1]
+    low = sum(2.0 * c.low / (size + said[1]) for size, c, said in known)
+    high = sum(2.0 * c.high / (size + said[0]) for size, c, said in known)
+    lump = len(columns.lumped) if correct[-1].high > 0 else 0
+    num_labels = len(columns.sized) + len(columns.lumped)
+    printed_low = (rate.units - 0.5 - 1e-6) / 10**rate.decimals * num_labels
+    printed_high = (rate.units + 0.5 + 1e-6) / 10**rate.decimals * num_labels
+    if low > printed_high or high + lump < printed_low:
+        return None
+    return SaidRanges(found.said, found.invalid, lump == 0)
+
+
+def _range(window: Window) -> CountRange:
+    return CountRange(int(window.low[0]), int(window.high[0]))
+
+
+def _reasons(table: ReportedTable, n: int) -> tuple[str, ...]:
+    """Name the rates that no whole number of n items, or of a class within n, can print as."""
+    found: list[str] = []
+    for run in table.runs:
+        for key, rate in run.rates.items():
+            metric, _, label = key.partition("/")
+            share = metric == ClassMetric.PREDICTED_SHARE.value
+            if (key in OVER_ALL or share) and not _is_share_of(rate, n):
+                below = n * rate.units // 10**rate.decimals
+                found.append(
+                    f"{run.name}: {key} {rate} is no share of {n} items: {below} of them are "
+                    f"{below / n:.{rate.decimals}f}, {below + 1} are "
+                    f"{(below + 1) / n:.{rate.decimals}f}"
+                )
+            elif metric == ClassMetric.RECALL.value and not any(
+                _is_share_of(rate, size) for size in range(1, n + 1)
+            ):
+                found.append(f"{run.name}: no class of up to {n} items has a {key} of {rate}")
+    for label in table.labels:
+        if not len(_possible_sizes(table, label, n)):
+            found.append(f"no size of the class {label} up to {n} fits its recalls in all lines")
+    return tuple(found)
+
+
+def _is_share_of(rate: Rate, n: int) -> bool:
+    low, high = rate.window(n)
+    return low <= high

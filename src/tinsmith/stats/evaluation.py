@@ -1,0 +1,176 @@
+"""One system on one split: every figure a run reports, under the names it has in metrics.jsonl.
+
+An answer is a record: what was true, what was answered, how the text failed. A rollout that failed is
+no answer and must not come here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tinsmith.stats.calibration import Calibration
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.estimates import (Bootstrap, Estimate,)
+from tinsmith.stats.intervals import (percentile, wilson,)
+from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, Metric, SCORES,)
+from tinsmith.stats.resampling import resampled_counts
+from tinsmith.stats.runs import Runs
+from tinsmith.types.errors import DataError
+
+_ROW = tuple(metric for metric in Metric if metric is not Metric.G_MEAN)
+"""What metrics.jsonl holds: that file is hashed, and a root's last bit depends on the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One answer to one item.
+
+    `predicted` is None unless the answer satisfies its contract; `lenient` is the label found when
+    fences, thoughts and text around the JSON object are forgiven.
+    """
+
+    item: str
+    gold: str
+    predicted: str | None
+    outcome: str
+    parse_ok: bool
+    confidence: str | None = None
+    lenient: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """All figures of one system on one split.
+
+    Raises:
+        DataError: no answers, an item answered twice, or a label that is none of the task's.
+    """
+
+    labels: tuple[str, ...]
+    answers: tuple[Answered, ...]
+
+    def __post_init__(self) -> None:
+        if not self.answers:
+            raise DataError("there is no answer to evaluate", field="answers")
+        if len({answer.item for answer in self.answers}) != len(self.answers):
+            raise DataError("an item is answered twice", field="answers")
+        self.confusion()
+
+    def confusion(self) -> Confusion:
+        """Return the confusion matrix of the strict answers."""
+        return self._confusion([answer.predicted for answer in self.answers])
+
+    def lenient_confusion(self) -> Confusion:
+        """Return the confusion matrix when the form of the answer is forgiven."""
+        return self._confusion([answer.lenient for answer in self.answers])
+
+    def calibration(self) -> Calibration:
+        """Return stated confidence against correctness, over valid answers."""
+        return Calibration.of(
+            [a.confidence if a.predicted is not None else None for a in self.answers],
+            [answer.predicted == answer.gold for answer in self.answers],
+        )
+
+    def outcomes(self) -> Mapping[str, int]:
+        """Return how many answers had each outcome, by name."""
+        return dict(sorted(Counter(answer.outcome for answer in self.answers).items()))
+
+    def runs(self, name: str) -> Runs:
+        """Return the strict answers as a system of one seed, for intervals, tests and claims."""
+        return combine(name, [self])
+
+    def metrics(self, prefix: str = "eval") -> Mapping[str, float]:
+        """Return every defined figure as `prefix/name`; what is undefined is left out, never zero.
+
+        `label_match invalid_rate macro_f1 balanced_accuracy min_class_recall parse_ok
+        format_strict_ok`, per label `recall precision f1 predicted_share`, the calibration errors
+        `ece brier nll` where confidences are stated, and `lenient_label_match lenient_invalid_rate
+        lenient_macro_f1` beside the strict ones.
+        """
+        strict, lenient, stated = self.confusion(), self.lenient_confusion(), self.calibration()
+        found = {metric.value: strict.score(metric) for metric in _ROW}
+        for kind in ClassMetric:
+            for label, value in strict.class_score(kind).items():
+                found[f"{kind.value}/{label}"] = value
+        found["parse_ok"] = self._share(sum(answer.parse_ok for answer in self.answers))
+        found["format_strict_ok"] = self._share(self._valid())
+        for metric in (Metric.LABEL_MATCH, Metric.INVALID_RATE, Metric.MACRO_F1):
+            found[f"lenient_{metric.value}"] = lenient.score(metric)
+        found |= {"ece": stated.ece, "brier": stated.brier, "nll": stated.nll}
+        return {
+            f"{prefix}/{name}": value
+            for name, value in sorted(found.items())
+            if not math.isnan(value)
+        }
+
+    def estimates(self, bootstrap: Bootstrap) -> Mapping[str, Estimate]:
+        """Return the same figures with intervals, without prefix; those of the strict answers.
+
+        Shares of all items have Wilson's interval; the others are bootstrapped over items within
+        true labels, all from the same resamples.
+        """
+        runs, confusion = self.runs("system"), self.confusion()
+        counts = resampled_counts(
+            runs.golds, runs.predicted, len(self.labels), draws=bootstrap.draws, seed=bootstrap.seed
+        )[:, 0]
+        found = {
+            metric.value: Estimate(
+                confusion.score(metric), percentile(SCORES[metric](counts), bootstrap.level)
+            )
+            for metric in Metric
+        }
+        for kind in ClassMetric:
+            draws, values = CLASS_SCORES[kind](counts), confusion.class_score(kind)
+            for i, label in enumerate(self.labels):
+                interval = percentile(draws[:, i], bootstrap.level)
+                found[f"{kind.value}/{label}"] = Estimate(values[label], interval)
+        n = len(self.answers)
+        right = sum(answer.predicted == answer.gold for answer in self.answers)
+        for name, count in (
+            (Metric.LABEL_MATCH.value, right),
+            (Metric.INVALID_RATE.value, n - self._valid()),
+            ("parse_ok", sum(answer.parse_ok for answer in self.answers)),
+            ("format_strict_ok", self._valid()),
+        ):
+            found[name] = Estimate(self._share(count), wilson(count, n, bootstrap.level))
+        return dict(sorted(found.items()))
+
+    def _confusion(self, predicted: Sequence[str | None]) -> Confusion:
+        return Confusion.of(self.labels, [answer.gold for answer in self.answers], predicted)
+
+    def _valid(self) -> int:
+        return sum(answer.predicted is not None for answer in self.answers)
+
+    def _share(self, count: int) -> float:
+        return count / len(self.answers)
+
+
+def combine(name: str, evaluations: Sequence[Evaluation]) -> Runs:
+    """Return one system's evaluations, one a seed, as what claims are computed from.
+
+    Only items that every seed answered are kept: a rollout that failed is left out, never scored.
+
+    Raises:
+        DataError: no evaluation, no item that all answered, or other labels in one of them.
+    """
+    if not evaluations:
+        raise DataError(f"{name}: no evaluation was given", field="evaluations")
+    by_item = [{answer.item: answer for answer in one.answers} for one in evaluations]
+    shared = [
+        answer for answer in evaluations[0].answers if all(answer.item in one for one in by_item)
+    ]
+    for one, answers in zip(evaluations, by_item, strict=True):
+        if one.labels != evaluations[0].labels or any(
+            answers[answer.item].gold != answer.gold for answer in shared
+        ):
+            raise DataError(f"{name}: its seeds were not scored on the same labels", field="labels")
+    return Runs.of(
+        name,
+        evaluations[0].labels,
+        [answer.item for answer in shared],
+        [answer.gold for answer in shared],
+        [[answers[answer.item].predicted for answer in shared] for answers in by_item],
+    )

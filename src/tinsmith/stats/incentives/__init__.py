@@ -1,0 +1,1 @@
+"""Which policy a reward makes optimal, computed before a run."""

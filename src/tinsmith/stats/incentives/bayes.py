@@ -1,0 +1,95 @@
+"""The best policy for a score, given what can be known: the ceiling that no training can pass."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.stats.incentives.ascent import (Functional, STEPS, ascend, best_rule,)
+from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
+from tinsmith.stats.rates import (FloatArray, Metric,)
+from tinsmith.types.errors import ConfigError
+
+MOST_RULES = 200_000
+"""Deterministic rules that are tried one by one: three labels on eleven kinds of papers."""
+_FLOOR = 1e-9
+
+
+def macro_f1_gradient(shares: FloatArray) -> FloatArray:
+    """Return dF/dC_yk (K, K) of the macro-F1 at confusion shares C (K, K).
+
+    ((2 [y = k] - F_k) / (R_k + P_k) - F_y / (R_y + P_y)) / K, R and P row and column sums,
+    F_k = 2 C_kk / (R_k + P_k).
+    """
+    k = len(shares)
+    total = np.maximum(shares.sum(axis=1) + shares.sum(axis=0), _FLOOR)
+    f1 = 2.0 * np.diagonal(shares) / total
+    return ((2.0 * np.eye(k) - f1) / total - (f1 / total)[:, None]) / k
+
+
+def g_mean_gradient(shares: FloatArray) -> FloatArray:
+    """Return the gradient (K, K) of the mean log recall: [y = k] / (K C_kk). It has the G-mean's optimum."""
+    return np.diag(1.0 / (len(shares) * np.maximum(np.diagonal(shares), _FLOOR)))
+
+
+def best_policy(posteriors: Posteriors, metric: Metric) -> Policy:
+    """Return the policy, of all that may draw their answers, with the highest score.
+
+    Accuracy: argmax p_k; balanced accuracy: argmax p_k / prior_k. G-mean:
+    Frank-Wolfe from the uniform policy, global because log recalls are concave. Macro-F1, which may have
+    several stationary points: also from every constant policy and the argmax rule, the best end taken.
+    Source: Koyejo et al., NeurIPS 2014; Narasimhan et al., ICML 2015.
+
+    Raises:
+        ConfigError: no rule is known for this score.
+    """
+    k = len(posteriors.labels)
+    if metric is Metric.LABEL_MATCH:
+        return Policy.of_rule(posteriors, best_rule(posteriors, np.eye(k)))
+    if metric is Metric.BALANCED_ACCURACY:
+        prior = np.maximum(posteriors.prior, _FLOOR)
+        return Policy.of_rule(posteriors, best_rule(posteriors, np.diag(1.0 / prior)))
+    gradients: dict[Metric, Functional] = {
+        Metric.MACRO_F1: macro_f1_gradient,
+        Metric.G_MEAN: g_mean_gradient,
+    }
+    if metric not in gradients:
+        raise ConfigError(
+            "the best policy for this score is not known here",
+            field="metric",
+            value=metric.value,
+            allowed="label_match, balanced_accuracy, macro_f1, g_mean",
+        )
+    beginnings = list(starts(posteriors))[: 1 if metric is Metric.G_MEAN else None]
+    tried = [ascend(posteriors, gradients[metric], start, STEPS // 4) for start in beginnings]
+    best = max(range(len(tried)), key=lambda i: tried[i].policy.score(metric))
+    return ascend(posteriors, gradients[metric], beginnings[best]).policy
+
+
+def starts(posteriors: Posteriors) -> Iterator[FloatArray]:
+    """Yield policies to begin from, (N, K): uniform, the likeliest label, and each constant one."""
+    n, k = posteriors.num_kinds, len(posteriors.labels)
+    yield np.full((n, k), 1.0 / k)
+    yield np.eye(k)[best_rule(posteriors, np.eye(k))]
+    for label in range(k):
+        yield np.eye(k)[np.full(n, label)]
+
+
+def best_deterministic(posteriors: Posteriors, metric: Metric) -> Policy | None:
+    """Return the best of all K**N deterministic rules, the first of equals; None where they are too many.
+
+    Rules are tried in lexical order of their labels. This is brute force, and an oracle in tests.
+    """
+    n, k = posteriors.num_kinds, len(posteriors.labels)
+    if n * np.log(k) > np.log(MOST_RULES):
+        return None
+    best: tuple[float, NDArray[np.intp]] | None = None
+    for rule in itertools.product(range(k), repeat=n):
+        chosen = np.array(rule, np.intp)
+        value = Policy.of_rule(posteriors, chosen).score(metric)
+        if best is None or value > best[0] + 1e-12:
+            best = (value, chosen)
+    return None if best is None else Policy.of_rule(posteriors, best[1])

@@ -1,0 +1,167 @@
+"""Intervals: Wilson's for a share, and the percentile and BCa intervals of bootstrap draws.
+
+Nothing here draws; the draws come from tinsmith.stats.resampling.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from tinsmith.stats.rates import FloatArray
+from tinsmith.types.errors import ConfigError, DataError
+
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A two-sided interval that covers the true value in `level` of all cases; both ends belong to it."""
+
+    low: float
+    high: float
+    level: float
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` lies in the interval."""
+        return self.low <= value <= self.high
+
+    def above(self, value: float) -> bool:
+        """Whether the whole interval lies above `value`."""
+        return self.low > value
+
+    def within(self, margin: float) -> bool:
+        """Whether the interval lies strictly inside (-margin, margin): equivalence, seen as an interval.
+
+        With level 0.90 this is the two one-sided tests at 0.05 each (Schuirmann 1987).
+        """
+        return -margin < self.low and self.high < margin
+
+    def __str__(self) -> str:
+        return f"[{self.low:.3f}, {self.high:.3f}]"
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
+    """Return Wilson's score interval of a share.
+
+    Centre (p + z^2/2n) / (1 + z^2/n), half width z sqrt(p(1-p)/n + z^2/4n^2) / (1 + z^2/n).
+    Source: Wilson, JASA 22 (1927), without continuity correction.
+
+    Raises:
+        DataError: unless 0 <= successes <= n and n >= 1.
+        ConfigError: the level is not strictly between 0 and 1.
+
+    >>> str(wilson(198, 500))
+    '[0.354, 0.440]'
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise DataError(
+            "a share has 0 to n successes among n >= 1 items",
+            field="successes, n",
+            value=(successes, n),
+        )
+    z = _NORMAL.inv_cdf(1.0 - (1.0 - checked_level(level)) / 2.0)
+    p, w = successes / n, z * z / n
+    centre = (p + w / 2.0) / (1.0 + w)
+    half = z * math.sqrt(p * (1.0 - p) / n + w / (4.0 * n)) / (1.0 + w)
+    low = 0.0 if successes == 0 else max(centre - half, 0.0)
+    high = 1.0 if successes == n else min(centre + half, 1.0)
+    return Interval(low, high, level)
+
+
+def percentile(draws: FloatArray, level: float = 0.95) -> Interval | None:
+    """Return the central `level` of bootstrap draws, shape (R,); None where no draw is a number.
+
+    A draw that is NaN (a score undefined in that resample) is left out.
+    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), ch. 13.
+
+    Raises:
+        ConfigError: the level is not strictly between 0 and 1.
+    """
+    tail = (1.0 - checked_level(level)) / 2.0
+    return _quantiles(draws, tail, 1.0 - tail, level)
+
+
+def bca(
+    draws: FloatArray, value: float, left_out: Sequence[LeftOut], level: float = 0.95
+) -> Interval | None:
+    """Return the bias-corrected and accelerated interval; the percentile interval where it is undefined.
+
+    z0 = Phi^-1(share of draws below `value`, ties by half); the acceleration a from the scores with
+    one item left out; the ends are the quantiles Phi(z0 + (z0 + z) / (1 - a (z0 + z))) of the draws.
+    With strata, a = sum_s sum_i U_si^3 / n_s^3 / (6 (sum_s sum_i U_si^2 / n_s^2)^1.5) where
+    U_si = (n_s - 1)(mean_s - theta_si).
+    Source: Efron, JASA 82 (1987); several samples: Efron and Tibshirani (1993), eq. 14.15 per sample.
+
+    Args:
+        draws: bootstrap draws, (R,).
+        value: the score of the items themselves.
+        left_out: per stratum, the scores with one item left out.
+        level: coverage.
+
+    Raises:
+        ConfigError: the level is not strictly between 0 and 1.
+    """
+    tail = (1.0 - checked_level(level)) / 2.0
+    draws = draws[~np.isnan(draws)]
+    if draws.size == 0 or math.isnan(value):
+        return None
+    below = float((draws < value).mean() + (draws <= value).mean()) / 2.0
+    if not 0.0 < below < 1.0:
+        return percentile(draws, level)
+    bias, acceleration = _NORMAL.inv_cdf(below), _acceleration(left_out)
+    ends: list[float] = []
+    for side in (tail, 1.0 - tail):
+        shifted = bias + _NORMAL.inv_cdf(side)
+        ends.append(_NORMAL.cdf(bias + shifted / (1.0 - acceleration * shifted)))
+    return _quantiles(draws, ends[0], ends[1], level)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut:
+    """One stratum's scores with one item left out, equal items once: `scores` (P,), `copies` (P,)."""
+
+    scores: FloatArray
+    copies: FloatArray
+
+
+def checked_level(level: float) -> float:
+    """Return `level`.
+
+    Raises:
+        ConfigError: it is not strictly between 0 and 1.
+    """
+    if not 0.0 < level < 1.0:
+        raise ConfigError(
+            "the level of an interval must be a share",
+            field="level",
+            value=level,
+            allowed="strictly between 0 and 1, such as 0.95",
+        )
+    return level
+
+
+def _acceleration(left_out: Sequence[LeftOut]) -> float:
+    """Return a, or 0 where every left-out score is the same or one is undefined."""
+    cubes = squares = 0.0
+    for stratum in left_out:
+        n = float(stratum.copies.sum())
+        centre = float((stratum.copies * stratum.scores).sum()) / n
+        influence = (n - 1.0) * (centre - stratum.scores)
+        cubes += float((stratum.copies * influence**3).sum()) / n**3
+        squares += float((stratum.copies * influence**2).sum()) / n**2
+    if not squares > 0.0 or math.isnan(cubes):
+        return 0.0
+    return cubes / (6.0 * squares**1.5)
+
+
+def _quantiles(draws: FloatArray, low: float, high: float, level: float) -> Interval | None:
+    draws = draws[~np.isnan(draws)]
+    if draws.size == 0:
+        return None
+    ends = np.quantile(draws, [low, high])
+    return Interval(float(ends[0]), float(ends[1]), level)

@@ -1,0 +1,1 @@
+"""What changes the bits, and by how much."""

@@ -1,0 +1,1 @@
+"""The adversarial pair: A predicts, B challenges, A revises or defends."""

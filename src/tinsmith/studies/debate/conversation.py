@@ -1,0 +1,132 @@
+"""The conversation of two: A predicts, B challenges, A revises or defends in the same form. Used once."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.debate.challenge_leaks import check_challenge
+from tinsmith.studies.debate.exchange import (Exchange, reasons_of,)
+from tinsmith.studies.debate.opponent import (Opponent, Pending,)
+from tinsmith.studies.debate.script import Script
+from tinsmith.studies.debate.stance import Stance
+from tinsmith.lab.labels.environment import (Awaited, Transcript,)
+from tinsmith.lab.labels.leaks import check_prompt
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.task import Task
+from tinsmith.types.errors import InputError
+
+_TURNS = 2
+
+
+class Debate:
+    """An Environment with two answers. B's words come from `opponent`, by the seed.
+
+    After the first `reply` the challenge is on its way; its `message()` is what A hears. From there
+    `fork` gives further conversations with the same past.
+    """
+
+    def __init__(
+        self, task: Task, item: Item, *, opponent: Opponent, script: Script, seed: int
+    ) -> None:
+        self._task = task
+        self._opponent = opponent
+        self._script = script
+        self._seed = seed
+        self._transcript = Transcript(item=item)
+        self._pending: Pending | None = None
+        self._challenge: str | None = None
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was said so far."""
+        return self._transcript
+
+    @property
+    def stance(self) -> Stance | None:
+        """What B argues for; None before it was asked."""
+        return None if self._pending is None else self._pending.stance
+
+    def first(self) -> tuple[Message, ...]:
+        """Return the prompt; see Environment."""
+        if self._transcript.turns:
+            raise InputError(
+                "an environment can be used only once", fix="make a new one for each rollout"
+            )
+        item = self._transcript.item
+        prompt = messages(self._task, item.paper)
+        check_prompt(self._task, item, prompt)
+        for message in prompt:
+            self._transcript = self._transcript.with_turn(message)
+        return prompt
+
+    def reply(self, text: str) -> Awaited | None:
+        """Take an answer. After the first, B is asked; after the second it is over. See Environment."""
+        given = len(self._transcript.answers)
+        due = self._challenge is not None if given else bool(self._transcript.turns)
+        if not due or given == _TURNS:
+            raise InputError(
+                "no reply is due",
+                fix="call first(), reply(), message() of what it returns, reply()",
+            )
+        # What a tokenizer decodes is text; a text made by hand may hold what no message can.
+        said = text.encode(errors="replace").decode()
+        message = Message(role=Role.ASSISTANT, content=said)
+        self._transcript = self._transcript.with_turn(message, self._task.contract.parse(text))
+        if given:
+            return None
+        self._pending = self._opponent.challenge(self._transcript, self._seed)
+        return _Heard(self, self._pending)
+
+    def hear(self, pending: Pending) -> Message:
+        """Wait for B's words and enter them, once. For what `reply` returns; nobody else calls it."""
+        if self._challenge is None:
+            challenge = pending.text()
+            labels = self._task.labels
+            check_challenge(self._transcript, pending.stance, challenge, labels)
+            self._challenge = challenge
+            self._transcript = self._transcript.with_turn(self._script.message(challenge))
+        return self._script.message(self._challenge)
+
+    def fork(self) -> Self:
+        """Return another conversation with the same past, in which the second answer is still to come.
+
+        Raises:
+            InputError: B was not heard yet, or the second answer is there.
+        """
+        if self._challenge is None or len(self._transcript.answers) == _TURNS:
+            raise InputError("a conversation forks between the challenge and the second answer")
+        return copy.copy(self)
+
+    def exchange(self) -> Exchange:
+        """Return the conversation as it is scored.
+
+        Raises:
+            InputError: it is not over.
+        """
+        answers = self._transcript.answers
+        if len(answers) != _TURNS or self._pending is None or self._challenge is None:
+            raise InputError("the conversation is not over")
+        text = self._transcript.turns[-1].message.content
+        return Exchange(
+            item=self._transcript.item,
+            first=answers[0],
+            last=answers[1],
+            stance=self._pending.stance,
+            challenge=self._challenge,
+            reasons=reasons_of(self._task.contract, text),
+        )
+
+
+class _Heard:
+    """See Awaited."""
+
+    def __init__(self, debate: Debate, pending: Pending) -> None:
+        self._debate = debate
+        self._pending = pending
+
+    def message(self) -> Message:
+        """See Awaited."""
+        return self._debate.hear(self._pending)

@@ -1,0 +1,133 @@
+"""Conversations for a model built from scratch: the form of two answers and a challenge, and nothing of the labels.
+
+Whatever is said here is drawn without a look at the gold label or at what the abstract says: both labels,
+the challenge's label, the words it quotes, reasons and signals. (A challenge by ScriptedOpponent would not
+do: its quotations tie words to labels, and a base that is trained on whole conversations would learn them.)
+What can be learnt: the JSON, that signals are words of the abstract, that a second answer often has the
+first one's label or the challenge's. How often is a setting; it is the same for right and wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.lab.labels.answers import Confidence
+from tinsmith.studies.debate.cues import pieces_of
+from tinsmith.studies.debate.script import Script
+from tinsmith.studies.debate.stance import Stance
+from tinsmith.lab.labels.paper import (Item, Paper,)
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.task import Task
+from tinsmith.types.challenges import Arm
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive, random_bits
+
+MEANINGS = ("It replaces.", "It builds on.", "It is narrow.")
+"""Justifications: what the labels of disruption mean, as short as can be, under any label whatever."""
+_SIGNAL = 2
+"""Words of a signal."""
+_DRAWS = 32
+"""More than a conversation takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How often a demonstration's second answer has the first one's label, or the challenge's; else any.
+
+    Raises:
+        ConfigError: a share is negative, or they sum to more than 1.
+    """
+
+    keeping: float = 0.4
+    following: float = 0.3
+    null: float = 0.25
+    """Share of challenges that name no label."""
+    evidence: float = 1.0
+    """Share that quotes words, of those that name one."""
+
+    def __post_init__(self) -> None:
+        shares = (self.keeping, self.following, self.null, self.evidence)
+        if min(shares) < 0.0 or self.keeping + self.following > 1.0 or max(shares) > 1.0:
+            raise ConfigError(
+                "shares are from 0 to 1, keeping and following at most 1 together",
+                field="keeping, following, null, evidence",
+                value=shares,
+            )
+
+
+_HABITS = Habits()
+
+
+def demonstrations(
+    items: Sequence[Item], task: Task, script: Script, *, seed: int, habits: Habits = _HABITS
+) -> list[tuple[Message, ...]]:
+    """Return one conversation a paper: prompt, answer, challenge, answer.
+
+    Conversation i depends on the seed, i and paper i only; never on a gold label.
+    """
+    return [
+        _conversation(item.paper, task, script, _Draws(derive(seed, "debate", i)), habits)
+        for i, item in enumerate(items)
+    ]
+
+
+class _Draws:
+    """Draws from one seed, one after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._bits = iter(random_bits(derive(seed, "draws"), _DRAWS))
+
+    def one(self, choices: Sequence[str]) -> str:
+        return choices[self._next() % len(choices)]
+
+    def below(self, share: float) -> bool:
+        return (self._next() >> 11) * 2.0**-53 < share
+
+    def _next(self) -> int:
+        return int(next(self._bits))
+
+
+def _conversation(
+    paper: Paper, task: Task, script: Script, draws: _Draws, habits: Habits
+) -> tuple[Message, ...]:
+    labels = task.labels
+    first, claimed, last = draws.one(labels), draws.one(labels), draws.one(labels)
+    pieces = [piece.text for piece in pieces_of(paper.abstract)] or [paper.title or "nothing"]
+    stance = Stance(arm=Arm.NULL, label=None, with_evidence=False)
+    quote = None
+    if not draws.below(habits.null):
+        quoted = draws.one(pieces)
+        quote = quoted if draws.below(habits.evidence) else None
+        stance = Stance(arm=Arm.MISLEADING, label=claimed, with_evidence=quote is not None)
+    if draws.below(habits.keeping):
+        last = first
+    elif stance.label is not None and draws.below(_given(habits)):
+        last = stance.label
+    challenge = script.line(stance, quote, derive(draws.seed, "wording"))
+    return (
+        *messages(task, paper),
+        _answer(task, first, pieces, draws, None),
+        script.message(challenge),
+        _answer(task, last, pieces, draws, stance.label),
+    )
+
+
+def _given(habits: Habits) -> float:
+    """The share of following among the answers that do not keep."""
+    return habits.following / (1.0 - habits.keeping) if habits.following else 0.0
+
+
+def _answer(
+    task: Task, label: str, pieces: Sequence[str], draws: _Draws, claimed: str | None
+) -> Message:
+    """An answer; half of those to a claim take it up by its name."""
+    reason = draws.one(MEANINGS)
+    if draws.below(0.5) and claimed is not None:
+        reason = f"{reason} Not {claimed}."
+    signals = [" ".join(draws.one(pieces).split()[:_SIGNAL]) for _ in range(2)]
+    confidence = Confidence(draws.one(tuple(Confidence)))
+    text = task.contract.answer_text(label, confidence, justification=reason, signals=signals)
+    return Message(role=Role.ASSISTANT, content=text)

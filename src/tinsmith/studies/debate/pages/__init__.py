@@ -1,0 +1,1 @@
+"""Pages of debates: one run, several, and over seeds."""

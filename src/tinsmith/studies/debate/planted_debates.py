@@ -1,0 +1,146 @@
+"""A planted world to argue about: which sentence of a text speaks for which label is known, and so is the best answer.
+
+Every text has a sentence that speaks for its gold label and one of noise. With probability `DOUBT` a third speaks for
+another label, drawn evenly; else it is noise too. So the best first answer is right with probability 1 - DOUBT / 2 =
+0.65, and a truthful challenger always has words to quote. Who changes exactly where quoted words speak for the named
+label, and answers best at first, is right in the end with 0.25 + 0.75 * 0.65 = 0.74 of the default arms, never gives
+up a right answer, and mends every wrong one that a truthful challenger names the right label of; J is 1/4, and 1/3
+where a label is named. Who also knows that a label named with other words is a wrong one does best: right with 0.825,
+J is 1/2 and 2/3, and nothing is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.data.labels import Disruption
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.rows import (PaperRow, encode_row,)
+from tinsmith.data.slices.splits import Split
+from tinsmith.lab.papers.planted_slices import (Planted, planted,)
+from tinsmith.lab.papers.worlds import Told
+from tinsmith.studies.debate.cues import (Cue, Cues,)
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.version import VERSION
+
+LABELS: Final = Subject.DISRUPTION.labels
+WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "disruptive": ("copper", "marble"),
+        "consolidating": ("willow", "saffron"),
+        "neutral": ("ember", "orchid"),
+    }
+)
+"""The words that speak for each label."""
+WORD_CUES: Final = Cues(
+    MappingProxyType(
+        {label: tuple(Cue((word,)) for word in words) for label, words in WORDS.items()}
+    )
+)
+_NOISE: Final = (
+    "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle "
+    "orchard pepper quarry ribbon saddle table umbrella valley window yarrow"
+)
+NOISE: Final = tuple(_NOISE.split())
+DOUBT: Final = 0.7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebatesRecipe:
+    """How many papers each split has, and the seed of what is drawn."""
+
+    train: int = 4000
+    validation: int = 300
+    test: int = 1200
+    seed: int = 0
+
+    def rows(self, split: Split) -> list[PaperRow]:
+        """Return the papers of a split; labels follow one another, so that each has its third."""
+        count = {
+            Split.TRAIN: self.train,
+            Split.VALIDATION: self.validation,
+            Split.TEST: self.test,
+        }[split]
+        return [
+            _row(f"{split.value}-{place}", LABELS[place % len(LABELS)], self.seed)
+            for place in range(count)
+        ]
+
+
+def debates_slice(recipe: DebatesRecipe, told: Told) -> Slice:
+    """Return the slice of these papers, with its baselines; built where it is not cached."""
+    made_from = sha256_of({"recipe": recipe, "words": WORDS, "noise": NOISE, "doubt": DOUBT})
+    rows = {split: recipe.rows(split) for split in Split}
+    causes = {split: [_cause(row) for row in rows[split]] for split in Split}
+    key = sha256_of(
+        {
+            "version": VERSION,
+            "debates": made_from,
+            "rows": [encode_row(row).decode() for row in rows[Split.TEST]],
+        }
+    )
+
+    def make() -> Planted:
+        rule = (
+            "planted: a sentence of the text speaks for the label, and a second one may for another"
+        )
+        return Planted(rows=rows, causes=causes, rule=rule, fingerprint=made_from)
+
+    return planted(key, make, told)
+
+
+def _cause(row: PaperRow) -> str:
+    said = row.abstract.lower()
+    speaking = sum(any(word in said for word in words) for words in WORDS.values())
+    return "certain" if speaking == 1 else "in doubt"
+
+
+class _Draws:
+    def __init__(self, seed: int) -> None:
+        self._bits = iter(random_bits(seed, 32))
+
+    def below(self, share: float) -> bool:
+        return (int(next(self._bits)) >> 11) * 2.0**-53 < share
+
+    def one(self, choices: tuple[str, ...]) -> str:
+        return choices[int(next(self._bits)) % len(choices)]
+
+    def order(self, sentences: list[str]) -> list[str]:
+        keys = [int(next(self._bits)) for _ in sentences]
+        return [sentences[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+
+
+def _row(name: str, label: str, seed: int) -> PaperRow:
+    draws = _Draws(derive(seed, "paper", name))
+    others = tuple(other for other in LABELS if other != label)
+    third = _sentence(draws, draws.one(others)) if draws.below(DOUBT) else _sentence(draws, None)
+    sentences = draws.order([_sentence(draws, label), _sentence(draws, None), third])
+    return PaperRow(
+        openalex_id=name,
+        title=f"{draws.one(NOISE)} {draws.one(NOISE)}",
+        abstract=" ".join(sentences),
+        publication_year=None,
+        cited_by_count=None,
+        cd_index=None,
+        novelty_score=None,
+        conventionality_score=None,
+        disruption_label=Disruption(label),
+        novelty_label=None,
+        primary_field=None,
+        concepts=(),
+    )
+
+
+def _sentence(draws: _Draws, label: str | None) -> str:
+    """Four words: one that speaks, twice, among noise; or noise alone."""
+    if label is None:
+        words = [draws.one(NOISE) for _ in range(4)]
+    else:
+        word = draws.one(WORDS[label])
+        words = [word, draws.one(NOISE), word, draws.one(NOISE)]
+    return " ".join(words).capitalize() + "."

@@ -1,0 +1,115 @@
+"""What a challenger argues for in one conversation, drawn so that its bare label says nothing about the truth.
+
+The arm and the wrong label come from the seed and the paper's id; neither looks at whether the first
+answer is right. That alone does not keep the arm hidden, because the model sees its own answer beside
+the label it hears. With a truthful share t, a misleading share m and K labels, the rule "change to
+whatever B says" has, where B names a label, P(changed | wrong) - P(changed | right) equal to
+
+    (t - m / (K - 1)) / (t + m)   where the wrong label is any wrong one, drawn evenly (WrongLabel.ANY),
+    t / (t + m)                   where it is never the label that was answered (WrongLabel.OTHER).
+
+With OTHER a B that agrees can only be the truthful one, so a model that reads nothing discriminates by
+that: no control without evidence could fail. With ANY and m = (K - 1) t the label B names is
+independent of the gold label, and what is left has to come from the words that are quoted. That is the
+default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tinsmith.lab.labels.paper import Item
+from tinsmith.types.challenges import Arm
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive, random_bits
+
+
+class WrongLabel(StrEnum):
+    """Which wrong label a misleading challenger argues for."""
+
+    ANY = "any"
+    """Any of them, whatever was answered; it may be the answered one, which is then supported."""
+    OTHER = "other"
+    """One that was not answered, where there is one. Tells the arm to a model that reads nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stance:
+    """What one challenge argues for, and with what."""
+
+    arm: Arm
+    label: str | None
+    """None in the null arm."""
+    with_evidence: bool
+    """Whether it quotes words of the paper."""
+    grounded: bool | None = None
+    """Whether the quoted words speak for the label; None where nothing is quoted or nobody knows."""
+
+    @property
+    def gives_a_reason(self) -> bool:
+        """Whether it quotes words that speak for the label, as far as anybody knows."""
+        return self.with_evidence and self.grounded is not False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """The shares of the arms, and of the challenges with a label those that quote words.
+
+    Raises:
+        ConfigError: a share is negative, or the arms' do not sum to 1.
+    """
+
+    truthful: float = 0.25
+    misleading: float = 0.5
+    null: float = 0.25
+    evidence: float = 1.0
+    wrong: WrongLabel = WrongLabel.ANY
+
+    def __post_init__(self) -> None:
+        shares = (self.truthful, self.misleading, self.null)
+        if not all(0.0 <= share <= 1.0 for share in (*shares, self.evidence)):
+            raise ConfigError(
+                "a share must be from 0 to 1", field="arms", value=(*shares, self.evidence)
+            )
+        if abs(math.fsum(shares) - 1.0) > 1e-9:
+            raise ConfigError(
+                "the shares of the arms must sum to 1",
+                field="truthful, misleading, null",
+                value=shares,
+            )
+
+    def discrimination_for_nothing(self, num_labels: int) -> float:
+        """Return the J, where a label is named, of changing to it; see the module. 0 with the defaults and 3 labels."""
+        named = self.truthful + self.misleading
+        if named == 0.0:
+            return 0.0
+        if self.wrong is WrongLabel.OTHER and num_labels > 2:
+            return self.truthful / named
+        return (self.truthful - self.misleading / (num_labels - 1)) / named
+
+    def draw(self, item: Item, labels: Sequence[str], answered: str | None, seed: int) -> Stance:
+        """Return the stance about an item; `answered` (None: no valid answer) matters only with OTHER."""
+        bits = [int(b) for b in random_bits(derive(seed, "stance", item.paper.id), 3)]
+        where = _unit(bits[0])
+        if where >= self.truthful + self.misleading:
+            return Stance(arm=Arm.NULL, label=None, with_evidence=False)
+        with_evidence = _unit(bits[1]) < self.evidence
+        if where < self.truthful:
+            return Stance(arm=Arm.TRUTHFUL, label=item.gold, with_evidence=with_evidence)
+        wrong = [label for label in labels if label != item.gold]
+        if self.wrong is WrongLabel.OTHER:
+            wrong = [label for label in wrong if label != answered] or wrong
+        label = wrong[bits[2] % len(wrong)]
+        return Stance(arm=Arm.MISLEADING, label=label, with_evidence=with_evidence)
+
+
+DEFAULT_ARMS: Final = Arms()
+"""With three labels, the label B names says nothing about the gold label."""
+
+
+def _unit(bits: int) -> float:
+    return (bits >> 11) * 2.0**-53

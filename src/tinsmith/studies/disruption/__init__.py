@@ -1,0 +1,1 @@
+"""Labels of single papers: the ladder, its remedies and controls, supervised fine-tuning."""

@@ -1,0 +1,137 @@
+"""Trained models side by side on the same papers: scores with intervals, and paired differences from the first.
+
+A difference is a figure and no claim: whether one model beats another is judged by `tinsmith report`, with baselines
+and a negative control.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tinsmith.stats.estimates import (Bootstrap, Difference, Estimate, difference, estimate,)
+from tinsmith.stats.rates import (ClassMetric, Metric,)
+from tinsmith.stats.runs import Runs
+from tinsmith.stats.significance import holm
+from tinsmith.studies.disruption.estimators import PaperClassifier
+from tinsmith.lab.papers.sets import (AnyPaper, labelled,)
+from tinsmith.types.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model, or several seeds of one."""
+
+    name: str
+    seeds: int
+    accuracy: float
+    macro_f1: Estimate
+    min_class_recall: float
+    most_said: str
+    """The label it says most often."""
+    share: float
+    """How often."""
+    difference: Difference | None
+    """Of macro-F1 from the first model's; None: it is the first."""
+    p_holm: float | None
+    """Two-sided, corrected over all differences."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """What `compare` found, in the models' order; the last row always says the most frequent label."""
+
+    num_papers: int
+    rows: tuple[Row, ...]
+
+    def to_markdown(self) -> str:
+        """Return a table to print."""
+        first = self.rows[0].name
+        lines = [
+            f"| {self.num_papers} papers | accuracy | macro-F1 | min recall | most said | macro-F1 above {first} | p |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for row in self.rows:
+            seeds = f" ({row.seeds} seeds)" if row.seeds > 1 else ""
+            apart = row.difference
+            gap = "" if apart is None else f"{apart.value:+.3f} {apart.interval or ''}".strip()
+            p_value = "" if row.p_holm is None else f"{row.p_holm:.3f}"
+            lines.append(
+                f"| {row.name}{seeds} | {row.accuracy:.3f} | {row.macro_f1} | {row.min_class_recall:.3f} "
+                f"| {row.most_said} {100 * row.share:.0f} % | {gap} | {p_value} |"
+            )
+        return "\n".join(lines)
+
+
+def compare(
+    models: Mapping[str, PaperClassifier | Sequence[PaperClassifier]],
+    papers: Sequence[AnyPaper],
+    y: Sequence[str] | None = None,
+    *,
+    draws: int = 2000,
+    seed: int = 0,
+) -> SideBySide:
+    """Ask fitted models about the same papers; several models under one name are seeds of one method.
+
+    Intervals are 95 % of a paired bootstrap over seeds and papers; p-values are Holm's.
+
+    Raises:
+        ConfigError: no model, or models of different tasks.
+        DataError: papers without labels, or a paper twice.
+    """
+    named = {
+        name: [given] if isinstance(given, PaperClassifier) else list(given)
+        for name, given in models.items()
+    }
+    asked = {model.fitted_task().name for members in named.values() for model in members}
+    if len(asked) != 1 or not all(named.values()):
+        raise ConfigError(
+            "only models of the same task can be compared",
+            field="models",
+            value=", ".join(sorted(asked)),
+            allowed="one or more fitted models of the same task under each name",
+        )
+    task = next(iter(named.values()))[0].fitted_task()
+    items = labelled(papers, y, task)
+    ids, golds = [item.paper.id for item in items], [item.gold for item in items]
+    systems = [
+        Runs.of(
+            name,
+            task.labels,
+            ids,
+            golds,
+            [[str(label) for label in model.predict(papers)] for model in members],
+        )
+        for name, members in named.items()
+    ]
+    usual = Counter(golds).most_common(1)[0][0]
+    systems.append(Runs.constant(systems[0], usual))
+    bootstrap = Bootstrap(draws=draws, seed=seed)
+    apart = [difference(one, systems[0], Metric.MACRO_F1, bootstrap) for one in systems[1:]]
+    p_values = holm([one.p_value for one in apart])
+    gaps = [(None, None), *zip(apart, p_values, strict=True)]
+    rows = [
+        _row(system, bootstrap, gap, p_value)
+        for system, (gap, p_value) in zip(systems, gaps, strict=True)
+    ]
+    return SideBySide(len(items), tuple(rows))
+
+
+def _row(system: Runs, bootstrap: Bootstrap, gap: Difference | None, p_value: float | None) -> Row:
+    shares = {label: 0.0 for label in system.labels}
+    for confusion in system.confusions():
+        for label, share in confusion.class_score(ClassMetric.PREDICTED_SHARE).items():
+            shares[label] += share / system.num_seeds
+    top = max(shares, key=shares.__getitem__)
+    return Row(
+        name=system.name,
+        seeds=system.num_seeds,
+        accuracy=system.score(Metric.LABEL_MATCH),
+        macro_f1=estimate(system, Metric.MACRO_F1, bootstrap),
+        min_class_recall=system.score(Metric.MIN_CLASS_RECALL),
+        most_said=top,
+        share=shares[top],
+        difference=gap,
+        p_holm=p_value,
+    )

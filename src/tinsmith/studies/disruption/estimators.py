@@ -1,0 +1,306 @@
+"""SFT and GRPO in the manner of scikit-learn: hyper-parameters in the constructor, papers in `fit`.
+
+They make a plan of their parameters and conduct it: the loops, the folder and the figures are those of `tinsmith run`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.rates import Metric
+from tinsmith.lab.experiment.conduct import (conduct_and_stay, embedded_settings,)
+from tinsmith.lab.experiment.experiment import Experiment
+from tinsmith.lab.experiment.materials import (Materials, with_model,)
+from tinsmith.lab.papers.matter import (PaperMatter, matter_of, shuffle_seed,)
+from tinsmith.lab.papers.sets import (AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled,)
+from tinsmith.lab.experiment.plan import (Plan, REWARD_PREFIX, make_plan,)
+from tinsmith.studies.disruption.trained_policy import Policy
+from tinsmith.lab.runs.files import (CONFIG, METRICS,)
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.labels.scores import label_probabilities
+from tinsmith.types.errors import ConfigError
+
+_OWN: Final = {"held_out", "verbose", "reward_settings"}
+"""Parameters that are no keys of `tinsmith run`."""
+
+Strings = NDArray[np.str_]
+Floats = NDArray[np.float64]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PaperClassifier(ClassifierMixin, BaseEstimator):
+    """What SFT and GRPO share; every parameter left None is as in `tinsmith run` with `at=nano`."""
+
+    model_name: str | Path | None = None
+    """A Hugging Face folder, or what `base_url` serves; None: the nano base, built from the papers and cached."""
+    task: str | None = None
+    """`disruption` or `novelty`."""
+    prompt: str | None = None
+    contract: str | None = None
+    with_metadata: bool | None = None
+    shuffle_labels: bool | None = None
+    """The negative control: training labels shuffled among the papers."""
+    at: str | None = None
+    steps: int | None = None
+    learning_rate: float | None = None
+    lr_schedule: str | None = None
+    lr_warmup: float | None = None
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
+    adapter: str | None = None
+    train_unembed: bool | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    eval_every: int | None = None
+    eval_items: int | None = None
+    save_every: int | None = None
+    select_by: str | None = None
+    train_items: int | None = None
+    test_items: int | None = None
+    weight_decay: float | None = None
+    grad_clip_norm: float | None = None
+    seed: int | None = None
+    arithmetic: str | None = None
+    held_out: float = 0.2
+    """Of a list of papers, to choose and to test by; a slice has its own splits."""
+    log_path: str | Path | None = None
+    """The run's folder; None: a temporary one, which goes with the estimator."""
+    behavior_if_log_dir_exists: str | None = None
+    base_url: str | None = None
+    device: str | None = None
+    threads: int | None = None
+    micro_batch: int | None = None
+    verbose: bool = False
+
+    _experiment: ClassVar[Experiment]
+
+    def fit(
+        self, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None = None
+    ) -> PaperClassifier:
+        """Train, choose the best checkpoint on validation, and test it once; return self.
+
+        Afterwards: `adapter_` (the chosen checkpoint's tinker:// path), `history_` (the lines of metrics.jsonl),
+        `fingerprint_` (SHA-256 of all that decided the run but the model), `base_` (the model under the adapter),
+        `config_`, `log_path_` and `classes_` (sorted).
+
+        Raises:
+            ConfigError, DataError: a parameter or the papers are not allowed.
+            LostError: the server was lost.
+        """
+        plan = self._plan()
+        self._forget()
+        folder = plan.circumstances.log_path
+        temporary = None
+        if folder is None:
+            temporary = folder = Path(tempfile.mkdtemp(prefix="tinsmith-"))
+            plan = replace(plan, circumstances=replace(plan.circumstances, log_path=folder))
+        self._release = weakref.finalize(self, _release, None, temporary)
+        materials = self._materials(plan, papers, y)
+        done = conduct_and_stay(plan, told=self._told, materials=materials)
+        assert done.finished is not None, "no parameter stops it before its end"
+        self._policy = Policy(
+            task=plan.task,
+            sampler_path=done.finished.sampler_path,
+            base_url=plan.circumstances.base_url,
+            embedded=embedded_settings(plan, materials.models, folder),
+            max_tokens=plan.settings.max_tokens,
+            tokenizer=done.tokenizer,
+            connection=done.connection,
+        )
+        self._release.detach()
+        self._release = weakref.finalize(self, _release, self._policy, temporary)
+        left = RunFolder(folder)
+        self.log_path_ = folder
+        self.base_ = materials.models.get(materials.model_name, materials.model_name)
+        self.adapter_ = done.finished.sampler_path
+        self.config_ = left.read_json(CONFIG)
+        self.history_ = left.read_lines(METRICS)
+        self.fingerprint_ = str(self.config_["identity_sha256"])
+        self.classes_: Strings = np.array(sorted(plan.task.labels))
+        return self
+
+    def predict(self, papers: Sequence[AnyPaper]) -> Strings:
+        """Return [N] labels: the most probable of each paper, the first of `classes_` among equals."""
+        best = self.predict_proba(papers).argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, papers: Sequence[AnyPaper]) -> Floats:
+        """Return [N, K] probabilities of `classes_`: the model's own for the openings of their answers, normalised.
+
+        They are exact and not sampled, and given that it answers in the contract; `answers` tells whether it does.
+        With `logit_offset` they hold the offsets that were chosen on validation.
+        """
+        policy = self._fitted()
+        labels = list(policy.task.labels)
+        logprobs = policy.label_logprobs(unlabelled(papers, policy.task)) + self._offsets(labels)
+        return label_probabilities(logprobs)[:, [labels.index(str(one)) for one in self.classes_]]
+
+    def answers(
+        self, papers: Sequence[AnyPaper], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[Answer]:
+        """Return what the model writes about each paper, as its contract reads it: broken answers predict None."""
+        policy = self._fitted()
+        items = unlabelled(papers, policy.task)
+        return policy.answers(items, temperature=temperature, seed=seed)
+
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride]  # scikit-learn's X are papers
+        self,
+        papers: Sequence[AnyPaper],
+        y: Sequence[str] | None = None,
+        *,
+        metric: str = Metric.MACRO_F1.value,
+    ) -> float:
+        """Return macro-F1 (not scikit-learn's accuracy, which a model that has lost a class may win), or another.
+
+        Without `y` the labels are those of the rows.
+        """
+        policy = self._fitted()
+        golds = [item.gold for item in labelled(papers, y, policy.task)]
+        predicted = [str(label) for label in self.predict(papers)]
+        return Confusion.of(policy.task.labels, golds, predicted).score(_metric(metric))
+
+    def fitted_task(self) -> Task:
+        """Return the task that this fitted model answers."""
+        return self._fitted().task
+
+    def close(self) -> None:
+        """Stop the server that answers for this model; it is started again when it is asked.
+
+        While it runs the run's folder is its own: another copy of this model cannot be asked.
+        """
+        if hasattr(self, "_policy"):
+            self._policy.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what only this process can let go of; a copy asks a server of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_release"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take it back."""
+        vars(self).update(state)
+        if hasattr(self, "_policy"):
+            self._release = weakref.finalize(self, _release, self._policy, None)
+
+    def _plan(self) -> Plan:
+        keys = {
+            each.name: str(value)
+            for each in fields(self)
+            if each.name not in _OWN and (value := getattr(self, each.name)) is not None
+        }
+        rewards: Mapping[str, float] = getattr(self, "reward_settings", None) or {}
+        keys |= {f"{REWARD_PREFIX}{name}": str(value) for name, value in rewards.items()}
+        return make_plan(self._experiment, {**keys, "quiet": str(not self.verbose)})
+
+    def _materials(
+        self, plan: Plan, papers: LoadedSlice | Sequence[AnyPaper], y: Sequence[str] | None
+    ) -> Materials:
+        if isinstance(papers, LoadedSlice):
+            if y is not None:
+                raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
+            return with_model(plan, matter_of(plan, papers.source), self._told)
+        items = labelled(papers, y, plan.task)
+        seed = shuffle_seed(plan)
+        split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
+        matter = PaperMatter(plan=plan, papers=split, data=items_identity(split), source=None)
+        return with_model(plan, matter, self._told)
+
+    def _offsets(self, labels: list[str]) -> Floats:
+        last = self.history_[-1]
+        return np.array([last.get(f"offset/{label}", 0.0) for label in labels], dtype=np.float64)
+
+    def _fitted(self) -> Policy:
+        check_is_fitted(self)
+        return self._policy
+
+    def _forget(self) -> None:
+        if hasattr(self, "_release"):
+            self._release()
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _told(self, message: str) -> None:
+        if self.verbose:
+            print(message, file=sys.stderr)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SFT(PaperClassifier):
+    """Supervised fine-tuning on the contract's answer with the true label."""
+
+    batch_size: int | None = None
+    logit_offset: bool | None = None
+    """Choose offsets of the labels' log-probabilities on validation, and decide by them."""
+
+    _experiment: ClassVar[Experiment] = Experiment(
+        name="python/sft",
+        question="What does supervised fine-tuning learn from these papers?",
+        parent=None,
+        delta={"kind": "sft", "prompt": "checklist", "contract": "two_key", "max_tokens": 64},
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GRPO(PaperClassifier):
+    """Reinforcement learning of the GRPO family, with rewards that a rule verifies."""
+
+    reward: str | None = None
+    """`soft strong exp5 macro_f1 prior_matching dual g_mean inverse_share`; None: macro_f1, which keeps all classes."""
+    reward_settings: Mapping[str, float] | None = None
+    group_size: int | None = None
+    groups_per_batch: int | None = None
+    advantage: str | None = None
+    loss_fn: str | None = None
+    num_substeps: int | None = None
+    kl_penalty_coef: float | None = None
+    zero_variance_filter: bool | None = None
+    gradient: str | None = None
+    sft_steps: int | None = None
+    """Supervised steps before the first rollout."""
+    sft_learning_rate: float | None = None
+    sft_batch_size: int | None = None
+
+    _experiment: ClassVar[Experiment] = Experiment(
+        name="python/grpo",
+        question="What does reinforcement learning learn from these papers?",
+        parent=None,
+        delta={
+            "kind": "rl",
+            "prompt": "checklist",
+            "contract": "two_key",
+            "max_tokens": 64,
+            "reward": "macro_f1",
+        },
+    )
+
+
+def _release(policy: Policy | None, temporary: Path | None) -> None:
+    """Let go of what an estimator holds outside of Python."""
+    if policy is not None:
+        policy.close()
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _metric(name: str) -> Metric:
+    try:
+        return Metric(name)
+    except ValueError:
+        allowed = ", ".join(Metric)
+        raise ConfigError(
+            "there is no such score", field="metric", value=name, allowed=allowed
+        ) from None

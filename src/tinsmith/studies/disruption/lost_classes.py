@@ -1,0 +1,239 @@
+"""Whether a class was lost, and to what: to the reward, whose optimum never names it, or to its estimate from samples.
+
+Two witnesses. The control on the exact gradient trains with the same reward and no sampling: a class that it keeps
+was lost by the estimate. The incentive analyser computes the reward's optimum on what an SFT model's greedy answers
+tell about a paper: P(true label | its answer), one kind of paper an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinsmith.stats.alarms import Limits
+from tinsmith.stats.incentives.policies import Optimum
+from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray,)
+from tinsmith.stats.runs import Runs
+from tinsmith.lab.results.arms import (Arm, EXACT,)
+from tinsmith.lab.rewards.optima import reward_optimum
+from tinsmith.pages.tables import (Table, TableRow, column, number, text,)
+from tinsmith.pages.wording import percent
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.records import Split
+from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
+from tinsmith.lab.labels.task import TASKS
+from tinsmith.types.errors import TinsmithError
+
+LOST = Limits().min_recall
+"""A class with a smaller recall is lost: the collapse monitor's limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostClass:
+    """A class that an arm hardly ever recognises at the end of training."""
+
+    arm: str
+    label: str
+    recall: float
+    """Mean over seeds, last checkpoint, sampled."""
+    share: float
+    """Of all answers."""
+    informative: float | None
+    """Share of its groups that carried a gradient, mean over the last tenth of the steps."""
+    optimum: str
+    """What the analyser says."""
+    exact: str
+    """What the control says."""
+    conclusion: str
+    """What it was lost to."""
+
+
+def lost_classes(arms: Sequence[Arm]) -> tuple[LostClass, ...]:
+    """Return every lost class of every RL arm, the control on the exact gradient itself left out."""
+    found: list[LostClass] = []
+    for arm in arms:
+        end = final_answers(arm)
+        if arm.kind is not Kind.RL or arm.experiment == EXACT or end is None:
+            continue
+        recalls, shares = (
+            mean_of(end, ClassMetric.RECALL),
+            mean_of(end, ClassMetric.PREDICTED_SHARE),
+        )
+        lost = [k for k in range(len(arm.labels)) if recalls[k] < LOST]
+        optimum = _optimum(arm, arms) if lost else ""
+        for k in lost:
+            found.append(_judge(arm, arms, k, float(recalls[k]), float(shares[k]), optimum))
+    return tuple(found)
+
+
+def lost_table(lost: Sequence[LostClass]) -> Table | None:
+    """Return lost classes with what the two witnesses say; None where none is lost."""
+    if not lost:
+        return None
+    return Table(
+        caption="",
+        heads=(
+            text("Run"),
+            text("Class"),
+            column("recall"),
+            column("share"),
+            column("informative groups"),
+            text("The reward's optimum"),
+            text("Exact gradient"),
+            text("So it was lost"),
+        ),
+        rows=tuple(
+            TableRow(
+                name=text(one.arm),
+                cells=(
+                    text(one.label),
+                    number(one.recall),
+                    number(one.share),
+                    number(one.informative),
+                    text(one.optimum),
+                    text(one.exact),
+                    text(one.conclusion),
+                ),
+            )
+            for one in lost
+        ),
+    )
+
+
+def final_answers(arm: Arm) -> Runs | None:
+    """Return an arm's sampled answers at the end: of its last checkpoint, or of its last validation."""
+    for split in (Split.TEST_LAST, Split.TEST, Split.EVAL):
+        if split is Split.TEST and not _last_was_selected(arm):
+            continue
+        found = arm.answers(split)
+        if found is not None:
+            return found
+    return None
+
+
+def mean_of(runs: Runs, metric: ClassMetric) -> FloatArray:
+    """Return a score of every class, (K,), mean over seeds."""
+    return CLASS_SCORES[metric](runs.counts().astype(np.float64)).mean(axis=0)
+
+
+def _last_was_selected(arm: Arm) -> bool:
+    """Whether the test of the selected checkpoint is also that of the last one, in every run."""
+    return all(
+        member.run.manifest is not None
+        and member.run.manifest.selected is not None
+        and member.run.manifest.selected.step == member.run.last_step
+        for member in arm.members
+    )
+
+
+def _judge(
+    arm: Arm, arms: Sequence[Arm], k: int, recall: float, share: float, optimum: Optimum | str
+) -> LostClass:
+    label = arm.labels[k]
+    kept, exact = _exact(arm, arms, label)
+    told = (
+        optimum
+        if isinstance(optimum, str)
+        else f"gives it {percent(_said(optimum, k))} of the answers"
+    )
+    return LostClass(
+        arm=arm.name,
+        label=label,
+        recall=recall,
+        share=share,
+        informative=_informative(arm, label),
+        optimum=told,
+        exact=exact,
+        conclusion=_conclude(kept, optimum, k),
+    )
+
+
+def _said(optimum: Optimum, k: int) -> float:
+    return float(optimum.policy.class_score(ClassMetric.PREDICTED_SHARE)[k])
+
+
+def _conclude(kept: bool | None, optimum: Optimum | str, k: int) -> str:
+    """Return what the two witnesses say together; the control decides where there is one."""
+    if kept is True:
+        return (
+            "to the estimate from samples: the exact gradient of the same reward does not lose it"
+        )
+    if kept is False:
+        return "to the reward: its exact gradient loses it too"
+    if isinstance(optimum, str):
+        return f"to a cause not known: neither {EXACT} on the same reward nor an SFT run is here"
+    if optimum.policy.class_score(ClassMetric.RECALL)[k] < LOST:
+        return "to the reward, as far as the SFT model's answers tell: its optimum does not name it"
+    label = optimum.policy.labels[k]
+    if optimum.ruling and label not in optimum.ruling:
+        return (
+            f"mostly to the reward, as far as the SFT model's answers tell: its optimum answers "
+            f"{optimum.ruling[0]} and leaves it {percent(_said(optimum, k))}"
+        )
+    return (
+        "probably to the estimate from samples: the reward's optimum would keep it "
+        f"({EXACT} on the same reward would tell)"
+    )
+
+
+def _exact(arm: Arm, arms: Sequence[Arm], label: str) -> tuple[bool | None, str]:
+    for other in arms:
+        if other.experiment != EXACT or other.first.config.reward != arm.first.config.reward:
+            continue
+        end = final_answers(other)
+        if end is None:
+            continue
+        recall = float(mean_of(end, ClassMetric.RECALL)[other.labels.index(label)])
+        if recall < LOST:
+            return False, f"loses it too (recall {recall:.3f})"
+        return True, f"keeps it (recall {recall:.3f})"
+    return None, "missing"
+
+
+def _informative(arm: Arm, label: str) -> float | None:
+    rates: list[float] = []
+    for member in arm.members:
+        rows = list(member.run.metrics.values())
+        tail = rows[-max(len(rows) // 10, 1) :]
+        values = [row.get(f"train/groups/informative/{label}") for row in tail]
+        rates += [value for value in values if value is not None]
+    return sum(rates) / len(rates) if rates else None
+
+
+def _optimum(arm: Arm, arms: Sequence[Arm]) -> Optimum | str:
+    """Return what the arm's reward makes optimal, or why that is not known."""
+    posteriors = next(
+        (found for one in arms if (found := sft_posteriors(one, arm)) is not None), None
+    )
+    if posteriors is None:
+        return "missing: no SFT run on these papers"
+    config = arm.first.config
+    settings = dict(config.reward or {})
+    name = settings.pop("name", None)
+    if name not in REWARDS or config.task.name not in TASKS:
+        return f"missing: the reward {name!r} is not known here"
+    try:
+        task = TASKS[config.task.name]
+        return reward_optimum(posteriors, lambda: make_reward(str(name), task, **settings))
+    except TinsmithError as error:
+        return f"missing: {error.what}"
+
+
+def sft_posteriors(sft: Arm, arm: Arm) -> Posteriors | None:
+    """Return P(true label | the SFT model's greedy answer), weighted by how often it gives each; None if unknown."""
+    if sft.kind is not Kind.SFT or sft.labels != arm.labels:
+        return None
+    if sft.first.config.data.fingerprint != arm.first.config.data.fingerprint:
+        return None
+    answers = sft.answers(Split.TEST_GREEDY) or sft.answers(Split.TEST)
+    if answers is None:
+        return None
+    counts = answers.counts().sum(axis=0)[:, :-1].astype(np.float64)
+    said = counts.sum(axis=0)
+    heard = said > 0
+    if not heard.any():
+        return None
+    return Posteriors.of(sft.labels, (counts[:, heard] / said[heard]).T, said[heard])

@@ -1,0 +1,1 @@
+"""Both labels of a paper in one answer."""

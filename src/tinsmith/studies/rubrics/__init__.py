@@ -1,0 +1,1 @@
+"""Instructions with rubrics: RLVR."""

@@ -1,0 +1,126 @@
+"""Which files hold rubric tasks, and how one is read whole: JSON, JSONL, CSV, TSV, Parquet, Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+import polars as pl
+
+from tinsmith.studies.rubrics.lenient_json import (JsonRecord, decode, read_records,)
+from tinsmith.studies.rubrics.task import (RubricTask, task_of,)
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import sha256_of
+
+_TEXTS: Final = (".json", ".jsonl", ".ndjson")
+_SEPARATORS: Final[Mapping[str, str]] = {".csv": ",", ".tsv": "\t"}
+_TABLES: Final = (*_SEPARATORS, ".parquet", ".arrow", ".feather")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricDataset:
+    """Rubric tasks in file order, and what was passed over or mended on the way."""
+
+    tasks: tuple[RubricTask, ...]
+    control_characters: int = 0
+    """Raw control characters inside strings, kept as they stood."""
+    without_rubrics: int = 0
+    """Records left out because they have no rubric."""
+
+    @property
+    def sha256(self) -> str:
+        """Fingerprint of the tasks' content, whatever their order and the file's form."""
+        return sha256_of(sorted(self.tasks, key=lambda task: task.task_id))
+
+    @property
+    def rubric_count(self) -> int:
+        """Rubrics of all tasks together."""
+        return sum(len(task.rubrics) for task in self.tasks)
+
+
+def read_dataset(path: Path) -> RubricDataset:
+    """Read a file of rubric tasks; the end of its name says which form it has.
+
+    Raises:
+        ConfigError: there is no such file, or its name has another ending.
+        DataError: the file is damaged (with line and column where it is text), a record is no
+            rubric task (with its line or row), an id stands twice, or there is no task at all.
+    """
+    if not path.is_file():
+        raise ConfigError("no such file", field="data_path", value=str(path))
+    ending = path.suffix.lower()
+    if ending not in (*_TEXTS, *_TABLES):
+        allowed = " ".join((*_TEXTS, *_TABLES))
+        raise ConfigError(
+            "files of this kind cannot be read", field="data_path", value=str(path), allowed=allowed
+        )
+    if ending in _TABLES:
+        return _gathered(_rows(path, ending), path.name, "row", 0)
+    return read_text(path.read_bytes(), path.name)
+
+
+def read_text(data: bytes, name: str) -> RubricDataset:
+    """Read the bytes of a JSON or JSONL file; `name` is how errors call it.
+
+    Raises:
+        DataError: as read_dataset.
+    """
+    found = read_records(decode(data, name), name)
+    return _gathered(found.records, name, "line", found.control_characters)
+
+
+def _gathered(
+    records: Iterable[JsonRecord], name: str, place: str, control_characters: int
+) -> RubricDataset:
+    tasks: list[RubricTask] = []
+    lines: dict[str, int] = {}
+    without = 0
+    for record in records:
+        where = f"{name}, {place} {record.line}"
+        try:
+            task = task_of(record.value)
+        except DataError as error:
+            raise DataError(
+                f"{where}: {error.what}", field=error.field, allowed=error.allowed
+            ) from None
+        if task is None:
+            without += 1
+            continue
+        if task.task_id in lines:
+            first = lines[task.task_id]
+            raise DataError(
+                f"{where}: this task is already at {place} {first}",
+                field="task_id",
+                value=task.task_id,
+            )
+        lines[task.task_id] = record.line
+        tasks.append(task)
+    if not tasks:
+        raise DataError(
+            f"{name}: no task with a rubric",
+            fix="give each record prompt and rubrics, or 'rubric - 1. criterion'",
+        )
+    return RubricDataset(
+        tasks=tuple(tasks), control_characters=control_characters, without_rubrics=without
+    )
+
+
+def _rows(path: Path, ending: str) -> list[JsonRecord]:
+    try:
+        if ending in _SEPARATORS:
+            # As text: a prompt "1" is no number.
+            table = pl.read_csv(path, separator=_SEPARATORS[ending], infer_schema=False)
+        elif ending == ".parquet":
+            table = pl.read_parquet(path)
+        else:
+            table = pl.read_ipc(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        why = str(error).split("\n", 1)[0][:200]
+        raise DataError(f"{path.name}: not a readable table: {why}") from None
+    # The first row is 1; in a CSV file, that is the one below the heading.
+    return [
+        JsonRecord(line=number, value=cast("dict[str, object]", row))
+        for number, row in enumerate(table.iter_rows(named=True), 1)
+    ]

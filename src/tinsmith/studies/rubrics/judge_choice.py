@@ -1,0 +1,184 @@
+"""Which judge a plan names: rules, an endpoint, or a model of the server that the run is trained on.
+
+What is wrong with the choice is told before anything is built or written.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from tinsmith.lab.experiment.keys import (Asking, RubricFrame,)
+from tinsmith.lab.experiment.named_model import (SERVED_NAME, is_loaded_here,)
+from tinsmith.lab.experiment.plan import Plan
+from tinsmith.models.published.sources import find_model
+from tinsmith.studies.rubrics.records import RULES
+from tinsmith.lab.judge.cache import VerdictCache
+from tinsmith.lab.judge.chat_judge import (BlockingJudge, ChatSettings,)
+from tinsmith.lab.judge.endpoint import (OPENAI_URL, checked_url,)
+from tinsmith.studies.rubrics.rule_judge import (RubricJudge, RulesOnly,)
+from tinsmith.studies.rubrics.dataset import RubricDataset
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.service.facts import (model_identity, serves, weights_sha256,)
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.home import home
+from tinsmith.types.seeds import derive
+
+JUDGE_NAME: Final = "judge"
+"""What an embedded server calls a judge that is another model of this machine."""
+TINKER_PATH: Final = "tinker://"
+
+
+def is_own(plan: Plan, frame: RubricFrame, asking: Asking) -> bool:
+    """Whether the judge is a model that the run's own server loads for it: a path, or the name of one here."""
+    named = frame.judge_model
+    elsewhere = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
+    if named == RULES or (elsewhere and not Path(named).exists()):
+        return False
+    return is_loaded_here(named, plan.circumstances)
+
+
+def require_judge(plan: Plan, frame: RubricFrame, asking: Asking, dataset: RubricDataset) -> None:
+    """Refuse a judge that cannot judge these tasks, or cannot be asked.
+
+    Raises:
+        ConfigError: prose and no judge that reads it, a setting out of range, no address, or no key.
+    """
+    if frame.judge_model == RULES:
+        _require_rules(dataset)
+        return
+    _settings(plan, frame, asking, name=frame.judge_model, base_url=asking.judge_base_url)
+    # Never shown where it is wrong, and not written into a manifest: it may hold a secret.
+    checked_url(asking.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+    _require_server(plan, frame, asking)
+
+
+def open_judge(
+    plan: Plan, frame: RubricFrame, asking: Asking, connection: Connection
+) -> RubricJudge:
+    """Return the judge; whoever opened it closes it.
+
+    Raises:
+        ConfigError: no key for OpenAI's endpoint.
+    """
+    named = frame.judge_model
+    if named == RULES:
+        return RulesOnly()
+    cache = VerdictCache(home() / "verdicts")
+    if not _served(plan, frame, asking, connection):
+        base_url = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
+        # A name means one model at one address only: elsewhere the cache must not answer for it.
+        identity = f"{named} at {base_url}" if base_url else None
+        settings = _settings(
+            plan, frame, asking, name=named, base_url=asking.judge_base_url, identity=identity
+        )
+        return BlockingJudge(settings, cache=cache, api_key=None)
+    name = JUDGE_NAME if is_own(plan, frame, asking) else named
+    settings = _settings(
+        plan,
+        frame,
+        asking,
+        name=name,
+        base_url=f"{connection.base_url}/v1",
+        identity=_identity(connection, name),
+    )
+    key = connection.key or os.environ.get("TINKER_API_KEY")
+    return BlockingJudge(settings, cache=cache, api_key=key)
+
+
+def _settings(
+    plan: Plan,
+    frame: RubricFrame,
+    asking: Asking,
+    *,
+    name: str,
+    base_url: str | None,
+    identity: str | None = None,
+) -> ChatSettings:
+    return ChatSettings(
+        judge_model=name,
+        judge_base_url=base_url,
+        judge_temperature=frame.judge_temperature,
+        judge_max_retries=asking.judge_max_retries,
+        judge_timeout_s=asking.judge_timeout_s,
+        judge_concurrency=asking.judge_concurrency,
+        judge_rpm=asking.judge_rpm or None,
+        judge_tpm=asking.judge_tpm or None,
+        judge_max_tokens=frame.judge_max_tokens or None,
+        identity=identity,
+        seed=derive(plan.settings.seed, "judge"),
+    )
+
+
+def _require_rules(dataset: RubricDataset) -> None:
+    for task in dataset.tasks:
+        try:
+            RuleJudge(task.criteria)
+        except DataError as error:
+            if error.field == "rule":
+                raise ConfigError(
+                    f"task {task.task_id}: {error.what}",
+                    field="rule",
+                    value=error.value,
+                    allowed=error.allowed,
+                    fix="correct the rule in data_path",
+                ) from None
+            raise ConfigError(
+                f"task {task.task_id}, {error.field}: {error.what}",
+                field="judge_model",
+                value=RULES,
+                allowed="a judge that reads prose, where criteria are prose",
+                fix="judge_model=gpt-5-mini with OPENAI_API_KEY, or judge_model=FOLDER, FILE.gguf or smollm2",
+            ) from None
+
+
+def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
+    """Refuse a judge that no server of this run can serve, and OpenAI's without a key."""
+    named, where = frame.judge_model, plan.circumstances
+    if asking.judge_base_url is not None:
+        return
+    if is_own(plan, frame, asking):
+        find_model(named, field="judge_model")
+        if where.base_url is not None:
+            raise ConfigError(
+                "the server at base_url does not load a judge's folder",
+                field="judge_model",
+                value=named,
+                fix="serve it there too and give its name, or leave base_url out",
+            )
+        return
+    if where.base_url is not None:
+        return  # only that server knows what it serves
+    if named.startswith(TINKER_PATH):
+        raise ConfigError(
+            "a checkpoint judges where it is served, and this run starts a server of its own",
+            field="judge_model",
+            value=named,
+            fix="base_url=URL of the server that has it, and model_name=NAME there",
+        )
+    known = named in (SERVED_NAME, where.model_name)
+    keyless = not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
+    if keyless and not known and not where.dry_run:
+        raise ConfigError(
+            "this judge is served by OpenAI and needs a key",
+            field="OPENAI_API_KEY",
+            fix="set it in the environment; or judge_base_url=URL of another endpoint, or judge_model=rules",
+        )
+
+
+def _served(plan: Plan, frame: RubricFrame, asking: Asking, connection: Connection) -> bool:
+    """Whether the judge is a model of the server that the run is trained on."""
+    named = frame.judge_model
+    if asking.judge_base_url is not None:
+        return False
+    return named.startswith(TINKER_PATH) or is_own(plan, frame, asking) or serves(connection, named)
+
+
+def _identity(connection: Connection, name: str) -> str:
+    """Return what a served judge is called in the cache: a name at home may mean other weights tomorrow."""
+    weights = weights_sha256(connection, name) if name.startswith(TINKER_PATH) else None
+    model = model_identity(connection, name)
+    return sha256_of({"name": name, "model": model, "weights": weights})

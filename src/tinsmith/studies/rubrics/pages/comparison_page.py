@@ -1,0 +1,211 @@
+"""The page of several runs on rubrics, and the same table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from rich.table import Table as ConsoleTable
+
+from tinsmith.pages.console import console_table
+from tinsmith.pages.curves import Limit
+from tinsmith.pages.document import (Document, Section, drawn, summary,)
+from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.palette import series_mark
+from tinsmith.studies.rubrics.pages.comparison import (Compared, Pair, RubricsCompared,)
+from tinsmith.studies.rubrics.pages.cost import (cost_words, failed_words,)
+from tinsmith.studies.rubrics.pages.gains import (gain_cells, rate_of,)
+from tinsmith.studies.rubrics.pages.gathering import Examination
+from tinsmith.studies.rubrics.pages.page import tasks_words
+from tinsmith.lab.results.run_map import (status_words, steps_words,)
+from tinsmith.pages.tables import (Table, TableRow, absent, column, measured, shown, signed_cell, text, whole,)
+from tinsmith.pages.wording import (counted, listed, signed,)
+
+
+def rubrics_document(compared: RubricsCompared) -> Document:
+    """Return the page of runs on rubrics."""
+    runs = compared.runs
+    models = sorted({one.read.run.config.model_name or "not stated" for one in runs})
+    return Document(
+        kind="Comparison of runs on rubrics",
+        title=f"Comparison of {counted(len(runs), 'run')} on rubrics",
+        question=listed([one.name for one in runs]),
+        facts=(
+            ("Runs", str(len(runs))),
+            ("Judges", listed(sorted({one.read.judge for one in runs}))),
+            ("Models", listed(models)),
+            ("Tasks", "; ".join(sorted({tasks_words(one.read.run) for one in runs}))),
+        ),
+        sections=(
+            summary(compared.story, notes=compared.notes),
+            Section(
+                "runs",
+                "Runs",
+                [drawn(_figure(runs), "Missing: no run has an examination."), _runs(runs)],
+            ),
+            Section("pairs", "Pairs", [_pairs(compared.pairs)]),
+            Section("settings", "Settings", [_asked(runs)]),
+        ),
+    )
+
+
+def rubrics_summary(compared: RubricsCompared) -> ConsoleTable:
+    """Return what each run gained, for a terminal."""
+    return console_table(
+        "Pass rate on the prompts of the examinations, sampled, with 95 % interval of the gain",
+        ("first", "last", "gain", "greedy", "without verdicts"),
+        [
+            (
+                one.name,
+                _mean(one.read.sampled[:1]) if one.gains.sampled is not None else "missing",
+                _mean(one.read.sampled[-1:]),
+                _gain(one),
+                _mean(one.read.greedy[-1:]),
+                f"{one.read.ledger.failed:,}",
+            )
+            for one in compared.runs
+        ],
+    )
+
+
+def _gain(one: Compared) -> str:
+    found = one.gains.sampled
+    if found is None:
+        return "missing"
+    if found.interval is None:
+        return signed(found.gain)
+    return f"{signed(found.gain)} {signed(found.interval.low)} to {signed(found.interval.high)}"
+
+
+def _mean(examinations: Sequence[Examination]) -> str:
+    return f"{examinations[0].mean:.3f}" if examinations else "missing"
+
+
+def _figure(runs: Sequence[Compared]) -> Markup | None:
+    panel = Panel(
+        title="Pass rate, sampled",
+        dots=[
+            Dots("first", series_mark(6), [_rate(one.read.sampled[:1]) for one in runs]),
+            Dots("last", series_mark(0), [_rate(one.read.sampled[-1:]) for one in runs]),
+        ],
+        limits=_limits(runs),
+    )
+    told = "; ".join(
+        f"{one.name} {_mean(one.read.sampled[:1])} to {_mean(one.read.sampled[-1:])}"
+        for one in runs
+    )
+    return dots_svg("rates", f"Pass rates. {told}.", [one.name for one in runs], [panel], width=7.2)
+
+
+def _limits(runs: Sequence[Compared]) -> tuple[Limit, ...]:
+    """Draw the best text for all where it is the same for all runs."""
+    found = {one.gains.over_constant.first for one in runs if one.gains.over_constant is not None}
+    return (Limit(found.pop(), "best text for all"),) if len(found) == 1 else ()
+
+
+def _rate(examinations: Sequence[Examination]) -> Measure | None:
+    return rate_of(examinations[0]) if examinations else None
+
+
+def _runs(runs: Sequence[Compared]) -> Table:
+    return Table(
+        caption="Pass rates on each run's own examined prompts, each above its 95 % interval over prompts. Best text: "
+        "what the best single text for every prompt passes, chosen with hindsight.",
+        heads=(
+            text("Run"),
+            column("first", "sampled"),
+            column("last", "sampled"),
+            column("gain", "95 % interval"),
+            column("last", "greedy"),
+            column("best text"),
+            column("distinct texts", "share, last"),
+            column("alarms"),
+            text("Judge", "and what it took"),
+            text("Without verdicts"),
+        ),
+        rows=tuple(_run(one) for one in runs),
+    )
+
+
+def _run(one: Compared) -> TableRow:
+    read, found, constant = one.read, one.gains.sampled, one.gains.over_constant
+    last = read.sampled[-1] if read.sampled else None
+    gain = absent()
+    if found is not None:
+        gain = signed_cell(found.gain, found.interval)
+    distinct = absent() if last is None else measured(Measure(len(last.texts) / last.responses))
+    return TableRow(
+        name=text(one.name, f"{status_words(read.run)}, {steps_words(read.run)}"),
+        cells=(
+            measured(_rate(read.sampled[:1]) if found is not None else None),
+            measured(_rate(read.sampled[-1:])),
+            gain,
+            measured(_rate(read.greedy[-1:])),
+            measured(None if constant is None else Measure(constant.first), "not known"),
+            distinct,
+            whole(len(read.run.alarms)),
+            text(read.judge, cost_words(read)),
+            text(failed_words(read)),
+        ),
+    )
+
+
+def _pairs(pairs: Sequence[Pair]) -> Table:
+    return Table(
+        caption="The last examinations, sampled, prompt by prompt: only prompts with the same text and criteria that "
+        "neither was trained on, and only under one judge. p: sign flips, corrected by Holm over the pairs here.",
+        heads=(
+            text("Pair"),
+            column("prompts"),
+            column("first"),
+            column("second"),
+            column("second minus first", "95 % interval"),
+            column("p"),
+            column("up / down", "prompts"),
+            text("Finding"),
+        ),
+        rows=tuple(_pair(pair) for pair in pairs),
+    )
+
+
+def _pair(pair: Pair) -> TableRow:
+    name = text(f"{pair.second} minus {pair.first}")
+    if pair.found is None:
+        return TableRow(name=name, remark=f"Not compared: {pair.why}.")
+    finding = "cannot tell"
+    if pair.told_apart:
+        finding = "second passes more" if pair.found.gain > 0 else "first passes more"
+    return TableRow(name=name, cells=(*gain_cells(pair.found, pair.p_holm), text(finding)))
+
+
+def _asked(runs: Sequence[Compared]) -> Table:
+    """Return the settings in which the runs differ."""
+    settings = [
+        {
+            "experiment": one.read.run.config.title,
+            "model": one.read.run.config.model_name,
+            "data": one.read.run.config.data.fingerprint[:12],
+            "judge": one.read.judge,
+            **one.read.run.config.overrides,
+            **one.read.run.config.settings,
+        }
+        for one in runs
+    ]
+    names = list(dict.fromkeys(key for each in settings for key in each))
+    differing = [
+        key for key in names if len({shown(each.get(key, "absent")) for each in settings}) > 1
+    ]
+    return Table(
+        caption="Settings in which the runs differ."
+        if differing
+        else "The runs do not differ in any setting.",
+        heads=(text("Setting"), *(text(one.name) for one in runs)),
+        rows=tuple(
+            TableRow(
+                name=text(key),
+                cells=tuple(text(shown(each.get(key, "absent"))) for each in settings),
+            )
+            for key in differing
+        ),
+    )

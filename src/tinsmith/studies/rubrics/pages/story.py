@@ -1,0 +1,170 @@
+"""The sentences at the top of a rubric run's page: the gain, what it stands beside, and what cannot be said."""
+
+from __future__ import annotations
+
+from tinsmith.stats.paired_means import PairedMeans
+from tinsmith.studies.rubrics.pages.constant import Constant
+from tinsmith.studies.rubrics.pages.cost import (judge_sentence, left_out_sentence,)
+from tinsmith.studies.rubrics.pages.gains import (Gains, gain_words,)
+from tinsmith.studies.rubrics.pages.gathering import RubricRun
+from tinsmith.pages.wording import (counted, signed,)
+from tinsmith.lab.runs.kinds import Status
+from tinsmith.studies.rubrics.records import RULES
+
+FEW: int = 12
+"""Prompts below which a page says that they are few."""
+_LONGEST = 120
+
+
+def rubric_story(run: RubricRun, gains: Gains, constant: Constant | None) -> tuple[str, ...]:
+    """Return the sentences; the first is the answer."""
+    told = (
+        _answer(run, gains.sampled),
+        _greedy(run, gains.greedy),
+        _constant(run, gains.over_constant, constant),
+        _distinct(run),
+        judge_sentence(run),
+        left_out_sentence(run),
+        _alarms(run),
+    )
+    return tuple(sentence for sentence in told if sentence)
+
+
+def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
+    """Return what the figures do not show, each in a sentence."""
+    found, told = gains.sampled, list[str]()
+    if found is not None and not found.told_apart:
+        told.append(
+            "That training changed nothing: not to be able to tell a gain is not to have shown that there is none."
+        )
+    if not run.held_out:
+        told.append("Anything about prompts that were not trained on: none were held out.")
+    elif run.built_in:
+        told.append(
+            "That other instructions are followed better: the held-out prompts were made in the same way as those of "
+            "training, and ask for the same kinds of things."
+        )
+    else:
+        told.append(
+            "That other instructions are followed better: the held-out prompts come from the same data as those of "
+            "training."
+        )
+    if found is not None and found.n < FEW:
+        told.append(f"Much about prompts in general: there are only {counted(found.n, 'prompt')}.")
+    told.append(
+        f"What another seed gives: this is one trained model (seed {_seed(run)}), and the intervals are over prompts "
+        "alone."
+    )
+    if run.judge == RULES:
+        told.append(
+            "That the responses are good: rules see words, counts and form, and the rules that measure are those that "
+            "were rewarded."
+        )
+    else:
+        told.append(
+            "That people would agree: the judge that measures is the judge that rewarded, and what pleases it need "
+            "not be better."
+        )
+    lost = sum(count for cause, count in run.failures.items() if cause.split != "train")
+    if lost:
+        told.append(f"Anything about the {counted(lost, 'examined response')} without verdicts.")
+    status = run.run.manifest.status if run.run.manifest else ""
+    if status != Status.FINISHED:
+        told.append("How the run ends: it has not come to its end.")
+    return tuple(told)
+
+
+def _seed(run: RubricRun) -> str:
+    return "not stated" if run.run.config.seed is None else str(run.run.config.seed)
+
+
+def _answer(run: RubricRun, found: PairedMeans | None) -> str:
+    if found is None:
+        if not run.sampled:
+            return "No gain can be told: no prompt was examined."
+        last = run.sampled[-1]
+        return (
+            f"No gain can be told: there is one examination only. At step {last.step} the pass rate is "
+            f"{last.mean:.3f} on {_prompts(run, len(last.rates))}."
+        )
+    first, last = run.sampled[0].step, run.sampled[-1].step
+    before = "before training" if first == 0 else f"at step {first}"
+    moved = "went" if found.gain == 0 else "rose" if found.gain > 0 else "fell"
+    counting = "every flip counted" if found.exact else "flips drawn"
+    return (
+        f"On {_prompts(run, found.n)} the pass rate {moved} from {found.first:.3f} {before} to {found.second:.3f} "
+        f"after {counted(last, 'step')}: gain {gain_words(found)}, by a paired bootstrap over prompts and a sign-flip "
+        f"test ({counting}). {_verdict(found)}"
+    )
+
+
+def _prompts(run: RubricRun, count: int) -> str:
+    if run.held_out:
+        return counted(count, "held-out prompt")
+    return f"{counted(count, 'prompt')} that {'is' if count == 1 else 'are'} also trained on"
+
+
+def _verdict(found: PairedMeans) -> str:
+    if found.told_apart:
+        more = "more" if found.gain > 0 else "less"
+        return f"The interval excludes 0: the trained policy fulfils {more} of what prompts like these ask."
+    if found.interval is None:
+        return "One prompt gives no interval: nothing is claimed."
+    if found.apart:
+        return "The interval excludes 0, but the test does not, as the prompts are few: nothing is claimed."
+    return "The interval holds 0: it cannot be told whether training changed anything."
+
+
+def _greedy(run: RubricRun, found: PairedMeans | None) -> str:
+    if found is None:
+        return ""
+    return (
+        f"Greedy, one response a prompt: {found.first:.3f} at step {run.greedy[0].step}, {found.second:.3f} at step "
+        f"{run.greedy[-1].step}, gain {gain_words(found)}{_unclaimed(found)}."
+    )
+
+
+def _constant(run: RubricRun, found: PairedMeans | None, constant: Constant | None) -> str:
+    if constant is None or found is None:
+        if run.judge != RULES:
+            return (
+                "What one text for every prompt would pass is not known: the judge is no program, and is not asked "
+                "again for a page."
+            )
+        return "What one text for every prompt would pass is not known: the run has no tasks.jsonl to judge by."
+    where = "above" if found.gain > 0 else "not above" if found.gain == 0 else "below"
+    return (
+        f"The best single text for every prompt, chosen with hindsight from {constant.tried:,} that the run wrote, "
+        f"passes {constant.mean:.3f} ({_quoted(constant.text)}); the last policy, sampled, is {where} it: "
+        f"{gain_words(found)}{_unclaimed(found)}."
+    )
+
+
+def _unclaimed(found: PairedMeans) -> str:
+    return "" if found.told_apart else ", which cannot be told from none"
+
+
+def _quoted(words: str) -> str:
+    one_line = " ".join(words.split())
+    return f'"{one_line if len(one_line) <= _LONGEST else one_line[: _LONGEST - 3] + "..."}"'
+
+
+def _distinct(run: RubricRun) -> str:
+    if not run.sampled:
+        return ""
+    first, last = run.sampled[0], run.sampled[-1]
+    shares = [len(one.texts) / one.responses for one in (first, last)]
+    moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
+    return (
+        f"Of {counted(last.responses, 'sampled response')} {len(last.texts):,} are distinct texts, a share of "
+        f"{shares[1]:.3f}{moved}; {last.all_passed:,} fulfil every rubric."
+    )
+
+
+def _alarms(run: RubricRun) -> str:
+    alarms = run.run.alarms
+    if not alarms:
+        return (
+            "No alarm was raised: no text answers most prompts, and the judge did not fail often."
+        )
+    return f"{counted(len(alarms), 'alarm')} raised; see below."

@@ -1,0 +1,151 @@
+"""Tables of a rubric run's page: the examinations one by one, and the rubrics that moved most or never move at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from tinsmith.pages.document import (Bullets, Fold, missing,)
+from tinsmith.studies.rubrics.pages.gains import rate_of
+from tinsmith.studies.rubrics.pages.gathering import (Examination, Place, RubricRun, Tally, by_criterion,)
+from tinsmith.pages.tables import (Cell, Table, TableRow, column, measured, number, text, whole,)
+from tinsmith.pages.wording import (counted, signed,)
+
+MOST: Final = 12
+"""Rows of the criteria that gained most, and of those that lost most; names of those that never move."""
+_LONGEST: Final = 400
+
+
+def examinations_table(run: RubricRun) -> Table | None:
+    """Return the examinations by step; None where there is none."""
+    greedy = {one.step: one for one in run.greedy}
+    if not run.sampled:
+        return None
+    return Table(
+        caption="On the prompts of the examinations, each pass rate above its 95 % interval over prompts.",
+        heads=(
+            text("Step"),
+            column("pass rate", "sampled"),
+            column("all rubrics", "share, sampled"),
+            column("pass rate", "greedy"),
+            column("distinct texts", "share, sampled"),
+            column("tokens", "an answer, sampled"),
+            column("KL to base", "nats a token"),
+        ),
+        rows=tuple(_examination(run, one, greedy.get(one.step)) for one in run.sampled),
+    )
+
+
+def _examination(run: RubricRun, one: Examination, greedy: Examination | None) -> TableRow:
+    row = run.run.metrics.get(one.step, {})
+    return TableRow(
+        name=text(f"{one.step:,}"),
+        cells=(
+            measured(rate_of(one)),
+            number(one.all_passed / one.responses),
+            measured(rate_of(greedy) if greedy else None),
+            number(len(one.texts) / one.responses),
+            number(row.get("eval/tokens/answer"), digits=1),
+            number(row.get("eval/kl_base")),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    criterion: str
+    prompts: int
+    first: Fraction
+    last: Fraction
+
+    @property
+    def gain(self) -> Fraction:
+        return self.last - self.first
+
+
+def moved_tables(run: RubricRun) -> tuple[Table, ...]:
+    """Return the criteria that gained most, and those that lost most, between the first and the last examination."""
+    if len(run.sampled) < 2:
+        return ()
+    first, last = (by_criterion(run, one.places) for one in (run.sampled[0], run.sampled[-1]))
+    moved = [
+        _Moved(name, len(first[name]), _mean(first[name]), _mean(last[name]))
+        for name in sorted(first.keys() & last.keys())
+    ]
+    gained = sorted((one for one in moved if one.gain > 0), key=lambda one: -one.gain)
+    lost = sorted((one for one in moved if one.gain < 0), key=lambda one: one.gain)
+    return tuple(
+        _moved_table(words, found) for words, found in (("gained", gained), ("lost", lost)) if found
+    )
+
+
+def _moved_table(words: str, found: Sequence[_Moved]) -> Table:
+    left = len(found) - MOST
+    caption = (
+        f"Criteria that {words} most: the share of sampled responses that fulfil them, mean over the prompts that have "
+        "them. Picked by size out of many, so that some of it is chance."
+    )
+    if left > 0:
+        caption += f" {counted(left, 'criterion', 'criteria')} more {words} less."
+    return Table(
+        caption=caption,
+        heads=(
+            text("Criterion"),
+            column("prompts"),
+            column("first"),
+            column("last"),
+            column("change"),
+        ),
+        rows=tuple(
+            TableRow(
+                name=text(_cut(one.criterion)),
+                cells=(
+                    whole(one.prompts),
+                    number(float(one.first)),
+                    number(float(one.last)),
+                    Cell(text=signed(float(one.gain)), number=True),
+                ),
+            )
+            for one in found[:MOST]
+        ),
+    )
+
+
+def stuck(run: RubricRun) -> tuple[Fold, ...]:
+    """Return the criteria that held never, or always: in training they teach nothing, in examinations tell nothing."""
+    examined: dict[Place, Tally] = {}
+    for exam in run.sampled:
+        for place, tally in exam.places.items():
+            whole_run = examined.setdefault(place, Tally())
+            whole_run.held += tally.held
+            whole_run.n += tally.n
+    found: list[Fold] = []
+    for where, places in (
+        ("a training response", run.trained.places),
+        ("a sampled response of any examination", examined),
+    ):
+        if places:
+            found.append(_stuck(run, f"Never held in {where}", places, Fraction(0)))
+            always = where.replace("a ", "every ", 1).replace(" any ", " every ")
+            found.append(_stuck(run, f"Held in {always}", places, Fraction(1)))
+    return tuple(found)
+
+
+def _stuck(run: RubricRun, title: str, places: Mapping[Place, Tally], share: Fraction) -> Fold:
+    shares = by_criterion(run, places)
+    names = [name for name, found in shares.items() if all(each == share for each in found)]
+    names.sort(key=lambda name: (-len(shares[name]), name))
+    told = f"{title}: {len(names):,} of {counted(len(shares), 'criterion', 'criteria')}"
+    more = max(0, len(names) - MOST)
+    shown = [_cut(name) for name in names[:MOST]] + ([f"{more} more"] if more else [])
+    return Fold(told, [Bullets(shown) if shown else missing("None.")])
+
+
+def _mean(shares: Sequence[Fraction]) -> Fraction:
+    return sum(shares, Fraction()) / len(shares)
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} [cut]"

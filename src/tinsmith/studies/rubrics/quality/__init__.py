@@ -1,0 +1,1 @@
+"""Does a judge with rubrics tell better answers from worse ones?"""

@@ -1,0 +1,171 @@
+"""Knows what a preference pair is, which files hold some, and whose rubric is shown instead of a pair's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tinsmith.studies.rubrics.lenient_json import (JsonRecord, decode, read_records,)
+from tinsmith.studies.rubrics.task import (RubricTask, task_of,)
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive
+
+ENDINGS: Final = (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferencePair:
+    """Two responses to one instruction, of which the first is known to be better, and the instruction's rubric."""
+
+    pair_id: str
+    task: RubricTask
+    """The instruction and its rubrics; its `task_id` is the pair's."""
+    chosen: str
+    rejected: str
+
+    @property
+    def prompt(self) -> str:
+        """The instruction."""
+        return self.task.prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSet:
+    """Preference pairs in the order of their ids, and what was passed over or mended on the way."""
+
+    pairs: tuple[PreferencePair, ...]
+    control_characters: int = 0
+    """Raw control characters inside strings, kept as they stood."""
+    without_rubrics: int = 0
+    """Pairs left out because they have no rubric."""
+
+    @property
+    def sha256(self) -> str:
+        """Fingerprint of the pairs' content, whatever their order in the file."""
+        return sha256_of(self.pairs)
+
+
+def pair_of(record: Mapping[str, object]) -> PreferencePair | None:
+    """Return the pair of one record; None where it has no rubric at all.
+
+    The rubrics stand in any form that a rubric task may have. A record without `pair_id` is named by a
+    hash of its content.
+
+    Raises:
+        DataError: a field is missing or not of its kind, or both responses are the same.
+    """
+    chosen, rejected = (_response(record, name) for name in ("chosen", "rejected"))
+    if chosen == rejected:
+        raise DataError("the two responses are the same", field="rejected", value=rejected)
+    pair_id = record.get("pair_id")
+    task = task_of({**record, "task_id": pair_id})
+    if task is None:
+        return None
+    if pair_id is None or pair_id == "":
+        named = sha256_of((task.prompt, chosen, rejected, task.rubrics))[:16]
+        task = RubricTask(task_id=named, prompt=task.prompt, rubrics=task.rubrics, tree=task.tree)
+    return PreferencePair(pair_id=task.task_id, task=task, chosen=chosen, rejected=rejected)
+
+
+def read_pairs(path: Path) -> PairSet:
+    """Read a file of preference pairs: JSON Lines, or one JSON array.
+
+    Raises:
+        ConfigError: there is no such file, or its name has another ending.
+        DataError: the file is damaged, a record is no pair (with its line), an id stands twice, or
+            there is no pair with a rubric.
+    """
+    if not path.is_file():
+        raise ConfigError("no such file", field="data_path", value=str(path))
+    if path.suffix.lower() not in ENDINGS:
+        raise ConfigError(
+            "cannot read pairs from this kind of file",
+            field="data_path",
+            value=str(path),
+            allowed=" ".join(ENDINGS),
+        )
+    return read_pairs_text(path.read_bytes(), path.name)
+
+
+def read_pairs_text(data: bytes, name: str) -> PairSet:
+    """Read the bytes of a file of pairs; `name` is how errors call it.
+
+    Raises:
+        DataError: as read_pairs.
+    """
+    found = read_records(decode(data, name), name)
+    pairs: dict[str, PreferencePair] = {}
+    lines: dict[str, int] = {}
+    without = 0
+    for record in found.records:
+        pair = _pair(record, name)
+        if pair is None:
+            without += 1
+            continue
+        if pair.pair_id in lines:
+            raise DataError(
+                f"{name}, line {record.line}: this pair is already at line {lines[pair.pair_id]}",
+                field="pair_id",
+                value=pair.pair_id,
+            )
+        lines[pair.pair_id] = record.line
+        pairs[pair.pair_id] = pair
+    if not pairs:
+        raise DataError(
+            f"{name}: no pair with a rubric",
+            fix="give each record prompt, chosen, rejected, and rubrics or 'rubric - 1. criterion'",
+        )
+    return PairSet(
+        pairs=tuple(pairs[pair_id] for pair_id in sorted(pairs)),
+        control_characters=found.control_characters,
+        without_rubrics=without,
+    )
+
+
+def drawn_pairs(
+    pairs: Sequence[PreferencePair], limit: int | None, *, seed: int
+) -> tuple[PreferencePair, ...]:
+    """Return at most so many pairs, drawn by id and seed, in the order of their ids."""
+    drawn = sorted(pairs, key=lambda pair: (derive(seed, "pairs", pair.pair_id), pair.pair_id))
+    return tuple(sorted(drawn[:limit], key=lambda pair: pair.pair_id))
+
+
+def foreign_rubrics(
+    pairs: Sequence[PreferencePair], *, seed: int
+) -> tuple[PreferencePair | None, ...]:
+    """Return, for each pair, the pair whose rubric is shown instead of its own: the negative control.
+
+    The pairs stand in a circle in the order of the seed; each gets the rubric of the next one that has
+    another instruction and other criteria. None where there is no such pair.
+    """
+    circle = sorted(
+        range(len(pairs)),
+        key=lambda i: (derive(seed, "control", pairs[i].pair_id), pairs[i].pair_id),
+    )
+    found: dict[int, PreferencePair | None] = {}
+    for place, i in enumerate(circle):
+        others = (pairs[circle[(place + step) % len(circle)]] for step in range(1, len(circle)))
+        found[i] = next((one for one in others if _foreign(one, pairs[i])), None)
+    return tuple(found[i] for i in range(len(pairs)))
+
+
+def _foreign(other: PreferencePair, pair: PreferencePair) -> bool:
+    return other.prompt != pair.prompt and set(other.task.criteria) != set(pair.task.criteria)
+
+
+def _pair(record: JsonRecord, name: str) -> PreferencePair | None:
+    try:
+        return pair_of(record.value)
+    except DataError as error:
+        where = f"{name}, line {record.line}: {error.what}"
+        raise DataError(where, field=error.field, allowed=error.allowed) from None
+
+
+def _response(record: Mapping[str, object], name: str) -> str:
+    value = record.get(name)
+    if not isinstance(value, str) or any("\ud800" <= one <= "\udfff" for one in value):
+        raise DataError("a pair needs both responses as texts", field=name, value=value)
+    return value

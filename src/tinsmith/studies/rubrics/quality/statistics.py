@@ -1,0 +1,300 @@
+"""What a rubric adds to a judge: accuracies on preference pairs, paired gains with an exact test, what cannot be told.
+
+The same pairs are judged without a rubric, with their own, and with another pair's: the negative control.
+Only pairs with an answer under every condition count. Where several pairs share a prompt, the prompt is
+the unit of the tests, since its pairs are no independent evidence.
+Source: rubric quality as the gain of a weak judge's accuracy, EvoLM, arXiv:2605.03871.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tinsmith.stats.intervals import (Interval, wilson,)
+from tinsmith.stats.sign_flips import (clustered_interval, least_moved, paired_interval, sign_flip_p,)
+from tinsmith.stats.significance import (ALPHA, items_needed, mcnemar,)
+from tinsmith.types.errors import DataError
+
+
+class Condition(enum.StrEnum):
+    """What the judge is given beside the two responses."""
+
+    WITHOUT = "without"
+    OWN = "own"
+    OTHER = "other"
+    """Another pair's rubric: the negative control."""
+
+
+class Unit(enum.StrEnum):
+    """What is taken for one independent observation."""
+
+    PAIR = "pair"
+    PROMPT = "prompt"
+
+
+class Finding(enum.StrEnum):
+    """What a paired comparison shows."""
+
+    ADDS = "adds"
+    TAKES = "takes away"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedPair:
+    """A pair with an answer under every condition."""
+
+    pair_id: str
+    prompt: str
+    right: Mapping[Condition, bool]
+    turned: Mapping[Condition, bool] | None = None
+    """Whether it was right with the responses in the other order; None where the order cannot matter."""
+    chosen_first: bool = True
+    """The order of `right`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriterionVerdicts:
+    """What one criterion said of the two responses of one pair."""
+
+    criterion: str
+    chosen: bool
+    rejected: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """How far the place of a response decides: each pair was asked in both orders."""
+
+    pairs: int
+    same: int
+    """Pairs with the same response preferred in both orders."""
+    always_first: int
+    always_second: int
+    right_both: int
+    p_value: float
+    """Exact McNemar test of `always_first` against `always_second`."""
+
+    @property
+    def first_share(self) -> float:
+        """The share of all answers that are the first response; 0.5 without bias."""
+        return (self.same + 2 * self.always_first) / (2 * self.pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How often the judge prefers the better response under one condition."""
+
+    condition: Condition
+    right: int
+    n: int
+    interval: Interval
+    """Wilson's, which takes the pairs for independent."""
+    positions: Positions | None
+
+    @property
+    def value(self) -> float:
+        """The share that is right."""
+        return self.right / self.n
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """The accuracy under one condition minus that under another, on the same pairs."""
+
+    first: Condition
+    second: Condition
+    gain: float
+    interval: Interval
+    helped: int
+    """Pairs that only the first has right."""
+    hurt: int
+    """Pairs that only the second has right."""
+    unit: Unit
+    units: int
+    moved: int
+    """Units that are not the same under both."""
+    p_value: float
+    """Exact, two-sided: McNemar's, or sign flips by prompt."""
+    finding: Finding
+    enough: bool
+    """Whether so many moved that the test could show anything."""
+    needed: int | None
+    """Where it cannot tell: units like these that would show this gain four times out of five."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriterionCount:
+    """How one criterion parts chosen from rejected, over the pairs that have it."""
+
+    criterion: str
+    pairs: int
+    for_chosen: int
+    """Holds for the chosen response alone."""
+    for_rejected: int
+    """Holds for the rejected response alone."""
+
+    @property
+    def separates(self) -> bool:
+        """Whether it ever tells the two apart, in either direction."""
+        return self.for_chosen + self.for_rejected > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricQuality:
+    """What a rubric adds to a judge on these pairs."""
+
+    pairs: int
+    """Judged under every condition."""
+    prompts: int
+    unit: Unit
+    accuracies: tuple[Accuracy, ...]
+    gain: Contrast
+    """With its own rubric minus without: the question, named before any answer."""
+    control: Contrast | None
+    """With another pair's rubric minus without; None where there is no other."""
+    beyond_control: Contrast | None
+    """With its own minus with another pair's."""
+    criteria: tuple[CriterionCount, ...]
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Criteria that never tell chosen from rejected."""
+        return tuple(each.criterion for each in self.criteria if not each.separates)
+
+
+def rubric_quality(
+    judged: Sequence[JudgedPair], verdicts: Sequence[CriterionVerdicts], *, seed: int
+) -> RubricQuality:
+    """Compute what a rubric adds.
+
+    Raises:
+        DataError: there is no pair, or pairs differ in their conditions.
+    """
+    if not judged:
+        raise DataError("no pair was judged under every condition", field="pairs", value=0)
+    conditions = [condition for condition in Condition if condition in judged[0].right]
+    if any(set(pair.right) != set(conditions) for pair in judged):
+        raise DataError("all pairs are judged under the same conditions", field="pairs")
+    prompts = len({pair.prompt for pair in judged})
+    unit = Unit.PAIR if prompts == len(judged) else Unit.PROMPT
+
+    def contrast(first: Condition, second: Condition) -> Contrast:
+        return compare(judged, first, second, unit=unit, seed=seed)
+
+    other = Condition.OTHER in conditions
+    return RubricQuality(
+        pairs=len(judged),
+        prompts=prompts,
+        unit=unit,
+        accuracies=tuple(_accuracy(judged, condition) for condition in conditions),
+        gain=contrast(Condition.OWN, Condition.WITHOUT),
+        control=contrast(Condition.OTHER, Condition.WITHOUT) if other else None,
+        beyond_control=contrast(Condition.OWN, Condition.OTHER) if other else None,
+        criteria=discrimination(verdicts),
+    )
+
+
+def compare(
+    judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: Unit, seed: int
+) -> Contrast:
+    """Compare two conditions on the same pairs."""
+    nets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    helped = hurt = 0
+    for pair in judged:
+        name = pair.pair_id if unit is Unit.PAIR else pair.prompt
+        change = int(pair.right[first]) - int(pair.right[second])
+        helped, hurt = helped + (change > 0), hurt + (change < 0)
+        nets[name] = nets.get(name, 0) + change
+        sizes[name] = sizes.get(name, 0) + 1
+    order = sorted(nets)
+    net = [nets[name] for name in order]
+    moved, gain = sum(each != 0 for each in net), (helped - hurt) / len(judged)
+    p_value = sign_flip_p(net)
+    if p_value > ALPHA:
+        finding = Finding.CANNOT_TELL
+    else:
+        finding = Finding.ADDS if gain > 0 else Finding.TAKES
+    return Contrast(
+        first=first,
+        second=second,
+        gain=gain,
+        interval=paired_interval(helped, hurt, len(judged))
+        if unit is Unit.PAIR
+        else clustered_interval(net, [sizes[name] for name in order], seed=seed),
+        helped=helped,
+        hurt=hurt,
+        unit=unit,
+        units=len(net),
+        moved=moved,
+        p_value=p_value,
+        finding=finding,
+        enough=moved >= least_moved(ALPHA),
+        needed=_needed(net, moved) if finding is Finding.CANNOT_TELL else None,
+    )
+
+
+def discrimination(verdicts: Sequence[CriterionVerdicts]) -> tuple[CriterionCount, ...]:
+    """Count how each criterion parts chosen from rejected, in the order of their texts."""
+    counts: dict[str, list[int]] = {}
+    for each in verdicts:
+        count = counts.setdefault(each.criterion, [0, 0, 0])
+        count[0] += 1
+        count[1] += each.chosen and not each.rejected
+        count[2] += each.rejected and not each.chosen
+    return tuple(
+        CriterionCount(criterion=name, pairs=n, for_chosen=chosen, for_rejected=rejected)
+        for name, (n, chosen, rejected) in sorted(counts.items())
+    )
+
+
+def _accuracy(judged: Sequence[JudgedPair], condition: Condition) -> Accuracy:
+    right = sum(pair.right[condition] for pair in judged)
+    return Accuracy(
+        condition=condition,
+        right=right,
+        n=len(judged),
+        interval=wilson(right, len(judged)),
+        positions=_positions(judged, condition),
+    )
+
+
+def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Positions | None:
+    same = first = second = both = 0
+    for pair in judged:
+        if pair.turned is None:
+            return None
+        right, turned = pair.right[condition], pair.turned[condition]
+        if right == turned:
+            same += 1
+            both += right
+        elif right == pair.chosen_first:
+            first += 1  # right with the better one first and wrong with it second, or the reverse
+        else:
+            second += 1
+    return Positions(
+        pairs=len(judged),
+        same=same,
+        always_first=first,
+        always_second=second,
+        right_both=both,
+        p_value=mcnemar(first, second).p_value,
+    )
+
+
+def _needed(net: Sequence[int], moved: int) -> int | None:
+    """Units that a gain of this size takes, at power 0.8, and enough of them to move; None where there is no gain."""
+    total = sum(net)
+    if total == 0:
+        return None
+    # Both scaled by the largest net, which cancels: only their ratio counts.
+    largest = max(abs(each) for each in net)
+    effect = total / len(net) / largest
+    discordance = sum(each * each for each in net) / len(net) / largest**2
+    by_power = items_needed(effect, discordance=discordance, alpha=ALPHA)
+    by_count = math.ceil(least_moved(ALPHA) * len(net) / moved)
+    return max(by_power, by_count, len(net) + 1)

@@ -1,0 +1,134 @@
+"""Rules about which words and patterns stand in a response, and where.
+
+Texts are compared without regard to case unless a rule says so; words are those of `measures.words_of`.
+Every rule holds or does not for any text whatever, without raising.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.studies.rubrics.rules.regular import (check_pattern, found_in,)
+from tinsmith.studies.rubrics.rules.rule import (AT_LEAST_ONE, Bound, NONE_AT_ALL, quoted,)
+from tinsmith.types.errors import DataError
+
+
+class Match(enum.StrEnum):
+    """How a text is looked for."""
+
+    TEXT = "text"  # anywhere, whatever the case
+    WORD = "word"  # as whole words, whatever the case
+    EXACT = "exact"  # anywhere, case and all
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """A text occurs, so and so often, occurrences not overlapping."""
+
+    wanted: str
+    match: Match = Match.TEXT
+    times: Bound = AT_LEAST_ONE
+
+    def __post_init__(self) -> None:
+        if not self.wanted or (self.match is Match.WORD and not words_of(self.wanted)):
+            raise DataError("nothing to look for", field="contains", value=self.wanted)
+
+    @property
+    def text(self) -> str:
+        """See Rule."""
+        kind = "" if self.match is Match.TEXT else f"{self.match.value} "
+        wanted = f"{kind}{quoted(self.wanted)}"
+        if self.times == AT_LEAST_ONE:
+            return f"contains {wanted}"
+        if self.times == NONE_AT_ALL:
+            return f"does not contain {wanted}"
+        return f"contains {wanted} {self.times.text} times"
+
+    def holds(self, response: str) -> bool:
+        """See Rule."""
+        if self.match is Match.WORD:
+            count = _spoken(response).count(_spoken(self.wanted))
+        elif self.match is Match.EXACT:
+            count = response.count(self.wanted)
+        else:
+            count = response.casefold().count(self.wanted.casefold())
+        return self.times.holds(count)
+
+
+def _spoken(text: str) -> str:
+    """Every word between spaces of its own, so that neighbours do not share one."""
+    return "".join(f" {word} " for word in words_of(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Two words occur, and the first one's first place is before the second's."""
+
+    first: str
+    second: str
+
+    def __post_init__(self) -> None:
+        if not words_of(self.first) or not words_of(self.second):
+            raise DataError("two words are needed", field="before", value=(self.first, self.second))
+
+    @property
+    def text(self) -> str:
+        """See Rule."""
+        return f"word {quoted(self.first)} comes before word {quoted(self.second)}"
+
+    def holds(self, response: str) -> bool:
+        """See Rule."""
+        spoken = _spoken(response)
+        return -1 < spoken.find(_spoken(self.first)) < spoken.find(_spoken(self.second))
+
+
+class Edge(enum.StrEnum):
+    """The two ends of a response, without the space around it."""
+
+    START = "starts with"
+    END = "ends with"
+
+
+@dataclass(frozen=True, slots=True)
+class Affix:
+    """The response starts or ends with a text, whatever the case, space around it aside."""
+
+    edge: Edge
+    wanted: str
+
+    def __post_init__(self) -> None:
+        if not self.wanted or self.wanted != self.wanted.strip():
+            raise DataError("a text without space around it", field="affix", value=self.wanted)
+
+    @property
+    def text(self) -> str:
+        """See Rule."""
+        return f"{self.edge.value} {quoted(self.wanted)}"
+
+    def holds(self, response: str) -> bool:
+        """See Rule."""
+        said, wanted = response.strip().casefold(), self.wanted.casefold()
+        return said.startswith(wanted) if self.edge is Edge.START else said.endswith(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A pattern of the dialect in `regular` occurs."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        if not self.pattern:
+            raise DataError("an empty pattern", field="pattern", value="")
+        check_pattern(self.pattern)
+
+    @property
+    def text(self) -> str:
+        """See Rule."""
+        return f"matches {quoted(self.pattern)}"
+
+    def holds(self, response: str) -> bool:
+        """See Rule."""
+        return found_in(self.pattern, response)

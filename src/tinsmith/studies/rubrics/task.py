@@ -1,0 +1,185 @@
+"""What a rubric task is, and how one record of a data set becomes one.
+
+A record gives its rubrics in wide form (`rubric - 3. criterion`, with gaps), as a list of texts or
+objects (`rubrics`), or as a rubric tree (`rubric_tree`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from tinsmith.lab.judge.tree import (Node, criteria_of,)
+from tinsmith.studies.rubrics.tree_schema import tree_of
+from tinsmith.types.errors import DataError
+from tinsmith.types.fingerprints import sha256_of
+
+_WIDE: Final = re.compile(r"rubric - ([0-9]{1,9})\. ?(.+)", re.DOTALL)
+_CRITERION: Final = "criterion"
+_WEIGHT: Final = "weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rubric:
+    """One thing a good response does."""
+
+    criterion: str
+    number: int
+    """Its N in the wide form, its place from 1 in a list; numbers may have gaps."""
+    weight: float | None = None
+    """As the data give it; the pass rate does not use it."""
+    extras: tuple[tuple[str, str], ...] = ()
+    """Whatever else the data say about it, sorted by name; what is no text stands as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RubricTask:
+    """An instruction and what its response is measured by."""
+
+    task_id: str
+    prompt: str
+    rubrics: tuple[Rubric, ...]
+    tree: Node | None = None
+    """Given by the data: its leaves are the rubrics, in order. None: the pass rate counts."""
+
+    @property
+    def prompt_id(self) -> str:
+        """Its id: its name in the files of a run."""
+        return self.task_id
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """The criteria in order: what a judge is asked."""
+        return tuple(rubric.criterion for rubric in self.rubrics)
+
+
+def task_of(record: Mapping[str, object]) -> RubricTask | None:
+    """Return the task of one record; None where it has no rubric at all.
+
+    Rubrics without text are skipped. A record without `task_id` is named by a hash of its content.
+
+    Raises:
+        DataError: a field is missing or not of its kind, or two forms of rubrics are given.
+    """
+    prompt = _text(record.get("prompt"), "prompt")
+    if not prompt.strip():
+        raise DataError("a task needs a prompt", field="prompt", value=prompt)
+    tree_value = record.get("rubric_tree")
+    tree = None if tree_value is None else tree_of(_parsed(tree_value, "rubric_tree"))
+    rubrics = _rubrics(record)
+    if tree is not None:
+        leaves = criteria_of(tree)
+        if rubrics and tuple(one.criterion for one in rubrics) != leaves:
+            raise DataError("the tree's leaves are not the rubrics, in order", field="rubric_tree")
+        rubrics = rubrics or tuple(
+            Rubric(criterion=leaf, number=number) for number, leaf in enumerate(leaves, 1)
+        )
+    if not rubrics:
+        return None
+    return RubricTask(
+        task_id=_task_id(record.get("task_id"), prompt, rubrics),
+        prompt=prompt,
+        rubrics=rubrics,
+        tree=tree,
+    )
+
+
+def _task_id(value: object, prompt: str, rubrics: tuple[Rubric, ...]) -> str:
+    if value is None or value == "":
+        return sha256_of((prompt, rubrics))[:16]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _text(value, "task_id")
+
+
+def _rubrics(record: Mapping[str, object]) -> tuple[Rubric, ...]:
+    wide = _wide(record)
+    listed = record.get("rubrics")
+    if listed is None or listed == "":
+        return wide
+    if wide:
+        raise DataError("rubrics are given twice, wide and as a list", field="rubrics")
+    return _listed(_parsed(listed, "rubrics"))
+
+
+def _wide(record: Mapping[str, object]) -> tuple[Rubric, ...]:
+    parts: dict[int, dict[str, object]] = {}
+    for key, value in record.items():
+        if (found := _WIDE.fullmatch(key)) is None:
+            continue
+        of_number = parts.setdefault(int(found[1]), {})
+        if found[2] in of_number:
+            raise DataError("a rubric's number occurs twice", field=key)
+        of_number[found[2]] = value
+    made = (_rubric(parts[number], number, f"rubric - {number}.") for number in sorted(parts))
+    return tuple(rubric for rubric in made if rubric is not None)
+
+
+def _listed(value: object) -> tuple[Rubric, ...]:
+    if not isinstance(value, list):
+        raise DataError("rubrics must be a list", field="rubrics", value=value)
+    made: list[Rubric] = []
+    for number, one in enumerate(cast("list[object]", value), 1):
+        if isinstance(one, Mapping):
+            parts = cast("Mapping[str, object]", one)
+            if _CRITERION not in parts:
+                allowed = f"a text, or an object with {_CRITERION!r}"
+                raise DataError("no rubric", field=f"rubrics[{number - 1}]", allowed=allowed)
+        else:
+            parts = {_CRITERION: one}
+        rubric = _rubric(parts, number, f"rubrics[{number - 1}]")
+        if rubric is not None:
+            made.append(rubric)
+    return tuple(made)
+
+
+def _rubric(parts: Mapping[str, object], number: int, where: str) -> Rubric | None:
+    value = parts.get(_CRITERION)
+    criterion = "" if value is None else _text(value, where).strip()
+    if not criterion:
+        return None
+    extras = {
+        name: said if isinstance(said, str) else json.dumps(said, sort_keys=True, default=str)
+        for name, said in parts.items()
+        if name not in (_CRITERION, _WEIGHT) and said is not None and said != ""
+    }
+    return Rubric(
+        criterion=criterion,
+        number=number,
+        weight=_weight(parts.get(_WEIGHT), where),
+        extras=tuple(sorted(extras.items())),
+    )
+
+
+def _weight(value: object, where: str) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        weight = float(cast("float | str", value)) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise DataError("a weight must be a finite number", field=f"{where} {_WEIGHT}", value=value)
+    return weight
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise DataError("a text is needed", field=field, value=value)
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise DataError("a lone surrogate is no character", field=field)
+    return value
+
+
+def _parsed(value: object, field: str) -> object:
+    """The value itself; read from JSON where a table's cell has it as text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        raise DataError("a text here must be JSON", field=field, value=value) from None

@@ -1,0 +1,1 @@
+"""Does RL teach more than supervised fine-tuning on the same papers?"""

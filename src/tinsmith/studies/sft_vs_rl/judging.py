@@ -1,0 +1,134 @@
+"""Puts the study of SFT against RL to the gate: which claims, with which controls, and which systems are equivalent.
+
+The claims were named before any run. Those of the arms are one family for Holm's correction; those for models that
+saw shuffled labels are another, and must all be refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tinsmith.stats.claims import (Comparison, judge,)
+from tinsmith.stats.estimates import (Bootstrap, difference,)
+from tinsmith.stats.parity import ParityRecord
+from tinsmith.stats.rates import Metric
+from tinsmith.stats.runs import Runs
+from tinsmith.studies.sft_vs_rl.results import (Equivalence, PRIMARY, StudyClaim,)
+from tinsmith.studies.sft_vs_rl.settings import (ArmName, OFFSET, WORDS,)
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.baseline_rivals import metadata_of
+from tinsmith.lab.study.results import answers
+from tinsmith.lab.runs.records import Split
+
+_TWO_ONE_SIDED: Final = 0.9
+"""Level of the interval that is two one-sided tests at 0.05 each."""
+
+_ZERO, _SFT, _RL, _THEN, _MORE = (
+    WORDS[arm] for arm in (ArmName.ZERO, ArmName.SFT, ArmName.RL, ArmName.THEN, ArmName.MORE)
+)
+_SFT_SHUFFLED, _RL_SHUFFLED = WORDS[ArmName.SFT_SHUFFLED], WORDS[ArmName.RL_SHUFFLED]
+
+_FAMILY: Final = (
+    (_RL, OFFSET, PRIMARY),
+    (_RL, _SFT, PRIMARY),
+    (_RL, _SFT, Metric.MIN_CLASS_RECALL),
+    (_RL, _MORE, PRIMARY),
+    (_RL, _ZERO, PRIMARY),
+    (_SFT, _ZERO, PRIMARY),
+    (_THEN, OFFSET, PRIMARY),
+    (_THEN, _SFT, Metric.MIN_CLASS_RECALL),
+    (_THEN, _RL, PRIMARY),
+)
+"""What is claimed of what, the primary claim first: RL against the honest comparator."""
+_CONTROLS: Final = ((_RL_SHUFFLED, _ZERO, PRIMARY), (_SFT_SHUFFLED, _ZERO, PRIMARY))
+_EQUIVALENT: Final = tuple(
+    (first, second, metric)
+    for first, second in ((_RL, OFFSET), (_RL, _SFT), (_RL, _MORE), (_THEN, OFFSET))
+    for metric in (Metric.LABEL_MATCH, PRIMARY)
+)
+_CONTROL_OF: Final[Mapping[str, str]] = {
+    _RL: _RL_SHUFFLED,
+    _THEN: _RL_SHUFFLED,
+    _SFT: _SFT_SHUFFLED,
+    _RL_SHUFFLED: _RL_SHUFFLED,
+    _SFT_SHUFFLED: _SFT_SHUFFLED,
+}
+_NOTES: Final[Mapping[str, str]] = {
+    _THEN: f"The control on shuffled labels is that of {_RL}.",
+    _SFT: "SFT samples nothing while it trains: that sampler and trainer are one model was seen in the RL runs, on "
+    "the same base and engine.",
+    _SFT_SHUFFLED: "That sampler and trainer are one model was seen in the RL runs.",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """The answers of every system to the test split, by its name."""
+
+    systems: Mapping[str, Runs]
+    metadata: Runs | None
+    parity: ParityRecord | None
+    """Sampler against trainer over all RL steps of the study."""
+    draws: Bootstrap
+
+    @classmethod
+    def of(cls, arms: Mapping[ArmName, Arm], draws: Bootstrap) -> Evidence:
+        """Collect it from the arms' runs.
+
+        Raises:
+            DataError: a run has no answers to the test split, or they are not to the same papers.
+        """
+        systems = {WORDS[name]: answers(arm, Split.TEST) for name, arm in arms.items()}
+        systems[OFFSET] = replace(answers(arms[ArmName.SFT], Split.TEST_OFFSET), name=OFFSET)
+        seen = [record for arm in arms.values() if (record := arm.parity()) is not None]
+        steps, unequal = sum(one.steps for one in seen), sum(one.unequal_bits for one in seen)
+        return cls(
+            systems,
+            metadata_of(arms[ArmName.RL].first, systems[_RL]),
+            ParityRecord(steps=steps, unequal_bits=unequal) if seen else None,
+            draws,
+        )
+
+    def judged(self) -> tuple[StudyClaim, ...]:
+        """Judge the claims for the arms."""
+        return self._family(_FAMILY)
+
+    def controls(self) -> tuple[StudyClaim, ...]:
+        """Judge the claims for what was trained on shuffled labels."""
+        return self._family(_CONTROLS)
+
+    def _family(self, family: Sequence[tuple[str, str, Metric]]) -> tuple[StudyClaim, ...]:
+        comparisons = [
+            Comparison(
+                first=self.systems[first],
+                second=self.systems[second],
+                metric=metric,
+                metadata=self.metadata,
+                control=self.systems[_CONTROL_OF[first]],
+                parity=self.parity,
+            )
+            for first, second, metric in family
+        ]
+        return tuple(
+            StudyClaim(claim=claim, note=_NOTES.get(claim.first, ""))
+            for claim in judge(comparisons, self.draws)
+        )
+
+    def equivalences(self) -> tuple[Equivalence, ...]:
+        """Test which systems are as good as each other."""
+        return tuple(self._equivalence(*pair) for pair in _EQUIVALENT)
+
+    def _equivalence(self, first: str, second: str, metric: Metric) -> Equivalence:
+        found = difference(self.systems[first], self.systems[second], metric, self.draws)
+        interval = found.at(_TWO_ONE_SIDED)
+        assert interval is not None, "a share and a macro-F1 are defined in every resample"
+        return Equivalence(
+            first=first,
+            second=second,
+            metric=metric,
+            value=found.value,
+            low=interval.low,
+            high=interval.high,
+        )

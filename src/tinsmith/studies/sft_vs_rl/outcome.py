@@ -1,0 +1,117 @@
+"""Reads the finished runs of the study of SFT against RL: scores, claims, what each arm spent, and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tinsmith.data.slices.reader import Slice
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.compute_spent import (Accountant, mean_spent,)
+from tinsmith.lab.papers.matter import matter_of
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.studies.sft_vs_rl.judging import Evidence
+from tinsmith.studies.sft_vs_rl.keys import StudyWorld
+from tinsmith.studies.sft_vs_rl.page import sft_vs_rl_page
+from tinsmith.studies.sft_vs_rl.results import (SftVsRl, known_truth,)
+from tinsmith.studies.sft_vs_rl.settings import (ArmName, OFFSET, SftVsRlSettings, WORDS,)
+from tinsmith.studies.sft_vs_rl.story import sentences
+from tinsmith.lab.study.driver import (Outcome, Tuned, TunedArm,)
+from tinsmith.models.base import tokenizer_of
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.standings import (standing_words, standings,)
+from tinsmith.lab.study.results import (ArmRow, Draws, Spent, arm_row, baselines_of, hashes_of, scores, seconds_of,)
+from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.labels.ground import Study
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TUNED = (ArmName.SFT, ArmName.RL, ArmName.MORE, ArmName.THEN)
+"""Arms whose learning rate is chosen; the shuffled ones take that of the arm they control."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What runs took, counted on the study's papers and base."""
+
+    source: Slice
+    tokenizer: PreTrainedTokenizerBase
+    accountant: Accountant
+
+    @classmethod
+    def open(cls, source: Slice, base: str, accountant: Accountant) -> Books:
+        """Load the base's tokenizer."""
+        return cls(source, tokenizer_of(base), accountant)
+
+    def course(self, cell: Cell) -> LabelCourse:
+        """Return what a run trains on."""
+        plan = make_plan(find(cell.name), cell.overrides)
+        ground = Study(
+            task=plan.task,
+            papers=matter_of(plan, self.source).papers,
+            renderer=renderer_for(self.tokenizer),
+            tokenizer=self.tokenizer,
+        )
+        return LabelCourse(ground=ground, settings=plan.settings)
+
+    def spent(self, cell: Cell) -> Spent:
+        """Return what a finished run took."""
+        return self.accountant.spent(cell.folder, self.course(cell))
+
+    def mean(self, arm: TunedArm) -> Spent | None:
+        """Return what an arm's reported runs took; None where nothing was trained."""
+        return None if arm.rate is None else mean_spent([self.spent(cell) for cell in arm.cells])
+
+
+def read_outcome(settings: SftVsRlSettings, books: Books, tuned: Tuned, draws: Draws) -> Outcome:
+    """Read every arm's runs, score them and judge the claims.
+
+    Raises:
+        DataError: a folder holds no finished run, or the runs are not of the same papers.
+    """
+    arms = {ArmName(name): one.read() for name, one in tuned.items()}
+    evidence = Evidence.of(arms, draws.claims)
+    first = arms[ArmName.RL].first
+    found = SftVsRl(
+        world=settings.world.value,
+        data=books.source.card.sha256,
+        labels=first.labels,
+        num_items=evidence.systems[WORDS[ArmName.RL]].num_items,
+        seeds=settings.study.seeds,
+        tuning_seed=settings.study.tuning_seed,
+        settings=settings.deciding(),
+        rows=_rows(arms, evidence, books, tuned, draws),
+        baselines=baselines_of(first),
+        rates={WORDS[name]: tuned[name].tried for name in TUNED if tuned[name].tried},
+        claims=evidence.judged(),
+        controls=evidence.controls(),
+        equivalences=evidence.equivalences(),
+        standings=standing_words(standings([arms[name] for name in TUNED], draws.claims)),
+        truth=known_truth() if settings.world is StudyWorld.PLANTED else None,
+        hashes=hashes_of(list(arms.values())),
+    )
+    seconds = {name: seconds_of(arm) for name, arm in arms.items()}
+    return Outcome(
+        found=found,
+        sentences=sentences(found),
+        seconds={name.value: each for name, each in seconds.items()},
+        page=sft_vs_rl_page(found, arms, seconds),
+    )
+
+
+def _rows(
+    arms: Mapping[ArmName, Arm], evidence: Evidence, books: Books, tuned: Tuned, draws: Draws
+) -> tuple[ArmRow, ...]:
+    found: list[ArmRow] = []
+    for name, arm in arms.items():
+        one = tuned[name]
+        row = arm_row(arm, one.rate, draws, spent=books.mean(one))
+        found.append(row)
+        if name is ArmName.SFT:
+            decided = scores(evidence.systems[OFFSET], draws.tables)
+            found.append(replace(row, name=OFFSET, selected=decided, last=None, greedy=None))
+    return tuple(found)

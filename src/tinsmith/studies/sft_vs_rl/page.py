@@ -1,0 +1,167 @@
+"""The page of the study of SFT against RL: what each arm spent, claims with their controls, and what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from markupsafe import Markup
+
+from tinsmith.stats.claims import Verdict
+from tinsmith.studies.sft_vs_rl.keys import QUESTION
+from tinsmith.studies.sft_vs_rl.results import (SftVsRl, StudyClaim,)
+from tinsmith.studies.sft_vs_rl.settings import (ArmName, WORDS,)
+from tinsmith.studies.sft_vs_rl.story import sentences
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.claim_tables import claims_table
+from tinsmith.lab.results.comparison_figures import progress_plates
+from tinsmith.pages.document import (Block, Document, Heading, Plates, Section, Words, missing,)
+from tinsmith.lab.results.judging import of_claim
+from tinsmith.lab.study.page import (heads, rates_section, scores_section, seconds_section, settings_section, study_document, study_facts,)
+from tinsmith.lab.study.results import Seconds
+from tinsmith.pages.tables import (Cell, Table, TableRow, column, number, text,)
+
+_SHOWN: Final = (ArmName.SFT, ArmName.RL, ArmName.THEN)
+"""Arms whose steps have one length, so that one axis serves them."""
+
+
+def sft_vs_rl_page(
+    study: SftVsRl, arms: Mapping[ArmName, Arm], seconds: Mapping[ArmName, Seconds]
+) -> Document:
+    """Return the page."""
+    plates = progress_plates([arms[arm] for arm in _SHOWN])[:3]
+    rates = (
+        "As many for every arm. SFT then RL takes SFT's chosen rate in its supervised steps, and tries RL's in the "
+        "others; what was trained on shuffled labels takes the rate of the arm it controls."
+    )
+    return study_document(
+        title="SFT against RL",
+        question=QUESTION,
+        facts=(("World", study.world), *study_facts(study)),
+        verdict=study.claims[0].claim.verdict is Verdict.ALLOWED,
+        sentences=sentences(study),
+        sections=(
+            scores_section(study, remark="A decision with offsets is neither sampled nor greedy."),
+            Section("spent", "Data and compute", _spent(study)),
+            Section("claims", "Claims", _claims(study)),
+            Section("truth", "Truth", (_truth(study),)),
+            rates_section(study, own=(Words(rates),)),
+            Section("steps", "Over the steps", (Plates(plates),)),
+            seconds_section({WORDS[arm]: each for arm, each in seconds.items()}),
+            settings_section(study),
+        ),
+    )
+
+
+def _spent(study: SftVsRl) -> tuple[Block, ...]:
+    base = study.row(WORDS[ArmName.RL]).spent
+    rows: list[TableRow] = []
+    for row in study.rows:
+        if row.spent is None or base is None:
+            continue
+        spent = row.spent
+        counts = (
+            spent.papers,
+            spent.updates,
+            spent.tokens_read,
+            spent.tokens_sampled,
+            spent.tokens_trained,
+        )
+        cells = (
+            *(Cell(text=f"{count:,.0f}", number=True) for count in counts),
+            Cell(text=f"{spent.flops:.3e}", number=True),
+            number(spent.flops / base.flops, digits=2),
+            number(spent.papers / base.papers, digits=2),
+        )
+        rows.append(TableRow(name=text(row.name), cells=cells))
+    table = Table(
+        caption=(
+            "What training took, a mean over seeds. FLOPs are 2 a parameter and token read or sampled, 6 a parameter "
+            "and token trained, and attention's own; looking at validation and test is left out."
+        ),
+        heads=heads(
+            "Arm; papers seen | with labels; updates; tokens read | to sample; tokens sampled; tokens trained; FLOPs; "
+            "FLOPs | of RL's; papers | of RL's"
+        ),
+        rows=tuple(rows),
+    )
+    equal = (
+        "SFT and RL see the same papers with the same labels in the same order, as many in every update. SFT with RL's "
+        "compute takes as many steps as have the FLOPs of one run of RL; what each arm then took stands in the table."
+    )
+    return Words(equal), table
+
+
+def _claims(study: SftVsRl) -> tuple[Block, ...]:
+    first = (
+        "The first claim was named before any run, and its verdict is the sentence at the top. A claim is printed as "
+        "true only if nothing simpler explains it; what is missing refuses it as well."
+    )
+    return (
+        Words(first),
+        _claim_block(study.claims, "No claim was judged."),
+        Heading("On shuffled labels"),
+        Words("None of these may be allowed."),
+        _claim_block(study.controls, "No control was run."),
+        Heading("Equivalence"),
+        _equivalences(study),
+    )
+
+
+def _claim_block(claims: Sequence[StudyClaim], empty: str) -> Block:
+    if not claims:
+        return missing(empty)
+    judged = [
+        replace(of_claim(one.claim, one.note), second=f"{one.claim.second} on {one.claim.metric}")
+        for one in claims
+    ]
+    return replace(claims_table(judged), metric="the score that it names,")
+
+
+def _equivalences(study: SftVsRl) -> Table:
+    rows = tuple(
+        TableRow(
+            name=text(f"{found.first} and {found.second}", found.metric.value),
+            cells=(
+                Cell(
+                    text=f"{found.value:+.3f}",
+                    under=f"{found.low:+.3f} to {found.high:+.3f}",
+                    number=True,
+                ),
+                text("equivalent" if found.shown else "not shown"),
+            ),
+        )
+        for found in study.equivalences
+    )
+    return Table(
+        caption="Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
+        heads=(text("Pair"), column("difference"), text("Within one point")),
+        rows=rows,
+    )
+
+
+def _truth(study: SftVsRl) -> Block:
+    if study.truth is None:
+        unknown = (
+            "Nothing is known of the best possible scores on these papers; a planted world "
+            "(<code>world=planted</code>) has them."
+        )
+        return Words(Markup(unknown))
+    rows = [
+        TableRow(
+            name=text(known.name),
+            cells=(
+                number(known.label_match),
+                number(known.macro_f1),
+                number(known.min_class_recall),
+            ),
+        )
+        for known in study.truth.all
+    ]
+    table = Table(
+        caption="Computed from the posteriors that were planted, for ever more papers; no run is in it.",
+        heads=heads("Policy; label_match; macro-F1; min recall"),
+        rows=tuple(rows),
+    )
+    return table

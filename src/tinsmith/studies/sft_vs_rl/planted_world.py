@@ -1,0 +1,129 @@
+"""A planted world of papers: which word a text carries decides how probable each label is, and nothing else does.
+
+Four atoms, one to a paper, each with its known p(label | atom), so that the best score any model can have is known.
+`disruptive` is the rarest label, and the likeliest of one atom only. Within a split the labels of an atom's papers
+stand in exactly these shares, in a drawn order; every other word is noise, and so are year and citations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.data.labels import Disruption
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.rows import (PaperRow, encode_row,)
+from tinsmith.data.slices.splits import Split
+from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.papers.planted_slices import (Planted, planted,)
+from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.version import VERSION
+
+LABELS: Final = Subject.DISRUPTION.labels
+Atoms = Mapping[str, tuple[float, ...]]
+
+ATOMS: Final[Atoms] = MappingProxyType(
+    {
+        "copper": (0.64, 0.18, 0.18),
+        "marble": (0.25, 0.65, 0.10),
+        "willow": (0.08, 0.72, 0.20),
+        "saffron": (0.08, 0.17, 0.75),
+    }
+)
+"""A word of the text, and p(label | it) in the order of LABELS; all words are equally frequent."""
+_NOISE: Final = (
+    "anchor basket candle daisy engine feather garden hammer island jacket kettle ladder mirror needle orchard "
+    "pepper quarry ribbon saddle table umbrella valley window yarrow zipper barrel cabin dragon ember forest"
+)
+NOISE: Final = tuple(_NOISE.split())
+PLANTED_BASE: Final = PaperBaseRecipe(num_layers=1, vocab_size=512, steps=160)
+"""One layer is enough to read a word."""
+PLANTED_TOKENS: Final = 26
+"""Of a paper's prompt with that base's tokenizer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedRecipe:
+    """How many papers each split has, and the seed of what is drawn."""
+
+    train: int = 4000
+    validation: int = 120
+    test: int = 400
+    seed: int = 0
+
+    def rows(self, split: Split) -> int:
+        """Return the papers of a split."""
+        return (self.train, self.validation, self.test)[tuple(Split).index(split)]
+
+
+def posteriors(atoms: Atoms = ATOMS) -> Posteriors:
+    """Return what can be known of a paper: one kind of paper an atom."""
+    return Posteriors.of(LABELS, np.array(list(atoms.values())))
+
+
+def kinds(count: int, seed: int, atoms: Atoms = ATOMS) -> list[tuple[int, str]]:
+    """Return atom and label of `count` papers: the labels of each atom in its shares, rounded down and filled up."""
+    each = count // len(atoms)
+    found: list[tuple[int, str]] = []
+    for atom, shares in enumerate(atoms.values()):
+        exact = [share * each for share in shares]
+        counts = [int(value + 1e-9) for value in exact]
+        by_rest = sorted(range(len(LABELS)), key=lambda k: counts[k] - exact[k])
+        for k in by_rest[: each - sum(counts)]:
+            counts[k] += 1
+        found += [(atom, LABELS[k]) for k in range(len(LABELS)) for _ in range(counts[k])]
+    bits = random_bits(seed, len(found))
+    return [found[place] for place in sorted(range(len(found)), key=lambda i: int(bits[i]))]
+
+
+def planted_slice(recipe: PlantedRecipe, told: Told) -> Slice:
+    """Return the slice of a planted world, with its baselines; built where it is not cached."""
+    made = _planted(recipe)
+    written = [encode_row(row).decode() for split in Split for row in made.rows[split]]
+    return planted(sha256_of({"version": VERSION, "planted": written}), lambda: made, told)
+
+
+def _planted(recipe: PlantedRecipe) -> Planted:
+    rows: dict[Split, list[PaperRow]] = {}
+    causes: dict[Split, list[str]] = {}
+    for split in Split:
+        drawn = kinds(recipe.rows(split), derive(recipe.seed, split.value))
+        rows[split] = [
+            _row(f"{split.value}-{place}", atom, label, recipe.seed)
+            for place, (atom, label) in enumerate(drawn)
+        ]
+        causes[split] = [list(ATOMS)[atom] for atom, _ in drawn]
+    return Planted(
+        rows=rows,
+        causes=causes,
+        rule="planted: drawn with the shares of the one word that a text repeats",
+        fingerprint=sha256_of({"recipe": recipe, "atoms": ATOMS}),
+    )
+
+
+def _row(name: str, atom: int, label: str, seed: int) -> PaperRow:
+    """A short text that says its word again and again: the signal is weak, and reading it is not the hard part."""
+    word = list(ATOMS)[atom]
+    first, second, year, citations = map(int, random_bits(derive(seed, "paper", name), 4))
+    return PaperRow(
+        openalex_id=name,
+        title=f"{word} {NOISE[first % len(NOISE)]}",
+        abstract=" ".join([word] * 6 + [NOISE[second % len(NOISE)]]),
+        publication_year=1990 + year % 30,
+        cited_by_count=citations % 100,
+        cd_index=None,
+        novelty_score=None,
+        conventionality_score=None,
+        disruption_label=Disruption(label),
+        novelty_label=None,
+        primary_field=None,
+        concepts=(),
+    )

@@ -1,0 +1,115 @@
+"""`study/sft_vs_rl`: does reinforcement on labels teach a model more than being shown them, with nothing else unequal?
+
+RL's own run says how many FLOPs it took, and supervised training with as many is an arm too. RL and SFT are trained on
+shuffled labels as well, without which the gate allows no claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tinsmith.data.slices.reader import Slice
+from tinsmith.lab.study.compute_spent import (Accountant, Cost,)
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.experiment.places import SMALL_MODEL
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.studies.sft_vs_rl.planted_world import (PLANTED_BASE, PLANTED_TOKENS, PlantedRecipe, planted_slice,)
+from tinsmith.lab.experiment.registry import find
+from tinsmith.studies.sft_vs_rl.keys import StudyWorld
+from tinsmith.studies.sft_vs_rl.outcome import (Books, read_outcome,)
+from tinsmith.studies.sft_vs_rl.settings import (ArmName, SftVsRlSettings, sft_vs_rl_settings,)
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.driver import (Outcome, RunCells, Stages, Study, Tuned, conduct_study,)
+from tinsmith.lab.papers.worlds import (Told, WorldRecipe, nano_base, open_slice, papers_of, world_slice,)
+from tinsmith.models.base import read_shape
+from tinsmith.lab.study.results import (DRAWS, Draws,)
+from tinsmith.lab.settings import SftSettings
+
+
+def run_sft_vs_rl(
+    overrides: Mapping[str, str],
+    told: Told,
+    *,
+    run: RunCells = run_cells,
+    draws: Draws = DRAWS,
+) -> Path:
+    """Run what has not been run, and write values and page; return the study's folder.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
+        LostError: a server was lost; the same call goes on.
+    """
+    settings = sft_vs_rl_settings(overrides)
+
+    def conduct(stages: Stages) -> Outcome:
+        source, base = _materials(settings, told)
+        study = _placed(settings.study, data=source.folder, model_name=base)
+        books = Books.open(source, base, Accountant(Cost(read_shape(base))))
+        tuned = stages.tune(study, study.arms)
+        sft, rl = tuned[ArmName.SFT].rate, tuned[ArmName.RL].rate
+        assert sft, "it is trained"
+        assert rl, "it is trained"
+        steps = _more_steps(study, tuned, books, stages)
+        tuned |= stages.tune(study, settings.later_arms(more_steps=steps, sft=sft, rl=rl))
+        stages.report(tuned)
+        return read_outcome(settings, books, tuned, draws)
+
+    named = _placed(settings.study, data=settings.data, model_name=settings.model_name)
+    # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
+    steps = round(1.1 * settings.steps * settings.group_size)
+    return conduct_study(
+        named,
+        told,
+        conduct,
+        later=settings.later_arms(
+            more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
+        ),
+        paper_tokens=PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None,
+        run=run,
+    )
+
+
+def _placed(study: Study, **place: object) -> Study:
+    """Return a study whose runs have these papers and this base, where they are known."""
+    known = {key: str(value) for key, value in place.items() if value is not None}
+    return replace(study, shared={**study.shared, **known})
+
+
+def _more_steps(study: Study, tuned: Tuned, books: Books, stages: Stages) -> int:
+    """Return how many supervised steps take as many FLOPs as one run of RL at its rate."""
+    sft, rl = tuned[ArmName.SFT], tuned[ArmName.RL]
+    seed = study.tuning_seed if rl.tried else study.seeds[0]
+    cell = study.cell(rl.arm, rl.rate, seed)
+    stages.run([cell], stages.told)
+    course = books.course(study.cell(sft.arm, sft.rate, seed))
+    assert isinstance(course.settings, SftSettings)
+    a_step = books.accountant.a_step_of_sft(course, course.settings)
+    steps = round(books.spent(cell).flops / a_step)
+    stages.told(f"RL took as many FLOPs as {steps} supervised steps")
+    return steps
+
+
+def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
+    """Find or build papers and base.
+
+    Raises:
+        DataError: the papers cannot be used.
+    """
+    planted = settings.world is StudyWorld.PLANTED
+    if settings.data is not None:
+        source = open_slice(settings.data, told)
+    else:
+        source = (
+            planted_slice(PlantedRecipe(), told) if planted else world_slice(WorldRecipe(), told)
+        )
+    if settings.model_name is not None:
+        return source, settings.model_name
+    if settings.at is At.SMALL:
+        return source, SMALL_MODEL
+    task = make_plan(find("remedy/exp6"), settings.study.shared).task
+    recipe = PLANTED_BASE if planted else PaperBaseRecipe()
+    base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
+    return source, str(base)

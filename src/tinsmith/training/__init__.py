@@ -1,1 +1,0 @@
-"""F5: what drives an engine through the Tinker API."""

@@ -1,0 +1,176 @@
+"""`tinsmith doctor`: what it finds, what it says is to be done, and that it shows no key."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tinsmith.cli import main
+from tinsmith.cli import findings as doctor
+from tinsmith.cli.server_findings import server
+from tinsmith.ops import extension
+from tinsmith.types.errors import BackendError
+
+KEY = "tml-a-key-that-appears-nowhere"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """A server that is healthy and takes one key."""
+
+    version = "9.9"
+
+    def do_GET(self) -> None:
+        known = self.path.endswith("healthz") or self.headers.get("X-API-Key") == KEY
+        model = {"model_name": "m", "identity": {"version": self.version}}
+        body = json.dumps({"supported_models": [model]}).encode()
+        self.send_response(200 if known else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Answers) as served:
+        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+        thread.join()
+
+
+def test_a_server_is_asked_with_the_key_and_the_key_is_not_told(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    (found,) = server(url)
+    assert "answers in" in found.text
+    assert "tinsmith 9.9" in found.text
+    assert found.todo is not None
+    assert not found.must
+    assert KEY not in repr(found)
+
+
+@pytest.mark.parametrize("key", ["tml-another", ""])
+def test_a_key_that_does_not_fit_is_told(
+    url: str, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", key)
+    (found,) = server(url)
+    assert found.todo == "set TINKER_API_KEY to its key"
+    assert found.must
+    assert not key or key not in repr(found)
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense", "http://[::1"])
+def test_a_server_that_does_not_answer_must_be_started(address: str) -> None:
+    (found,) = server(address)
+    assert "does not answer" in found.text
+    assert found.must
+
+
+def test_no_server_is_nothing_to_do() -> None:
+    (found,) = server(None)
+    assert found.todo is None
+
+
+def test_versions_are_compared_with_what_the_package_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert [one.todo for one in doctor.versions()] == [None]
+    there = importlib.metadata.version
+
+    def other(name: str) -> str:
+        if name == "msgspec":
+            raise importlib.metadata.PackageNotFoundError
+        return "0.0.1" if name == "torch" else there(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", other)
+    _, *wrong = doctor.versions()
+    assert [one.text.split()[0] for one in wrong] == ["torch", "msgspec"]
+    assert all(one.must and "pip install" in (one.todo or "") for one in wrong)
+
+
+def test_packages_for_a_gpu_where_there_is_none_are_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed = SimpleNamespace(metadata={"Name": "nvidia-cublas"})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: [installed])
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    (found,) = doctor.gpu()
+    assert "nvidia-cublas" in found.text
+    assert found.todo is not None
+    assert not found.must
+
+
+def test_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "not" / "there"))
+    assert [one.topic for one in doctor.disk()] == ["TINSMITH_HOME", "this folder"]
+    usage = SimpleNamespace(free=1 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    assert all("make room" in (one.todo or "") for one in doctor.disk())
+
+
+def test_a_probe_that_cannot_tell_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise BackendError("the compiled extension is missing", fix="install a compiler")
+
+    monkeypatch.setattr(doctor, "module", missing)
+    (found,) = doctor.examine([doctor.arithmetic])
+    assert (found.text, found.todo) == ("the compiled extension is missing", "install a compiler")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", *arguments])
+    code = ended.value.code
+    assert isinstance(code, int | None)
+    return code or 0, capsys.readouterr().out
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
+    monkeypatch.setattr(doctor, "PRESETS", ("nano",))
+    monkeypatch.setattr(doctor, "LEAST_FREE", 0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command_ends_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = run(capsys)
+    *_, last = told.splitlines()
+    assert code == 0
+    assert last == "nothing to do" or "(can wait)" in last
+    assert extension.module().supported_isas()[0] in told
+    assert "nano: holds" in told
+    code, told = run(capsys, "--base-url", "http://127.0.0.1:1")
+    assert code == 1
+    assert "1. " in told.partition("to do:")[2]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command_in_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    code, told = run(capsys, "--json")
+    answer = json.loads(told)
+    assert (code, answer["ok"]) == (1, False)
+    certificate = next(one for one in answer["findings"] if one["topic"] == "certificate")
+    assert len(certificate["sha256"]) == 64
+    assert answer["findings"][-1]["topic"] == "server"
+    assert KEY not in told

@@ -1,0 +1,192 @@
+"""`tinsmith run`: the list, what a run would take, and mistakes told in at most five lines; nothing of it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tinsmith.cli import main
+from tinsmith.lab.experiment.key_help import key_help
+from tinsmith.lab.experiment.registry import EXPERIMENTS
+from tinsmith.lab.study.registered import STUDIES
+from tinsmith.lab.study.cells import sole_process
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run the command where nothing is, with a home that is not there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> Ran:
+        with pytest.raises(SystemExit) as caught:
+            main(["run", *arguments])
+        captured = capsys.readouterr()
+        code = caught.value.code or 0
+        assert isinstance(code, int)
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+def test_without_a_name_every_experiment_is_listed_with_its_question(
+    run: Run, tmp_path: Path
+) -> None:
+    ran = run()
+    assert (ran.code, ran.err) == (0, "")
+    for one in EXPERIMENTS.values():
+        assert one.full_name in ran.out
+    assert "Does a simpler contract win reliability back?" in ran.out
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["ladder/exp5", "sft/lora_offset", "control/exact_gradient"])
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    ran = run(name, "seed=2", "dry_run=true")
+    assert ran.code == 0
+    assert f"{name}@1 seed=2" in ran.out
+    assert EXPERIMENTS[name].question in ran.out
+    for told in ("identity", "values: ", "changed here: seed=2", "steps", "minutes", "disk"):
+        assert told in ran.out
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_dry_run_at_the_seeds_place_needs_a_model_and_knows_no_time(run: Run) -> None:
+    refused = run("ladder/exp4", "at=seed", "dry_run=true")
+    assert (refused.code, refused.out) == (2, "")
+    assert "model_name" in refused.err
+    ran = run(
+        "ladder/exp4",
+        "at=seed",
+        "model_name=tinsmith/nano",
+        "device=cuda",
+        "dry_run=true",
+        "arithmetic=fast",
+    )
+    assert "313 steps" in ran.out
+    assert "unknown" in ran.out
+
+
+def test_a_dry_run_tells_the_parent_its_own_change_and_every_value(run: Run) -> None:
+    lines = run("remedy/exp6", "lora_rank=4", "dry_run=true").out.splitlines()
+    assert "ladder/exp4" in lines[1]
+    assert lines[1].split()[-1] == "reward=macro_f1"
+    assert lines[2].split()[-1] == "lora_rank=4"
+    values = dict(word.split("=") for word in lines[3].split()[1:])
+    own = {each.name for each in key_help(EXPERIMENTS["remedy/exp6"]) if not each.circumstance}
+    assert set(values) == own
+    assert (values["reward"], values["lora_rank"], values["contract"]) == (
+        "macro_f1",
+        "4",
+        "two_key",
+    )
+
+
+def test_with_another_model_or_server_nothing_speaks_of_the_base_that_is_built_here(
+    run: Run,
+) -> None:
+    elsewhere = ("base_url=http://127.0.0.1:9", "model_name=org/model")
+    for arguments in (elsewhere, (*elsewhere, "learning_rate=1e-4", "dry_run=true")):
+        ran = run("ladder/exp1", *arguments)
+        told = (ran.out + ran.err).replace("at=nano", "")
+        assert told
+        assert "nano" not in told
+
+
+def test_experiments_that_are_one_and_the_same_for_the_nano_base_say_so(run: Run) -> None:
+    told = run("ladder/exp1", "dry_run=true").out
+    assert "prompt is brief, not ontology" in told
+    assert "ladder/baseline@1" in told
+    assert "this run equals" not in run("ladder/exp4", "dry_run=true").out
+    for arguments in (("ladder/exp1", "at=seed"), ("ladder/exp1", "prompt=ontology")):
+        assert "prompt is brief" not in run(*arguments, "dry_run=true").out
+
+
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *STUDIES])
+def test_help_tells_every_key_and_its_meaning(run: Run, name: str) -> None:
+    ran = run(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    lines = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
+    if name in STUDIES:
+        told = {key.name: key.words for key in STUDIES[name].keys.own}
+    else:
+        told = {key.name: key.words for key in key_help(EXPERIMENTS[name])}
+    for key, words in told.items():
+        assert words, key
+        assert all(word in lines[key] for word in words.split()[:2])
+    assert "dry_run" in told
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_takes_each_of_its_keys_with_its_default(name: str) -> None:
+    keys = STUDIES[name].keys
+    assert all(key.words for key in keys.own)
+    assert len({key.name for key in keys.own}) == len(keys.own)
+    keys.require({key.name: key.default for key in keys.own})
+    keys.require(dict.fromkeys(keys.passed_on, ""))
+    assert keys.runs_keys({key.name: "" for key in keys.own} | {"steps_": "1"}) == {"steps_": "1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("ladder/exp44",), "ladder/exp4"),
+        (("ladder/exp4", "stepz=3"), "perhaps steps"),
+        (("ladder/exp4", "steps=three"), "a whole number"),
+        (("ladder/exp4", "batch_size=3"), "rl does not use this key"),
+        (("ladder/exp4", "steps", "3"), "a change must be written as key=value"),
+        (("ladder/exp4", "steps=3", "steps=4"), "given twice"),
+        (("ladder/exp4", "data=nowhere"), "nowhere is not a slice"),
+        (("ladder/exp4", "at=seed"), "none is named"),
+        (("ladder/exp4", "at=seed", "model_name=tinsmith/nano", "data=nowhere"), "nowhere is not"),
+        (("ladder/exp4", "model_name=nowhere"), "there is no such model"),
+        (("ladder/exp4", "device=tpu"), "canonical on cpu"),
+        (("ladder/exp4", "reward=gold"), "there is no such reward"),
+        (("study/sft_vs_rl", "rl_rate=1e-3"), "perhaps rl_rates"),
+        (("study/sft_vs_rl", "kl_penalty_coef=0.1"), "no such key"),
+        (("study/sft_vs_rl", "dry_run=flase"), "true or false"),
+        (("study/adapters", "adapters=lora,qdora", "rates.dora=1,2,3,4,5"), "cannot be compared"),
+        (("study/adapters", "log_path=x"), "out instead"),
+        (("rubric_quality", "limt=3"), "perhaps limit"),
+    ],
+)
+def test_a_mistake_takes_five_lines_and_exit_code_2(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert told in ran.err
+    assert ran.out == ""
+    assert len(ran.err.splitlines()) <= 5
+    assert "Traceback" not in ran.err
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["study/adapters", "study/sft_vs_rl"])
+def test_a_study_that_another_process_runs_is_left_alone(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "out"
+    with sole_process(out):
+        ran = run(name, f"out={out}")
+    assert ran.code == 2
+    assert "another process is running this study" in ran.err
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    with sole_process(out):
+        pass

@@ -1,0 +1,337 @@
+"""A run from its plan to its folder: refused, begun again, lost, interrupted and resumed as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+import tinker
+from small_slice import BASE, Made, build
+
+from tinsmith.cli import main
+from tinsmith.data.slices.reader import Slice
+from tinsmith.lab.experiment import conduct as conduct_module
+from tinsmith.lab.experiment.conduct import (Conducted, conduct,)
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.papers.worlds import (nano_base, papers_of,)
+from tinsmith.lab.runs.files import (CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS,)
+from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.lab.run import Run
+from tinsmith.lab.standing import Standing
+from tinsmith.types.errors import BackendError, ConfigError, LostError
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+"""The SDK leaves sockets to the garbage collector."""
+
+RL = {
+    "steps": "4",
+    "gradient": "exact",  # it learns from every paper, also where a base can hardly write
+    "groups_per_batch": "3",
+    "lora_rank": "4",
+    "eval_every": "2",
+    "save_every": "2",
+    "eval_items": "6",
+    "max_tokens": "20",
+    "learning_rate": "2e-3",
+    "quiet": "true",
+}
+SFT = {key: RL[key] for key in RL if key not in ("gradient", "groups_per_batch")} | {
+    "batch_size": "4",
+    "steps": "2",
+    "eval_every": "0",
+    "save_every": "0",
+}
+
+
+def keys(made: Made, folder: Path, given: dict[str, str]) -> dict[str, str]:
+    where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
+    return {**given, **where}
+
+
+def run(made: Made, folder: Path, name: str = "remedy/exp6", **changes: str) -> Conducted:
+    given = SFT if name.startswith("sft/") else RL
+    return conduct(make_plan(find(name), {**keys(made, folder, given), **changes}), told=_silent)
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run, begun again in the folder of one that was interrupted."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    patch = pytest.MonkeyPatch()
+    record = Run.record
+
+    def interrupted(self: Run[Any, Any], step: int, metrics: dict[str, float]) -> None:
+        record(self, step, metrics)
+        raise KeyboardInterrupt
+
+    patch.setattr(Run, "record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(made, folder, "sft/lora")
+    patch.undo()
+    assert manifest(folder)["status"] == "interrupted"
+    assert [line["step"] for line in lines(folder, METRICS)] == [0]
+    assert run(made, folder, behavior_if_log_dir_exists="delete").folder == folder
+    return folder
+
+
+# Materials
+
+
+def test_what_was_built_is_found_again_and_never_mixed_up(made: Made) -> None:
+    told: list[str] = []
+    source, base = build(told)
+    assert (source.folder, base, told) == (made.data, made.base, [])
+    # Another contract is another base: this one has never seen its answers.
+    four = make_task("disruption", prompt="brief", contract="four_key")
+    papers = papers_of(source, four, shuffle_seed=None)
+    with pytest.raises(InterruptedError):
+        nano_base(BASE, four, papers, _stop)
+
+
+def _stop(message: str) -> None:
+    raise InterruptedError(message)
+
+
+def test_shuffled_labels_stay_the_same_labels_on_other_papers(made: Made) -> None:
+    task = make_task("disruption", prompt="brief", contract="two_key")
+    source = Slice.open(made.data)
+    plain = papers_of(source, task, shuffle_seed=None)
+    shuffled = papers_of(source, task, shuffle_seed=0)
+    assert [each.paper for each in shuffled.train] == [each.paper for each in plain.train]
+    before, after = ([each.gold for each in papers.train] for papers in (plain, shuffled))
+    assert sorted(before) == sorted(after)
+    kept = sum(a == b for a, b in zip(before, after, strict=True)) / len(before)
+    assert kept < 0.6
+    assert shuffled.validation == plain.validation
+    assert shuffled.test == plain.test
+
+
+# A whole run
+
+
+def test_a_run_leaves_its_folder(made: Made, whole: Path) -> None:
+    config, told = json.loads((whole / CONFIG).read_text()), manifest(whole)
+    assert config["name"] == "remedy/exp6"
+    assert config["parent"] == "ladder/exp4"
+    assert config["delta"] == {"reward": "macro_f1"}
+    assert config["overrides"]["steps"] == 4
+    assert config["data"]["fingerprint"] == Slice.open(made.data).card.sha256
+    assert told["status"] == "finished"
+    assert told["identity"]["model"]["certificate"]
+    assert len(told["hashes"]["weights_sha256"]) == 64
+    for name in (METRICS, ROLLOUTS):
+        assert str(made.home) not in (whole / name).read_text()
+    assert str(made.home) not in (whole / CONFIG).read_text()
+    metrics = lines(whole, METRICS)
+    assert [line["step"] for line in metrics] == [0, 1, 2, 3, 4]
+    assert all("optim/grad_norm" in line for line in metrics[:-1]), "nothing was learned"
+    assert metrics[2]["eval/kl_base"] != 0.0
+
+
+def test_a_run_that_is_there_is_not_overwritten(
+    made: Made, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = (whole / METRICS).read_bytes()
+    monkeypatch.setattr(conduct_module, "open_connection", _no_server)
+    with pytest.raises(ConfigError, match="holds a run already") as caught:
+        run(made, whole)
+    assert "resume" in (caught.value.fix or "")
+    with pytest.raises(ConfigError, match="another run"):
+        run(made, whole, seed="5", behavior_if_log_dir_exists="resume")
+    assert (whole / METRICS).read_bytes() == before
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "thesis.tex").write_text("all my work")
+    monkeypatch.setattr(conduct_module, "open_connection", _no_server)
+    for choice in ("raise", "resume", "delete"):
+        with pytest.raises(ConfigError, match="not a run"):
+            run(made, tmp_path, behavior_if_log_dir_exists=choice)
+    assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_server_that_does_not_start_leaves_the_folder_free_for_the_mended_command(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        del base_url, settings
+        raise BackendError("the embedded server did not start: no GPU")
+
+    monkeypatch.setattr(conduct_module, "open_connection", broken)
+    folder = tmp_path / "run"
+    for _ in range(2):
+        with pytest.raises(BackendError, match="no GPU"):
+            run(made, folder)
+        assert not folder.exists()
+    with pytest.raises(BackendError, match="no GPU"):
+        run(made, folder, behavior_if_log_dir_exists="resume")
+    assert (folder / CONFIG).exists(), "what is resumed is kept, whatever was paid in it"
+
+
+def test_a_finished_run_that_is_resumed_stays_as_it_is(
+    made: Made, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {each: (whole / each).read_bytes() for each in (METRICS, ROLLOUTS, MANIFEST)}
+    monkeypatch.setattr(conduct_module, "open_connection", _no_server)
+    again = run(made, whole, behavior_if_log_dir_exists="resume")
+    assert {each: (whole / each).read_bytes() for each in before} == before
+    assert again.finished.selected.step == manifest(whole)["selected"]["step"]
+    assert again.finished.final_path == manifest(whole)["selected"]["final_path"]
+
+
+def _no_server(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+    del base_url, settings
+    raise AssertionError("a run that may not begin starts no server")
+
+
+# Lost, interrupted
+
+
+def test_a_lost_server_stops_the_run_and_a_resumed_one_ends_the_same(
+    made: Made,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "lost"
+    given = [f"{key}={value}" for key, value in keys(made, folder, RL).items()]
+    opened: list[Connection] = []
+    record = Run.record
+
+    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        opened.append(open_connection(base_url, settings))
+        return opened[-1]
+
+    def dying(self: Run[Any, Any], step: int, metrics: dict[str, float]) -> None:
+        record(self, step, metrics)
+        if step == 2:
+            server = opened[0].server
+            assert server is not None
+            os.kill(server.pid, signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conduct_module, "open_connection", opening)
+        patch.setattr(Run, "record", dying)
+        with pytest.raises(SystemExit) as caught:
+            main(["run", "remedy/exp6", *given])
+    assert caught.value.code == 3
+    told = capsys.readouterr().err
+    assert "the server was lost at step 3" in told
+    assert "the same command" in told
+    assert len(told.splitlines()) <= 5
+    assert manifest(folder)["status"] == "lost"
+    assert [mark["step"] for mark in lines(folder, CHECKPOINTS)] == [2]
+
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "remedy/exp6", *given])
+    assert not caught.value.code
+    assert (folder / REPORT).is_file()
+    for name in (METRICS, ROLLOUTS):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
+
+
+def test_a_server_that_fails_before_the_first_step_is_a_lost_server(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone:
+        def create_lora_training_client(self, **settings: object) -> None:
+            raise tinker.TinkerError(f"nobody answers about {settings['base_model']}")
+
+        def close(self, reason: str) -> Future[None]:
+            assert reason
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+
+    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        del settings
+        return Connection(cast(tinker.ServiceClient, Gone()), base_url, None)
+
+    monkeypatch.setattr(conduct_module, "open_connection", opening)
+    with pytest.raises(LostError, match="before the first step: nobody answers about base"):
+        run(made, tmp_path / "early", "sft/lora")
+    assert manifest(tmp_path / "early")["status"] == "lost"
+
+
+def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_command(
+    made: Made, whole: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "interrupted"
+    plan = make_plan(find("remedy/exp6"), keys(made, folder, RL))
+    seen: list[Standing] = []
+
+    def examined(standing: Standing) -> None:
+        seen.append(standing)
+        if standing.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        conduct(plan, told=_silent, examined=examined)
+    assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
+    assert manifest(folder)["status"] == "interrupted"
+    assert not [each for each in children_of_this_process() if str(folder) in each]
+
+    conduct(plan, told=_silent)
+    for name in (METRICS, ROLLOUTS):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
+
+
+def children_of_this_process() -> list[str]:
+    """Return the command lines of this process's children, as the system tells them."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [Path(f"/proc/{each}/cmdline").read_text().replace("\0", " ") for each in children]
+
+
+def test_a_server_that_refuses_the_model_is_a_mistake_and_leaves_the_folder_free(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        def create_lora_training_client(self, **settings: object) -> None:
+            assert settings["base_model"] == "base"
+            request = httpx.Request("POST", "http://127.0.0.1/")
+            said = "not served here\n  field: base_model\n  allowed: other"
+            raise tinker.BadRequestError(
+                "400", response=httpx.Response(400, request=request), body={"error": said}
+            )
+
+        def close(self, reason: str) -> Future[None]:
+            assert reason
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+
+    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        del settings
+        return Connection(cast(tinker.ServiceClient, Refusing()), base_url, None)
+
+    monkeypatch.setattr(conduct_module, "open_connection", opening)
+    with pytest.raises(ConfigError) as caught:
+        run(made, tmp_path / "refused", "sft/lora")
+    assert (caught.value.field, caught.value.allowed) == ("model_name", "other")
+    assert len(str(caught.value).splitlines()) <= 5
+    assert not (tmp_path / "refused").exists()

@@ -1,0 +1,318 @@
+"""The experiments and their plans: lineage, keys, overrides, identity, and names that keep their meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tinsmith.lab.experiment.experiment import Experiment
+from tinsmith.lab.experiment.fingerprints import (all_fingerprints, plan_fingerprint,)
+from tinsmith.lab.experiment.keys import At
+from tinsmith.lab.experiment.places import places_of
+from tinsmith.lab.experiment.plan import (Plan, kind_of, make_plan, with_default_log_path,)
+from tinsmith.lab.experiment.registry import (EXPERIMENTS, find, lineage,)
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.types.errors import ConfigError
+
+FROZEN = Path(__file__).parent / "fingerprints.json"
+NAMES = sorted(EXPERIMENTS)
+
+
+def plan(name: str = "ladder/exp4", **overrides: str) -> Plan:
+    return make_plan(find(name), overrides)
+
+
+def refused(name: str, overrides: Mapping[str, str]) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        make_plan(find(name), overrides)
+    assert len(str(caught.value).splitlines()) <= 4, "and the command line's name before it"
+    return caught.value
+
+
+# The registry
+
+
+def there(at: At) -> list[str]:
+    """The experiments that can run at a place."""
+    return [name for name in NAMES if at in places_of(kind_of(EXPERIMENTS[name], {}))]
+
+
+@pytest.mark.parametrize(("at", "name"), [(at, name) for at in At for name in there(at)])
+def test_every_experiment_resolves(name: str, at: At) -> None:
+    resolved = plan(name, at=at.value)
+    assert resolved.frame.at is at
+    kind = resolved.frame.kind
+    assert type(resolved.settings) is (SftSettings if kind is Kind.SFT else RlSettings)
+    if resolved.frame.kind is Kind.RL:
+        make_reward(resolved.on_papers.reward, resolved.task, **resolved.reward_settings)
+    assert resolved.experiment.question.endswith("?")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_line_of_descent_ends_at_a_root_and_every_rung_changes_something(name: str) -> None:
+    line = lineage(EXPERIMENTS[name])
+    assert line[-1].name == name
+    assert line[0].parent is None
+    assert len({one.name for one in line}) == len(line)
+    for parent, one in pairwise(line):
+        assert one.parent == parent.name
+        assert one.delta
+        # A delta says what differs: nothing of it is the parent's already.
+        inherited = {key: value for each in lineage(parent) for key, value in each.delta.items()}
+        assert not set(one.delta.items()) & set(inherited.items())
+
+
+def test_a_kind_without_numbers_for_a_place_is_refused_there() -> None:
+    assert set(there(At.NANO)) == set(there(At.SEED)) == set(NAMES)
+    assert {"ladder/exp4", "sft/lora", "rlvr", "remedy/exp6"} <= set(there(At.SMALL))
+    for name in set(NAMES) - set(there(At.SMALL)):
+        error = refused(name, {"at": "small"})
+        assert (error.field, error.allowed) == ("at", "nano, seed")
+
+
+@pytest.mark.parametrize("at", At)
+def test_no_two_experiments_are_the_same_run(at: At) -> None:
+    found: dict[str, str] = {}
+    for name in there(at):
+        fingerprint = plan_fingerprint(plan(name, at=at.value))
+        # The nano base has read one prompt, and a small chat model answers one in one contract: the rungs that change
+        # nothing else are one run there.
+        if at is At.SEED:
+            assert fingerprint not in found, (name, found.get(fingerprint))
+        found[fingerprint] = name
+    assert len(found) >= len(there(at)) - 3
+
+
+def test_an_experiment_is_found_by_name_and_by_its_version() -> None:
+    assert find("ladder/exp4") is find("ladder/exp4@1") is EXPERIMENTS["ladder/exp4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ladder/exp44", "ladder/exp4"),
+        ("exp6", "remedy/exp6"),
+        ("sft/lora_offest", "sft/lora_offset"),
+    ],
+)
+def test_a_misspelt_experiment_is_suggested(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find(name)
+    assert meant in (caught.value.fix or "")
+
+
+def test_another_version_is_no_such_experiment() -> None:
+    with pytest.raises(ConfigError, match="no such experiment"):
+        find("ladder/exp4@2")
+
+
+def test_an_experiment_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        find("ladder/exp4").delta["steps"] = 3  # type: ignore[index]
+
+
+# Keys and values
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("learning_rat", "learning_rate"), ("groupsize", "group_size"), ("log_pth", "log_path")],
+)
+def test_an_unknown_key_suggests_the_right_one(key: str, meant: str) -> None:
+    error = refused("ladder/exp4", {key: "1"})
+    assert error.what == "there is no such key"
+    assert meant in (error.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("sft/lora", "group_size"),
+        ("sft/lora", "reward"),
+        ("sft/lora", "reward.window"),
+        ("ladder/exp4", "batch_size"),
+        ("ladder/exp4", "logit_offset"),
+    ],
+)
+def test_a_key_that_the_kind_does_not_use_is_refused(name: str, key: str) -> None:
+    assert "does not use this key" in refused(name, {key: "1"}).what
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("steps", "many", "a whole number"),
+        ("steps", "1.5", "a whole number"),
+        ("steps", "0", "above 0"),
+        ("learning_rate", "fast", "a number"),
+        ("learning_rate", "nan", "above 0"),
+        ("learning_rate", "-1", "above 0"),
+        ("temperature", "0", "above 0"),
+        ("seed", "-1", "0 or more"),
+        ("with_metadata", "perhaps", "true or false"),
+        ("adapter", "lara", "lora"),
+        ("advantage", "mean", "center"),
+        ("gradient", "wrong", "exact"),
+        ("at", "home", "nano, small, seed"),
+        ("arithmetic", "exact", "canonical"),
+        ("threads", "-1", "0 or more"),
+        ("micro_batch", "-1", "0 or more"),
+        ("stop_after", "-1", "0 or more"),
+        ("prompt", "none", "plain"),
+        ("contract", "three_key", "two_key"),
+        ("task", "beauty", "disruption"),
+        ("dry_run", "2", "true or false"),
+        ("behavior_if_log_dir_exists", "maybe", "resume"),
+        ("group_size", "1", "2 or more"),
+        ("reward.window", "wide", "a number"),
+        ("reward", "gold", "strong"),
+        ("kind", "dpo", "rl, sft"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(key: str, value: str, allowed: str) -> None:
+    error = refused("ladder/exp4", {key: value})
+    assert error.field == key
+    assert allowed in (error.allowed or "")
+
+
+def test_a_reward_is_refused_what_it_does_not_take_before_anything_is_built() -> None:
+    assert refused("remedy/exp6", {"reward.windw": "64"}).field == "windw"
+    assert refused("ladder/exp4", {"reward.window": "64"}).allowed == "class_weights"
+    assert "finite" in refused("remedy/exp6", {"reward.window": "inf"}).what
+
+
+def test_values_are_read_as_what_they_are() -> None:
+    resolved = plan(steps="7", learning_rate="5e-4", with_metadata="false", select_by="last")
+    assert (resolved.settings.steps, resolved.settings.learning_rate) == (7, 5e-4)
+    assert resolved.frame.with_metadata is False
+    assert resolved.task.with_metadata is False
+    assert resolved.settings.select_by.value == "last"
+    assert dict(plan("remedy/exp6", **{"reward.window": "64"}).reward_settings) == {"window": 64.0}
+
+
+# Overrides and identity
+
+
+def test_overrides_are_recorded_and_change_the_identity() -> None:
+    plain = plan()
+    derived = plan(seed="3", learning_rate="1e-4")
+    assert dict(derived.overrides) == {"learning_rate": 1e-4, "seed": 3}
+    assert derived.title == "ladder/exp4@1 learning_rate=0.0001 seed=3"
+    assert plan_fingerprint(derived) != plan_fingerprint(plain)
+    remedy, window = plan("remedy/exp6"), plan("remedy/exp6", **{"reward.window": "64"})
+    assert plan_fingerprint(window) != plan_fingerprint(remedy)
+    assert plain.title == "ladder/exp4@1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("steps", "7"),
+        ("seed", "9"),
+        ("at", "seed"),
+        ("prompt", "plain"),
+        ("contract", "four_key"),
+        ("reward", "soft"),
+        ("with_metadata", "false"),
+        ("shuffle_labels", "true"),
+        ("arithmetic", "fast"),
+        ("deviation", "stock_silu"),
+        ("adapter", "dora"),
+    ],
+)
+def test_every_key_that_decides_results_changes_the_identity(key: str, value: str) -> None:
+    assert plan_fingerprint(plan(**{key: value})) != plan_fingerprint(plan())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model_name", "/models/llama"),
+        ("data", "/slices/mine"),
+        ("log_path", "/runs/here"),
+        ("base_url", "http://127.0.0.1:1"),
+        ("threads", "3"),
+        ("micro_batch", "1"),
+        ("stop_after", "2"),
+        ("behavior_if_log_dir_exists", "resume"),
+        ("dry_run", "true"),
+        ("wandb_project", "p"),
+        ("wandb_name", "n"),
+        ("trackio_project", "p"),
+        ("quiet", "true"),
+    ],
+)
+def test_circumstances_never_change_the_identity(key: str, value: str) -> None:
+    changed = plan(**{key: value})
+    assert plan_fingerprint(changed) == plan_fingerprint(plan())
+    assert not changed.overrides
+    assert getattr(changed.circumstances, key) != getattr(plan().circumstances, key)
+
+
+def test_a_device_is_no_part_of_the_identity_and_must_be_one_that_has_such_kernels() -> None:
+    fast, cuda = plan(arithmetic="fast"), plan(arithmetic="fast", device="cuda:1")
+    assert cuda.circumstances.device == "cuda:1"
+    assert plan_fingerprint(cuda) == plan_fingerprint(fast)
+    for device in ("cuda", "tpu"):
+        error = refused("ladder/exp4", {"device": device})
+        assert (error.field, error.value) == ("device", device)
+        assert "fast on cuda" in (error.allowed or "")
+    assert plan(device="cuda", base_url="http://127.0.0.1:1").circumstances.device == "cuda"
+
+
+def test_only_a_server_of_ones_own_is_given_a_fault() -> None:
+    error = refused("ladder/exp4", {"deviation": "shared_rng", "base_url": "http://127.0.0.1:1"})
+    assert (error.field, error.value) == ("deviation", "shared_rng")
+    assert plan(deviation="none", base_url="http://127.0.0.1:1").deviation.value == "none"
+    assert dict(plan(deviation="shared_rng").overrides) == {"deviation": "shared_rng"}
+
+
+def test_a_delta_wins_over_the_place_and_the_command_line_over_both() -> None:
+    # exp4 asks for 64 tokens, and the seeds' place for 256 otherwise.
+    assert plan("ladder/exp3", at="seed").settings.max_tokens == 256
+    assert plan("ladder/exp4", at="seed").settings.max_tokens == 64
+    assert plan("ladder/exp4", at="seed", max_tokens="9").settings.max_tokens == 9
+    # The nano base has read the brief prompt only.
+    assert plan("ladder/exp4").task.prompt == "brief"
+    assert plan("ladder/exp4", prompt="plain").task.prompt == "plain"
+
+
+def test_the_seeds_own_values_stand_at_seed() -> None:
+    settings = plan("ladder/exp4", at="seed").settings
+    assert isinstance(settings, RlSettings)
+    assert (settings.groups_per_batch, settings.group_size, settings.seed) == (16, 2, 0)
+    assert (settings.learning_rate, settings.temperature) == (8e-6, 0.3)
+    assert settings.train_items == 5000
+
+
+def test_a_run_without_a_folder_is_named_after_itself() -> None:
+    named = with_default_log_path(plan(seed="3", prompt="plain"))
+    assert str(named.circumstances.log_path) == "runs/ladder-exp4-prompt=plain-seed=3"
+    assert with_default_log_path(plan(log_path="x")).circumstances.log_path == Path("x")
+
+
+# Names keep their meaning
+
+
+def test_a_name_and_version_keep_their_meaning() -> None:
+    frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
+    found = {name: dict(by_place) for name, by_place in all_fingerprints().items()}
+    changed = [name for name in frozen if name in found and found[name] != frozen[name]]
+    freeze = "python scripts/freeze_experiments.py"
+    assert not changed, f"{changed} mean something else now: raise their version, then {freeze}"
+    assert set(found) <= set(frozen), f"new experiments: {freeze}"
+
+
+def test_a_changed_delta_is_noticed() -> None:
+    one = find("ladder/exp5")
+    other = Experiment(
+        name=one.name, question=one.question, parent=one.parent, delta={"reward": "strong"}
+    )
+    assert other.full_name == one.full_name
+    assert plan_fingerprint(make_plan(other, {})) != plan_fingerprint(make_plan(one, {}))

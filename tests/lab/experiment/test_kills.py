@@ -1,0 +1,153 @@
+"""Killed with SIGKILL in the middle of a write, again and again, and resumed: the hashes of a run left alone.
+
+`bench/kills.py` does the same at 30 random moments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_slice import Made
+
+from running import wait_for_end
+from tinsmith.lab.experiment import conduct as conduct_module
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.runs.files import (CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS,)
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels import evaluating
+from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.lab.rollouts import (Failure, Rollout, Sampling,)
+from tinsmith.types.errors import LostError
+
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+EXPERIMENT = "remedy/exp6"
+KEYS = {
+    "steps": "4",
+    "gradient": "exact",  # it learns from every paper, also where a base can hardly write
+    "groups_per_batch": "3",
+    "lora_rank": "4",
+    "eval_every": "2",
+    "save_every": "2",
+    "eval_items": "6",
+    "max_tokens": "12",
+    "learning_rate": "2e-3",
+    "quiet": "true",
+}
+
+
+def keys(made: Made, folder: Path) -> dict[str, str]:
+    where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
+    return {**KEYS, **where, "behavior_if_log_dir_exists": "resume"}
+
+
+def run(made: Made, folder: Path) -> None:
+    conduct(make_plan(find(EXPERIMENT), keys(made, folder)), told=_silent)
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def die(made: Made, folder: Path, victim: str, file: str, number: int) -> int:
+    """Run, or go on, until the kill; return the exit code. No server is left over."""
+    changes = [f"{key}={value}" for key, value in keys(made, folder).items()]
+    dying = [str(Path(__file__).with_name("dying_run.py")), victim, file, str(number)]
+    done = subprocess.run(
+        [sys.executable, *dying, "run", EXPERIMENT, *changes],
+        capture_output=True,
+        text=True,
+        check=False,
+        process_group=0,
+    )
+    assert done.stdout, done.stderr
+    wait_for_end(int(done.stdout.split()[0]))
+    if victim == "server":
+        assert "the server was lost" in done.stderr
+        assert len(done.stderr.splitlines()) <= 5, done.stderr
+    return done.returncode
+
+
+def marked(folder: Path) -> list[int]:
+    lines = (folder / CHECKPOINTS).read_bytes().splitlines()
+    return [json.loads(line)["step"] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    run(made, folder)
+    return folder
+
+
+def test_a_run_killed_three_times_ends_with_the_same_hashes(
+    made: Made, whole: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    assert die(made, folder, "client", METRICS, 4) == -signal.SIGKILL
+    assert marked(folder) == [2]
+    assert die(made, folder, "server", CHECKPOINTS, 1) == 3
+    assert manifest(folder)["status"] == "lost"
+    assert marked(folder) == [2, 4]
+    assert die(made, folder, "both", MANIFEST, 2) == -signal.SIGKILL
+    assert manifest(folder)["status"] == "running"
+    run(made, folder)
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
+    for name in (METRICS, ROLLOUTS):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_an_interrupted_run_ends_in_order_with_its_server_and_goes_on(
+    made: Made, whole: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert die(made, folder, "group", METRICS, 3) == 130
+    assert manifest(folder)["status"] == "interrupted"
+    run(made, folder)
+    assert manifest(folder)["hashes"] == manifest(whole)["hashes"]
+
+
+def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Connection] = []
+    sample = evaluating.sample_groups
+
+    def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
+        opened.append(open_connection(base_url, settings))
+        return opened[-1]
+
+    def dying(
+        client: Any, study: Any, items: Sequence[Item], sampling: Sampling
+    ) -> list[list[Rollout[Item, Answer] | Failure[Item]]]:
+        groups = sample(client, study, items, sampling)
+        if items is not study.papers.test or sampling.temperature > 0.0:
+            return groups
+        server = opened[0].server
+        assert server is not None
+        os.kill(server.pid, signal.SIGKILL)
+        lost = Failure(item=items[-1], sample=0, where="sample", what="it was being computed")
+        return [*groups[:-1], [lost]]
+
+    monkeypatch.setattr(conduct_module, "open_connection", opening)
+    monkeypatch.setattr(evaluating, "sample_groups", dying)
+    last = {**keys(made, tmp_path / "late"), "select_by": "last"}  # it is looked at once then
+    with pytest.raises(LostError):
+        conduct(make_plan(find(EXPERIMENT), last), told=_silent)
+    assert manifest(tmp_path / "late")["status"] == "lost"

@@ -1,0 +1,218 @@
+"""A run made again from its folder: equal, unequal where something was wrong, or refused where it cannot be had."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_slice import Made
+
+from tinsmith.cli import main
+from tinsmith.lab.experiment import manifest as manifest_module
+from tinsmith.lab.experiment import replay as replay_module
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.experiment.replay import replay
+from tinsmith.lab.difference.runs import (Phase, compare_runs,)
+from tinsmith.lab.runs.files import (MANIFEST, METRICS,)
+from tinsmith.types.errors import ConfigError, DataError
+
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+STEPS = 3
+KEYS = {
+    "steps": str(STEPS),
+    "gradient": "exact",  # it learns from every paper, also where a base can hardly write
+    "groups_per_batch": "4",
+    "group_size": "2",
+    "lora_rank": "4",
+    "eval_every": "0",
+    "save_every": "0",
+    "eval_items": "4",
+    "max_tokens": "8",
+    "learning_rate": "2e-3",
+    "quiet": "true",
+}
+
+
+def run(made: Made, folder: Path, **changes: str) -> Path:
+    where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
+    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where, **changes}), told=_silent)
+    return folder
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+@pytest.fixture(scope="module")
+def original(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(made, tmp_path_factory.mktemp("runs") / "original")
+
+
+def copied(original: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(original, folder, ignore=shutil.ignore_patterns("checkpoints")))
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST).read_text())
+
+
+def changed(folder: Path, part: str, **values: object) -> None:
+    whole = manifest(folder)
+    whole[part] |= values
+    (folder / MANIFEST).write_text(json.dumps(whole))
+
+
+def test_a_manifest_tells_identity_apart_from_circumstances(made: Made, original: Path) -> None:
+    told = manifest(original)
+    identity, around = told["identity"], told["circumstances"]
+    assert str(made.home) not in json.dumps(identity)
+    assert identity["deviation"] == identity["model"]["deviation"] == "none"
+    assert len(identity["source_sha256"]) == 64
+    assert set(identity["seeds"]) == {"run", "adapter", "server"}
+    assert around["data"] == around["data_folder"] == str(made.data)
+    assert around["model_folder"] == str(made.base)
+    assert around["threads"] >= 1
+    assert around["torch"]
+    wanted = {"weights_sha256", "rollouts_sha256", "metrics_sha256", "trace_sha256"}
+    assert set(told["hashes"]) == wanted
+
+
+def test_a_replay_is_equal_and_leaves_nothing(
+    original: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["replay", str(original)])
+    told = capsys.readouterr()
+    assert not caught.value.code, told
+    assert f"equal: {STEPS + 1} steps, bit for bit" in told.out
+    assert "time: " in told.out
+    assert "source_sha256" not in told.err
+    assert [each.name for each in original.parent.iterdir()] == [original.name]
+
+
+def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(
+    made: Made, original: Path, tmp_path: Path
+) -> None:
+    broken = copied(original, tmp_path / "broken")
+    lines = (broken / METRICS).read_text().splitlines(keepends=True)
+    lines[1] = lines[1].replace('"step": 1', '"step": 1, "train/more": 1.0')
+    (broken / METRICS).write_text("".join(lines))
+    told: list[str] = []
+    done = replay(broken, steps=1, out=tmp_path / "kept", told=told.append)
+    assert done.comparison.equal
+    assert (done.comparison.steps, done.folder) == (1, tmp_path / "kept")
+    assert manifest(tmp_path / "kept")["status"] == "interrupted"
+    assert manifest(tmp_path / "kept")["identity"] == manifest(broken)["identity"]
+    assert done.original_s > 0.0
+    assert done.replay_s > 0.0
+    found = compare_runs((original, tmp_path / "kept"))
+    assert found.first is not None
+    assert (found.first.step, found.first.phase) == (1, Phase.LENGTH)
+    # What was stopped goes on as if it had not been.
+    run(made, tmp_path / "kept", behavior_if_log_dir_exists="resume")
+    assert compare_runs((original, tmp_path / "kept")).equal
+    assert manifest(tmp_path / "kept")["hashes"] == manifest(original)["hashes"]
+
+
+@pytest.mark.parametrize(
+    ("deviation", "phase"),
+    [("reordered_gradient", Phase.GRADIENT), ("stock_silu", Phase.SAMPLE)],
+)
+def test_a_fault_is_named_by_step_and_phase(
+    made: Made, original: Path, tmp_path: Path, deviation: str, phase: Phase
+) -> None:
+    wrong = run(made, tmp_path / "wrong", deviation=deviation, stop_after="1")
+    found = compare_runs((original, wrong), steps=1)
+    assert found.first is not None
+    assert (found.first.step, found.first.phase) == (0, phase)
+    assert {"deviation", "model.deviation"} <= {each.name for each in found.identity}
+    if phase is Phase.GRADIENT:
+        tensor = found.first.tensor
+        assert tensor is not None
+        assert tensor.size is not None
+        assert 0.0 < tensor.size < 1e-4
+
+
+def test_a_run_that_was_tampered_with_is_unequal_and_the_replay_is_kept(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = copied(original, tmp_path / "other")
+    changed(other, "identity", source_sha256="0" * 64)
+
+    def made_before(plan: Any, **given: object) -> None:
+        assert given["like"] == manifest(other)
+        folder = plan.circumstances.log_path
+        folder.rmdir()
+        copied(original, folder)
+        changed(folder, "hashes", weights_sha256="0" * 64)
+
+    monkeypatch.setattr(replay_module, "conduct", made_before)
+    told: list[str] = []
+    done = replay(other, steps=None, out=None, told=told.append)
+    assert done.comparison.first is not None
+    assert done.comparison.first.phase is Phase.WEIGHTS
+    assert done.folder is not None
+    assert done.folder.parent == tmp_path
+    assert any("warning: source_sha256 was 0000" in line for line in told)
+
+
+def test_what_cannot_be_had_again_is_refused_before_anything_runs(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_: object, **__: object) -> None:
+        raise AssertionError("a run that cannot be had is not begun")
+
+    monkeypatch.setattr(replay_module, "conduct", never)
+    other = copied(original, tmp_path / "other")
+    as_it_was = (other / MANIFEST).read_text()
+    refusals: list[tuple[str, dict[str, object], type[Exception], str]] = [
+        ("circumstances", {"data": str(tmp_path / "gone")}, DataError, "gone"),
+        (
+            "circumstances",
+            {"model_folder": str(tmp_path / "gone")},
+            ConfigError,
+            "model is no longer there",
+        ),
+        ("circumstances", {"data_folder": None}, ConfigError, "handed over in Python"),
+        ("identity", {"data": {"sha256": "1" * 64}}, ConfigError, r"its data\.rows"),
+        ("identity", {"arithmetic": "fast"}, ConfigError, "its arithmetic has changed"),
+    ]
+    for part, values, error, match in refusals:
+        (other / MANIFEST).write_text(as_it_was)
+        changed(other, part, **values)
+        with pytest.raises(error, match=match):
+            replay(other, steps=None, out=None, told=_silent)
+    (other / METRICS).write_text("")
+    with pytest.raises(DataError, match="no finished step"):
+        replay(other, steps=None, out=None, told=_silent)
+    (other / MANIFEST).unlink()
+    (other / METRICS).write_bytes((original / METRICS).read_bytes())
+    with pytest.raises(ConfigError, match="does not say where"):
+        replay(other, steps=None, out=None, told=_silent)
+    assert [each.name for each in tmp_path.iterdir()] == ["other"]
+
+
+def test_a_run_does_not_go_on_with_another_model() -> None:
+    def told(*, beside: dict[str, object] | None = None, **model: object) -> dict[str, object]:
+        return {"identity": {"model": model or None, "beside": {"opponent": beside}}}
+
+    same = manifest_module.require_same_models
+    same(told(fingerprint="a"), told(fingerprint="a", beside={"fingerprint": "b"}))
+    same(told(), told(fingerprint="a"))
+    same({}, told(fingerprint="a"))
+    same({"identity": {"model": {"fingerprint": "a"}}}, told(fingerprint="a"))
+    with pytest.raises(ConfigError, match=r"the model .* its fingerprint differs") as caught:
+        same(told(fingerprint="a"), told(fingerprint="b"))
+    assert caught.value.field == "model_name"
+    one, other = (told(fingerprint="a", beside={"fingerprint": name}) for name in "ab")
+    same(one, one)
+    with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint differs") as caught:
+        same(one, other)
+    assert caught.value.field == "opponent"

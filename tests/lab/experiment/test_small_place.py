@@ -1,0 +1,107 @@
+"""`at=small`: what its runs are told, how long they are said to take, and what limits a look."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tinsmith.studies.adapters.settings import (SMALL_RATES, adapter_study,)
+from tinsmith.lab.experiment.estimate import (dry_run, minutes,)
+from tinsmith.lab.experiment.key_help import key_help
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.model_pace import (Lengths, MEASURED_PARAMETERS, machine_pace, run_seconds,)
+from tinsmith.lab.experiment.places import SMALL_MODEL
+from tinsmith.lab.experiment.plan import (Plan, make_plan,)
+from tinsmith.lab.experiment.registry import (EXPERIMENTS, find,)
+from tinsmith.studies.sft_vs_rl.keys import StudyWorld
+from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.settings import RlSettings
+from tinsmith.types.errors import ConfigError
+
+LENGTHS = Lengths(prompt=200, answer=20, labels=3, examined=40, tested=100)
+
+
+def small(name: str, **changes: str) -> Plan:
+    return make_plan(find(name), {"at": "small", **changes})
+
+
+@pytest.mark.parametrize("name", ["ladder/baseline", "ladder/exp5", "remedy/exp6", "sft/qdora"])
+def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
+    plan = small(name)
+    assert (plan.task.prompt, plan.task.contract.form) == ("short", "two_key")
+    assert plan.circumstances.model_name == SMALL_MODEL
+    assert small(name, prompt="plain").task.prompt == "plain", "the command line goes before it"
+
+
+def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> None:
+    for name in ("ladder/exp4", "remedy/exp6", "control/shuffled_labels"):
+        settings = small(name).settings
+        assert isinstance(settings, RlSettings)
+        nano = make_plan(find(name), {}).settings
+        assert 0 < settings.sft_steps < settings.steps
+        assert settings.learning_rate < nano.learning_rate
+
+
+def test_help_has_a_column_for_every_place_where_an_experiment_runs() -> None:
+    assert all(set(key.values) == set(At) for key in key_help(find("rlvr")))
+    assert all(At.SMALL not in key.values for key in key_help(find("adversarial/gated")))
+
+
+def test_more_work_and_a_larger_model_take_longer() -> None:
+    settings, pace = small("remedy/exp6").settings, machine_pace(MEASURED_PARAMETERS)
+    usual = run_seconds(settings, LENGTHS, pace)
+    assert run_seconds(settings, LENGTHS, machine_pace(2 * MEASURED_PARAMETERS)) > 1.8 * usual
+    assert run_seconds(replace(settings, steps=2 * settings.steps), LENGTHS, pace) > 1.3 * usual
+    assert run_seconds(settings, replace(LENGTHS, tested=500), pace) > usual
+    assert run_seconds(settings, replace(LENGTHS, examined=80), pace) > usual
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in EXPERIMENTS if "joint" not in one and "adversarial" not in one]
+)
+def test_a_dry_run_tells_minutes_for_every_experiment(name: str) -> None:
+    assert any(line.startswith("time: about ") for line in dry_run(small(name)))
+
+
+def test_a_model_of_unknown_size_or_elsewhere_has_no_forecast(tmp_path: Path) -> None:
+    assert minutes(small("sft/lora", model_name="who/knows")) is None
+    assert minutes(small("sft/lora", base_url="http://127.0.0.1:9")) is None
+    assert minutes(small("sft/lora", device="cuda", arithmetic="fast")) is None
+    shape = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64}
+    shape |= {"num_hidden_layers": 30, "num_attention_heads": 2, "num_key_value_heads": 1}
+    shape |= {"intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 512}
+    shape |= {"rms_norm_eps": 1e-5, "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    tiny, usual = (
+        minutes(small("sft/lora", model_name=one)) for one in (str(tmp_path), SMALL_MODEL)
+    )
+    assert tiny is not None
+    assert usual is not None
+    assert tiny < usual / 10
+
+
+def test_both_studies_have_numbers_for_it() -> None:
+    adapters = adapter_study({"at": "small"})
+    assert {arm.rates for arm in adapters.arms} == {SMALL_RATES}
+    assert all(
+        make_plan(find(cell.name), cell.overrides).frame.at is At.SMALL
+        for arm in adapters.arms
+        for cell in adapters.tuning(arm).values()
+    )
+    study = sft_vs_rl_settings({"at": "small", "world": StudyWorld.PLANTED.value})
+    assert study.study.shared["at"] == "small"
+    assert "at" not in sft_vs_rl_settings({}).study.shared, "an identity that was there before"
+    with pytest.raises(ConfigError) as caught:
+        sft_vs_rl_settings({"at": "seed"})
+    assert caught.value.allowed == "nano, small"
+
+
+def test_rubrics_have_no_test_split_to_limit() -> None:
+    with pytest.raises(ConfigError, match="test_items"):
+        make_plan(find("rlvr"), {"test_items": "5"})
+    assert make_plan(find("sft/lora"), {"test_items": "5"}).settings.test_items == 5
+    assert small("rlvr").frame.kind is Kind.RLVR

@@ -1,0 +1,138 @@
+"""The leak check: a planted leak of every kind stops the run, and honest papers pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from task_cases import item, paper
+
+from cpu_limit import guarded
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.lab.labels.environment import SingleTurn
+from tinsmith.lab.labels.leaks import (FORBIDDEN, check_prompt, check_text,)
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.task import TASKS
+from tinsmith.types.errors import DataError
+
+TASK = TASKS["disruption"]
+
+
+def planted(text: str) -> Item:
+    return item(abstract=f"We measure gears. {text} They turn.")
+
+
+@pytest.mark.parametrize("marker", FORBIDDEN)
+@pytest.mark.parametrize("where", ["title", "abstract", "field"])
+def test_a_marker_in_the_papers_text(marker: str, where: str) -> None:
+    leaky = item(**{where: f"Gears {marker}"})
+    with pytest.raises(DataError) as caught:
+        check_prompt(TASK, leaky, messages(TASK, leaky.paper))
+    assert "W1" in str(caught.value)
+    assert marker in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd index = 0.02",
+        "CD-Index (-.4)",
+        "NOVELTY SCORE: 1",
+        "conventionality score 0.3",
+        "disruption_label: neutral",
+        '"novelty_label": "novel"',
+        "0.0213471",  # the score of the item
+        "-0.021347",  # rounded, with a sign
+        ".0213471",
+        "(2.13471e-02)",
+        "index=0.02134710",
+    ],
+)
+def test_a_score_in_the_papers_text_however_written(text: str) -> None:
+    leaky = planted(text)
+    with pytest.raises(DataError, match="field: paper W1 = "):
+        check_prompt(TASK, leaky, messages(TASK, leaky.paper))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A disruptive, consolidating or neutral novel balance.",
+        "We study the CD index and a novelty score of journals.",
+        "p = 0.001, and 0.021 of 0.5 is 50.0 %.",  # few digits meet by chance
+        "0.0213472",  # another number
+        "W0.0213471 and 1.0.0213471",  # a part of a name, a version
+        "In 1999, 17 of 21347 gears broke.",
+    ],
+)
+def test_honest_texts_pass(text: str) -> None:
+    honest = planted(text)
+    check_prompt(TASK, honest, messages(TASK, honest.paper))
+
+
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("addition", ["\nLabel: neutral", " ", "\nThe answer is not disruptive."])
+def test_words_that_are_neither_the_files_nor_the_papers(position: int, addition: str) -> None:
+    honest = item()
+    prompt = list(messages(TASK, honest.paper))
+    prompt[position] = replace(prompt[position], content=prompt[position].content + addition)
+    with pytest.raises(DataError, match="field: paper W1 = ") as caught:
+        check_prompt(TASK, honest, prompt)
+    assert repr(addition) in str(caught.value)
+
+
+def test_messages_too_many_too_few_or_by_another() -> None:
+    honest = item()
+    system, user = messages(TASK, honest.paper)
+    hint = Message(role=Role.ASSISTANT, content="{")
+    for wrong in ([user], [system], [system, user, hint], [user, system], []):
+        with pytest.raises(DataError):
+            check_prompt(TASK, honest, wrong)
+
+
+def test_another_papers_prompt_is_a_leak_too() -> None:
+    with pytest.raises(DataError):
+        check_prompt(TASK, item(), messages(TASK, paper(title="Another")))
+
+
+def run(items: Sequence[Item]) -> list[str]:
+    """A run as a loop would do it: what is returned was sent to a model."""
+    sent: list[str] = []
+    for one in items:
+        prompt = SingleTurn(TASK, one).first()
+        sent.append(prompt[-1].content)
+    return sent
+
+
+def test_one_planted_leak_stops_the_run_before_anything_of_it_is_sent() -> None:
+    honest = [item(id=f"W{n}") for n in range(3)]
+    assert len(run(honest)) == 3
+    leaky = replace(planted("Its cd_index is 0.02."), golds=("disruptive",))
+    with pytest.raises(DataError, match="field: paper W1 = 'cd_index'"):
+        run([*honest, leaky])
+
+
+# Any words without digits, captions and keys, which alone can be a leak.
+WORDS = st.text(st.characters(exclude_categories=("Cs", "Nd"), exclude_characters="_:"))
+
+
+@given(
+    WORDS,
+    WORDS,
+    st.sampled_from(["disruptive", "consolidating", "neutral"]),
+)
+def test_the_prompt_does_not_depend_on_gold_and_passes(title: str, text: str, gold: str) -> None:
+    one = Item(paper=paper(title=title, abstract=text), golds=(gold,))
+    check_prompt(TASK, one, messages(TASK, one.paper))
+
+
+def test_long_texts_take_linear_time() -> None:
+    long = "0." * 400_000 + "1" * 400_000 + "cd index " * 40_000 + "cd" * 200_000
+    with guarded():
+        check_text(item(), long)
+        with pytest.raises(DataError):
+            check_text(item(), f"{long} cd_index")

@@ -1,0 +1,117 @@
+"""Prompt files: what they may ask for, what they say, and that their words are their identity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from task_cases import paper
+
+from tinsmith.renderers.renderer import Role
+from tinsmith.lab.labels.contracts import (NOVELTY_TWO_KEY, TWO_KEY,)
+from tinsmith.lab.labels.prompt_files import (PROMPTS, load_prompt, parse_sections,)
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.task import (TASKS, Task, make_task,)
+from tinsmith.types.errors import ConfigError
+
+
+def test_the_brief_prompt_word_for_word() -> None:
+    task = make_task("disruption", prompt="brief", contract="two_key")
+    [user] = messages(task, paper())
+    assert user.role is Role.USER
+    assert user.content == (
+        "Title: Gears of {tin}\n"
+        "Abstract: We measure 12 gears with p < 0.001 and a slope of 0.5.\n"
+        "Year: 1999  Citations: 17  Field: Engineering\n"
+        "Return JSON only."
+    )
+    [bare] = messages(replace(task, with_metadata=False), paper())
+    assert bare.content == (
+        "Title: Gears of {tin}\n"
+        "Abstract: We measure 12 gears with p < 0.001 and a slope of 0.5.\n"
+        "Field: Engineering\n"
+        "Return JSON only."
+    )
+
+
+def test_what_is_missing_is_said_to_be_unknown() -> None:
+    task = make_task("disruption", prompt="brief")
+    [user] = messages(task, paper(year=None, citations=0, field=None))
+    assert "Year: unknown  Citations: 0  Field: unknown" in user.content
+
+
+def test_the_plain_prompt_names_keys_and_labels_of_its_contract() -> None:
+    system, user = messages(TASKS["disruption"], paper())
+    assert (system.role, user.role) == (Role.SYSTEM, Role.USER)
+    for word in ("exactly these four keys", '"label_justification"', '"low", "medium" or "high"'):
+        assert word in system.content
+    shorter, _ = messages(replace(TASKS["disruption"], contract=TWO_KEY), paper())
+    assert "exactly these two keys" in shorter.content
+    assert "label_justification" not in shorter.content
+
+
+def test_each_prompt_adds_to_the_one_before() -> None:
+    for name in TASKS:
+        plain, ontology, checklist = (
+            messages(make_task(name, prompt=prompt), paper())[0].content
+            for prompt in ("plain", "ontology", "checklist")
+        )
+        start, answer = plain.split("\n\n")
+        assert ontology.startswith(start)
+        assert ontology.endswith(answer)
+        assert checklist.startswith(ontology.removesuffix(answer))
+        assert checklist.endswith(answer)
+
+
+def test_identity_changes_with_every_word_and_not_with_the_paper() -> None:
+    tasks = [
+        make_task(name, prompt=prompt, contract=contract, with_metadata=told)
+        for name in TASKS
+        for prompt in PROMPTS
+        for contract in ("four_key", "two_key")
+        for told in (True, False)
+    ]
+    assert len({task.prompt_sha256 for task in tasks}) == len(tasks)
+    assert tasks[0].prompt_sha256 == make_task("disruption").prompt_sha256
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("hello\n# user\nx", "one section"),
+        ("# user\nx\n# user\ny", "one section"),
+        ("# user\n{title", "brace"),
+        ("# user\n{title.__class__}", "bare name"),
+        ("# user\n{title!r}", "bare name"),
+        ("# user\n{title:>9}", "bare name"),
+        ("# user\n{}", "bare name"),
+        ("# user\n{0}", "bare name"),
+        ("# user\n{cd_index}", "must not have"),
+        ("# user\n{disruption_label}", "must not have"),
+        ("# user\n{label_key}", "must not have"),
+        ("# user_without_metadata\n{citations}", "must not have"),
+        ("# system\n{title}", "must not have"),
+        ("# assistant\n{title}", "one section"),
+    ],
+)
+def test_a_broken_file_is_named(text: str, match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        parse_sections(text, "made/up.md")
+
+
+def test_sections_and_braces() -> None:
+    sections = parse_sections("\n# system\n\na {{b}} {labels}\n\n# user\n{abstract}!\n", "x.md")
+    assert sections["system"].fill({"labels": "{abstract}"}) == "a {b} {abstract}"
+    assert sections["user"].fill({"abstract": ""}) == "!"
+    assert sections["system"].placeholders == {"labels"}
+
+
+def test_unknown_names_and_foreign_contracts() -> None:
+    with pytest.raises(ConfigError, match="plain, ontology, checklist, brief"):
+        make_task("disruption", prompt="plane")
+    with pytest.raises(ConfigError, match="disruption, novelty"):
+        make_task("joint")
+    assert Task(contract=NOVELTY_TWO_KEY).subjects == (Subject.NOVELTY,)
+    with pytest.raises(ConfigError, match=r"field: prompt = '\.\./novelty/plain'"):
+        load_prompt("../novelty/plain", NOVELTY_TWO_KEY, with_metadata=True)

@@ -1,0 +1,228 @@
+import json
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from fake_runs import LADDER, NASTY, seeds_of, write_run
+from kept_answers import keep_answers
+
+from golden_pages import assert_golden
+from sentences import missing
+from tinsmith.studies.disruption.browser import embedded
+from tinsmith.lab.page.comparison import compare
+from tinsmith.studies.disruption.comparison import (compare_labels, comparison_document,)
+from tinsmith.pages.page import document_html
+from tinsmith.lab.page.run_page import (report_run, run_html,)
+from tinsmith.types.errors import ConfigError
+
+VOID = {"meta", "link", "br", "input", "img", "hr", "wbr"}
+
+
+class Page(HTMLParser):
+    """Checks that elements close as they open, and keeps ids, addresses and the words a reader sees."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), (tag, name)
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href", "action", "data"):
+                self.addresses.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def exp5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "exp5", LADDER["exp5"])
+
+
+@pytest.fixture(scope="module")
+def html(exp5: Path) -> str:
+    return report_run(exp5).read_text(encoding="utf-8")
+
+
+def test_a_page_is_one_whole_file_that_points_nowhere(html: str) -> None:
+    page = Page(html)
+    assert len(page.ids) == len(set(page.ids))
+    assert all(address.startswith(("#", "data:,")) for address in page.addresses)
+    assert {address[1:] for address in page.addresses if address.startswith("#")} <= set(page.ids)
+    assert "default-src &#39;none&#39;" in html
+    # Every stand-in colour became a CSS variable.
+    assert not re.search(r"#000[0-2][0-9a-f]{2}", html)
+
+
+def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
+    assert run_html(exp5) == html
+    assert_golden("run", html)
+    assert not [file for file in exp5.iterdir() if file.name.startswith(".")]
+
+
+def test_a_page_says_what_happened_in_words(html: str) -> None:
+    text = Page(html).text
+    for words in (
+        "This run asks \u201cDoes paying threefold for a correct 'disruptive' keep the class alive?\u201d",
+        "it collapsed into disruptive; 1 alarm was raised at step 60.",
+        "disruptive: predicted_share is 0.97 at step 60, limit 0.75",
+        "No claim is allowed from this run alone",
+        "left out: the papers have no known cause: not a synthetic world",
+        "TimeoutError: no answer within 60 s",
+        "ladder/exp4",
+        "reward.class_weights = {disruptive: 3}",
+    ):
+        assert words in text, words
+
+
+def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> None:
+    text = Page(run_html(write_run(tmp_path / "run", LADDER["exp6"]))).text
+    assert "What a right answer is worth" in text
+    assert "Read leniently (thoughts, fences and text around the JSON forgiven)" in text
+    assert "Price of a class" not in text
+
+
+def test_what_models_and_people_write_cannot_leave_its_place(tmp_path: Path) -> None:
+    evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?")
+    html = run_html(write_run(tmp_path / "run", evil))
+    page = Page(html)
+    assert html.count("<script") == 2
+    assert "<img" not in html
+    rows = json.loads(page.scripts[0])["rows"]
+    assert sum(NASTY in row for row in rows) >= 4
+    assert "</script><img src=x onerror=alert(1)>" in page.text
+
+
+def test_embedded_json_has_nothing_that_html_or_javascript_would_read() -> None:
+    value = {"a": ["</script>", "<!--", "&amp;", "\u2028", "\U0001f600", None, 0.1]}
+    text = embedded(value)
+    assert not set("<>&") & set(text)
+    assert text.isascii()
+    assert json.loads(text) == value
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_folder_with_little_in_it_still_has_a_page_that_says_what_is_missing(
+    tmp_path: Path, left: int
+) -> None:
+    folder = write_run(tmp_path / "run", LADDER["exp4"])
+    for file in folder.iterdir():
+        if file.name != "config.json":
+            file.unlink()
+    if left:
+        (folder / "metrics.jsonl").write_text('{"step": 0, "train/reward/total": 0.5}\n{"step": 1')
+    text = Page(run_html(folder)).text
+    assert "It was not evaluated" in text
+    assert "how it ended is not known, as it has no manifest" in text
+    assert missing(text, "rollouts.jsonl", "validation", "tinsmith data baselines") == []
+    assert ("metrics.jsonl stops in the middle of a line" in text) == bool(left)
+
+
+def test_an_interrupted_run_is_shown_by_its_validation(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", LADDER["exp4"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["selected"], manifest["hashes"]
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"status": "interrupted"}))
+    metrics = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_bytes(b"".join(metrics[:45]))
+    rollouts = (folder / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
+    kept = [line for line in rollouts if json.loads(line)["step"] < 45]
+    (folder / "rollouts.jsonl").write_bytes(b"".join(kept))
+    os.truncate(folder / "rollouts.jsonl", (folder / "rollouts.jsonl").stat().st_size - 5)
+    text = Page(run_html(folder)).text
+    assert missing(text, "45 of 60 steps", "seed 0", "90 validation papers") == []
+    assert "No claim is judged" in text
+
+
+def test_other_labels_get_a_page_too(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", LADDER["exp6"])
+    for name in ("config.json", "metrics.jsonl", "rollouts.jsonl", "baselines.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        for old, new in (
+            ("disruptive", "novel"),
+            ("consolidating", "balanced"),
+            ("neutral", "conventional"),
+            ('"disruption"', '"novelty"'),
+        ):
+            text = text.replace(old, new)
+        (folder / name).write_text(text, encoding="utf-8")
+    html = run_html(folder)
+    assert "conventional" in Page(html).text
+    assert "could not be read" not in html
+
+
+def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -> None:
+    stories = [
+        *(LADDER[key] for key in ("exp4", "exp5", "exact", "shuffled")),
+        *seeds_of(LADDER["exp6"], 0, 1),
+        *seeds_of(LADDER["sft"], 0, 1),
+    ]
+    folders = [
+        write_run(tmp_path / str(i), replace(story, num_test=150, steps=20, eval_every=10))
+        for i, story in enumerate(stories)
+    ]
+    compared = compare_labels(folders)
+    html = document_html(comparison_document(compared))
+    page = Page(html)
+    assert len(page.ids) == len(set(page.ids))
+    assert page.scripts == []
+    assert "script-src &#39;none&#39;" in html
+    assert [arm.name for arm in compared.arms] == [
+        "ladder/exp4@1",
+        "ladder/exp5@1",
+        "control/exact_gradient@1",
+        "remedy/exp6@1",
+        "control/shuffled_labels@1",
+        "sft/lora@1",
+    ]
+    assert missing(page.text, "8 runs", "5 experiments", "1 experiment") == []
+    assert "to the estimate from samples" in page.text
+    assert re.search(r"ladder/exp5@1 \w+ disruptive to 9", page.text)
+    assert "which is not above chance" in page.text
+    assert html == document_html(comparison_document(compared))
+    assert_golden("comparison", html)
+
+
+def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
+    with pytest.raises(ConfigError, match="compared with itself"):
+        compare([exp5, exp5 / ".." / exp5.name])
+
+
+def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
+    first, second = (
+        write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6")
+    )
+    assert "compared unpaired" in run_html(second)
+    keep_answers(second, spoilt_every=5)
+    assert "Baselines are compared paper by paper." in run_html(second)
+    mixed = document_html(comparison_document(compare_labels([first, second])))
+    assert "compared paper by paper where their answers were kept" in mixed

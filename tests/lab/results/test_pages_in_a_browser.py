@@ -1,0 +1,116 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_runs import LADDER, write_run
+from headless import needs_browser, opened
+
+from tinsmith.studies.disruption.comparison import (compare_labels, comparison_document,)
+from tinsmith.pages.page import document_html
+from tinsmith.lab.page.run_page import report_run
+
+pytestmark = needs_browser
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    story = replace(LADDER["exp4"], nasty=True)
+    return report_run(write_run(tmp_path_factory.mktemp("runs") / "exp4", story))
+
+
+def test_a_page_opens_from_disk_without_an_error_and_asks_nobody_for_anything(
+    page: Path, tmp_path: Path
+) -> None:
+    seen = opened(page, tmp_path)
+    assert seen.console == ()
+    assert seen.asked == ()
+    assert seen.count == "1 to 25 of 1620 shown here"
+    assert len(seen.rows) == 25
+    # What a model wrote is text: nothing of it became an element.
+    assert "<img" not in seen.dom
+    assert seen.dom.count("<script") == 2
+
+
+def without_policy(page: Path, probe: str, file: Path) -> Path:
+    """Write the page without its policy, and with a probe at its end."""
+    html = page.read_text(encoding="utf-8")
+    policy = html.index('<meta http-equiv="Content-Security-Policy"')
+    html = html[:policy] + html[html.index(">", policy) + 1 :]
+    file.write_text(html.replace("</body>", f"{probe}</body>"), encoding="utf-8")
+    return file
+
+
+def test_this_check_would_see_a_request_and_an_error(page: Path, tmp_path: Path) -> None:
+    probe = '<img src="http://nowhere.invalid/probe.png"><script>undefined.x</script>'
+    seen = opened(without_policy(page, probe, tmp_path / "open.html"), tmp_path)
+    assert seen.asked == ("http://nowhere.invalid/probe.png",)
+    assert any("TypeError" in line for line in seen.console)
+
+
+def test_the_pages_policy_stops_what_is_not_its_own(page: Path, tmp_path: Path) -> None:
+    html = page.read_text(encoding="utf-8")
+    probe = (
+        '<img src="http://nowhere.invalid/probe.png"><script>document.title="taken"</script></main>'
+    )
+    file = tmp_path / "closed.html"
+    file.write_text(html.replace("</main>", probe), encoding="utf-8")
+    seen = opened(file, tmp_path)
+    assert seen.asked == ()
+    assert "<title>taken" not in seen.dom
+    assert len([line for line in seen.console if "Content Security Policy" in line]) >= 2
+
+
+def test_filters_narrow_the_rollouts_and_pages_go_on(page: Path, tmp_path: Path) -> None:
+    seen = opened(page, tmp_path, "rollouts?split=test&gold=disruptive&right=no&page=2")
+    assert seen.console == ()
+    assert seen.count.startswith("26 to 50 of ")
+    assert len(seen.rows) == 25
+    for row in seen.rows:
+        assert "test, selected checkpoint, sampled" in row
+        assert '<span class="wrong-mark">wrong</span>' in row
+        assert "</span>disruptive</td>" in row
+
+
+def test_a_reader_can_choose_turn_pages_and_clear(page: Path, tmp_path: Path) -> None:
+    probe = """<script>
+      const form = document.getElementById("rollout-filters"), seen = [];
+      const note = () => seen.push(document.getElementById("rollout-count").textContent + location.hash);
+      form.elements.split.value = "test";
+      form.elements.split.dispatchEvent(new Event("change"));
+      note();
+      document.getElementById("rollout-after").click();
+      note();
+      form.reset();
+      setTimeout(() => { note(); document.title = seen.join(" | "); }, 50);
+    </script>"""
+    seen = opened(without_policy(page, probe, tmp_path / "clicked.html"), tmp_path)
+    title = seen.dom.partition("<title>")[2].partition("</title>")[0].split(" | ")
+    assert title == [
+        "1 to 25 of 210 shown here#rollouts?split=test",
+        "26 to 50 of 210 shown here#rollouts?split=test&amp;page=2",
+        "1 to 25 of 1620 shown here#rollouts",
+    ]
+
+
+def test_failures_and_texts_can_be_found(page: Path, tmp_path: Path) -> None:
+    failed = opened(page, tmp_path, "rollouts?right=failed")
+    assert failed.count == "1 to 3 of 3 shown here"
+    assert all("sample: TimeoutError: no answer within 60 s" in row for row in failed.rows)
+    found = opened(page, tmp_path, "rollouts?text=onerror%3Dalert&split=eval")
+    assert found.count == "1 to 4 of 4 shown here"
+    assert all("&lt;/script&gt;&lt;img src=x" in row for row in found.rows)
+
+
+def test_what_nothing_matches_is_said(page: Path, tmp_path: Path) -> None:
+    seen = opened(page, tmp_path, "rollouts?text=no-such-text")
+    assert seen.count == "No rollout shown here matches these filters."
+    assert seen.rows == []
+
+
+def test_a_comparison_opens_without_an_error(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "sft")]
+    file = tmp_path / "compare.html"
+    file.write_text(document_html(comparison_document(compare_labels(folders))), encoding="utf-8")
+    seen = opened(file, tmp_path)
+    assert seen.console == ()
+    assert seen.asked == ()

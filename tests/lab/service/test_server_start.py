@@ -1,0 +1,186 @@
+"""An embedded server comes up, is interrupted, killed or forsaken: with real processes, waiting for what they do.
+
+`Stuck` is a server that stops on its way up, at an import, and never goes on; it tells its process id first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from running import NANO, wait_for_end
+from tinsmith.lab.service import start as server_start
+from tinsmith.lab.service.connect import (EmbeddedServer, EmbeddedSettings,)
+from tinsmith.lab.service.start import Stillness
+from tinsmith.types.errors import BackendError, LostError
+
+pytestmark = pytest.mark.whole
+
+NEVER_UP = """
+import os, signal
+with open(os.environ["TELL_PID"], "w") as file:
+    file.write(str(os.getpid()))
+while True:
+    signal.pause()
+"""
+"""Takes the place of a library of the server's."""
+
+CONNECTING = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+import tinsmith
+print("on its way", flush=True)
+try:
+    tinsmith.connect(state=Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+sys.stdin.read()
+"""
+
+SAMPLING = """
+import signal, sys, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+import tinker
+from tinsmith.training.connect import EmbeddedSettings, open_connection
+name = "tinsmith/nano"
+connection = open_connection(None, EmbeddedSettings(models={name: name}, state=Path(sys.argv[1])))
+sampler = connection.client.create_sampling_client(base_model=name)
+try:
+    print(connection.server.pid, flush=True)
+    while True:
+        signal.pause()
+except KeyboardInterrupt:
+    pass
+prompt, params = tinker.ModelInput.from_ints([1, 2, 3]), tinker.SamplingParams(max_tokens=4, stop=[])
+print(len(sampler.sample(prompt, 1, params).result().sequences[0].tokens), flush=True)
+connection.close()
+print("closed", flush=True)
+"""
+
+
+class Script:
+    """A Python program in a process group of its own, as a shell or a notebook would start it."""
+
+    def __init__(self, text: str, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does: the whole group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipe from which the id of a server that never comes up can be read."""
+    pipe, fakes = tmp_path / "pid", tmp_path / "fakes"
+    os.mkfifo(pipe)
+    fakes.mkdir()
+    (fakes / "uvloop.py").write_text(NEVER_UP)
+    monkeypatch.setenv("PYTHONPATH", str(fakes))
+    monkeypatch.setenv("TELL_PID", str(pipe))
+    return pipe
+
+
+@pytest.fixture
+def connecting(stuck: Path, tmp_path: Path) -> Generator[Script]:
+    assert stuck.is_fifo()
+    script = Script(CONNECTING, str(tmp_path / "state"))
+    assert script.line() == "on its way"
+    yield script
+    script.end()
+
+
+def test_an_interrupted_process_group_keeps_its_server(tmp_path: Path) -> None:
+    script = Script(SAMPLING, str(tmp_path / "state"))
+    server = int(script.line())
+    assert os.getsid(server) == server
+    script.interrupt()
+    assert script.line() == "4"
+    assert script.line() == "closed"
+    wait_for_end(server)
+    script.end()
+
+
+def test_interrupted_on_its_way_up_it_leaves_no_process(connecting: Script, stuck: Path) -> None:
+    server = int(stuck.read_text())
+    connecting.interrupt()
+    assert connecting.line() == "interrupted"
+    wait_for_end(server)
+
+
+def test_it_does_not_come_up_for_a_parent_that_is_gone(connecting: Script, stuck: Path) -> None:
+    server = int(stuck.read_text())
+    connecting.process.kill()
+    wait_for_end(server)
+
+
+def test_killed_on_its_way_up_it_says_by_what_and_what_it_did(tmp_path: Path, stuck: Path) -> None:
+    killer = subprocess.Popen(["sh", "-c", 'kill -9 "$(cat "$0")"', str(stuck)])
+    with pytest.raises(LostError) as caught:
+        EmbeddedServer(EmbeddedSettings(models={NANO: NANO}, state=tmp_path / "state"))
+    assert killer.wait() == 0
+    message = str(caught.value)
+    assert "SIGKILL" in message
+    assert "loading the libraries" in message
+    assert "behavior_if_log_dir_exists" not in message
+    assert len(message.splitlines()) <= 5
+
+
+@pytest.mark.usefixtures("stuck")
+def test_one_that_does_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_start, "STILL_SECONDS", 0.0)
+    with pytest.raises(BackendError) as caught:
+        EmbeddedServer(EmbeddedSettings(models={NANO: NANO}, state=tmp_path / "state"))
+    message = str(caught.value)
+    assert "its last word" in message
+    assert len(message.splitlines()) <= 5
+
+
+def test_whatever_changes_is_waited_for() -> None:
+    stillness = Stillness(0.0)
+    assert stillness.seconds(5.0, (0, 10)) == 0.0
+    assert stillness.seconds(100.0, (0, 11)) == 0.0  # it computed
+    assert stillness.seconds(300.0, (1, 11)) == 0.0  # it said something
+    assert stillness.seconds(310.0, (1, 11)) == 10.0
+    assert stillness.seconds(400.0, (1, 11)) == 100.0
+    assert stillness.seconds(401.0, (1, 12)) == 0.0
+
+
+def test_what_it_does_is_told_before_it_answers(tmp_path: Path) -> None:
+    serve = [sys.executable, "-m", "tinsmith", "serve", "--port", "0", "--exit-with-stdin"]
+    process = subprocess.Popen(
+        [*serve, "--model", NANO, "--state", str(tmp_path / "state")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("tinsmith serve: ")
+    _, said = process.communicate("")
+    lines = said.splitlines()
+    assert all(line.startswith("starting: ") for line in lines)
+    assert len(lines) >= 4
+    assert sum(NANO in line for line in lines) >= 2

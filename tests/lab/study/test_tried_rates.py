@@ -1,0 +1,103 @@
+"""Rates that were tried: which is chosen, and from which others validation tells it apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_runs import BALANCED, LABELS, NO_DISRUPTIVE, Story, write_run
+from sklearn.metrics import f1_score
+
+from tinsmith.lab.results.gathering import gather
+from tinsmith.pages.measures import Measure
+from tinsmith.lab.study.tried_rates import (LIKE_IT, Tried, chance_words, chosen, held_against_chosen, rate_words, read_tried,)
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Split
+from tinsmith.types.errors import DataError
+
+STORY = Story(name="sft/lora", question="?", kind="sft", reward=None, steps=20, num_eval=180)
+ENDS: Mapping[float, Sequence[Sequence[float]]] = {
+    1e-3: BALANCED,
+    2e-3: BALANCED,
+    4e-3: NO_DISRUPTIVE,
+}
+
+
+def _answers(folder: Path) -> tuple[list[str], list[str]]:
+    """What stands in the rollouts of the last examination: true labels and answers."""
+    lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
+    asked = [
+        line
+        for line in lines
+        if line["split"] == "eval" and line["step"] == STORY.steps and not line.get("failure")
+    ]
+    return [line["gold"] for line in asked], [line["predicted"] or "none" for line in asked]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[float, Path]:
+    out = tmp_path_factory.mktemp("tried")
+    found: dict[float, Path] = {}
+    for place, (rate, end) in enumerate(ENDS.items()):
+        found[rate] = write_run(out / str(rate), replace(STORY, end=end, seed=place))
+        evaluation = gather(read_run(found[rate])).at(Split.EVAL, STORY.steps)
+        assert evaluation is not None
+        score = {"value": evaluation.metrics()["eval/macro_f1"], "tie_break": 0.0}
+        _put(found[rate], score=score)
+    return found
+
+
+def _put(folder: Path, **changes: object) -> None:
+    content = json.loads((folder / MANIFEST).read_text())
+    content["selected"] |= changes
+    (folder / MANIFEST).write_text(json.dumps(content))
+
+
+def test_a_rate_as_good_as_the_chosen_one_is_told_from_a_worse_one(
+    folders: dict[float, Path],
+) -> None:
+    tried = held_against_chosen(read_tried(folders), folders)
+    best = chosen(tried)
+    assert best.rate in (1e-3, 2e-3)
+    assert best.behind is None
+    behind = {one.rate: one.behind for one in tried if one is not best}
+    for rate, measure in behind.items():
+        assert measure is not None
+        first, second = (
+            f1_score(*_answers(folders[each]), labels=list(LABELS), average="macro")
+            for each in (best.rate, rate)
+        )
+        assert measure.value == pytest.approx(first - second, abs=1e-12)
+    assert {one.rate for one in tried if one.like_the_chosen} == {1e-3, 2e-3} - {best.rate}
+    assert [rate_words(one, best.rate) for one in tried][-1] == ""
+    assert sorted(rate_words(one, best.rate) for one in tried[:2]) == ["chosen", LIKE_IT]
+    words = chance_words({"SFT": tried})
+    assert words is not None
+    assert "1 of 2 others for SFT" in words
+
+
+def test_the_best_on_validation_is_chosen_then_the_tie_break_then_the_smaller_rate() -> None:
+    def tried(rate: float, validation: float, tie_break: float) -> Tried:
+        return Tried(rate=rate, validation=validation, tie_break=tie_break)
+
+    assert chosen([tried(1.0, 0.5, 0.0), tried(2.0, 0.6, 0.0)]).rate == 2.0
+    assert chosen([tried(1.0, 0.5, 0.1), tried(2.0, 0.5, 0.2)]).rate == 2.0
+    assert chosen([tried(2.0, 0.5, 0.2), tried(1.0, 0.5, 0.2)]).rate == 1.0
+
+
+def test_nothing_is_said_where_every_other_rate_is_worse_or_unknown() -> None:
+    worse = Tried(rate=2.0, validation=0.3, tie_break=0.0, behind=Measure(0.2, 0.1, 0.3))
+    unknown = Tried(rate=3.0, validation=0.3, tie_break=0.0)
+    best = Tried(rate=1.0, validation=0.5, tie_break=0.0)
+    assert chance_words({"SFT": [best, worse, unknown], "RL": []}) is None
+
+
+def test_a_run_without_a_chosen_checkpoint_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", STORY)
+    with pytest.raises(DataError, match="chose no checkpoint"):
+        read_tried({1e-3: tmp_path / "run"})
+    assert held_against_chosen((), {}) == ()

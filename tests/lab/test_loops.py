@@ -1,0 +1,297 @@
+"""The RL and SFT loops against a live server: what they leave behind, on policy to the bit, resumed, with failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tinker
+from small_study import PAPERS, TASK, PaperRun, label_course, open_run, train
+
+from tinsmith.ops.advantages import Advantage
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import (CHECKPOINTS, METRICS, ROLLOUTS,)
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab import rollouts as rollouts_module
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.grouping import score_groups
+from tinsmith.lab.rollouts import (Failure, Rollout, Sampling, Turn, sample_groups,)
+from tinsmith.lab.run import (Finished, Run,)
+from tinsmith.lab.schedule import subset
+from tinsmith.lab.settings import (CommonSettings, Gradient, RlLoss, RlSettings, SftSettings,)
+from tinsmith.types.errors import BackendError
+
+RL = RlSettings(
+    steps=4,
+    learning_rate=2e-3,
+    lora_rank=4,
+    group_size=4,
+    groups_per_batch=4,
+    eval_every=2,
+    save_every=2,
+    eval_items=6,
+    max_tokens=24,
+    seed=1,
+)
+SFT = SftSettings(
+    steps=4,
+    learning_rate=5e-3,
+    lora_rank=4,
+    batch_size=8,
+    eval_every=2,
+    save_every=2,
+    eval_items=6,
+    max_tokens=24,
+    logit_offset=True,
+)
+
+
+def lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def run_once(
+    connection: Connection, folder: Path, settings: CommonSettings, reward: str | None = "strong"
+) -> Finished:
+    run = open_run(connection, folder, settings, reward=reward)
+    finished = train(run)
+    run.folder.close()
+    return finished
+
+
+@pytest.fixture(scope="module")
+def folder(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "rl"
+    run_once(connection, out, RL)
+    return out
+
+
+def test_every_step_has_its_metrics_and_is_on_policy_to_the_bit(folder: Path) -> None:
+    metrics = lines(folder, METRICS)
+    assert [line["step"] for line in metrics] == [0, 1, 2, 3, 4]
+    trained = [line for line in metrics[:-1] if "optim/loss" in line]
+    assert trained
+    for line in trained:
+        assert line["optim/kl_sample_train"] == 0.0
+        assert line["optim/unequal_logprob_bits"] == 0
+    assert metrics[0]["eval/kl_base"] == 0.0
+    assert [line["step"] for line in metrics if "eval/macro_f1" in line] == [0, 2, 4]
+    assert {"test/macro_f1", "test_greedy/macro_f1", "test_last/macro_f1"} <= set(metrics[-1])
+
+
+def test_every_rollout_is_written_with_its_terms(folder: Path) -> None:
+    rollouts = lines(folder, ROLLOUTS)
+    trained = [line for line in rollouts if line["split"] == "train"]
+    assert len(trained) == RL.steps * RL.group_size * RL.groups_per_batch
+    for line in trained:
+        assert line["total"] == pytest.approx(sum(line["terms"].values()), abs=1e-12)
+        assert line["gold"] in TASK.labels
+    seen = {line["split"] for line in rollouts}
+    assert {"train", "eval", "eval_greedy", "test", "test_greedy"} <= seen
+    tested = [line["prompt_id"] for line in rollouts if line["split"] == "test"]
+    assert tested == [item.paper.id for item in PAPERS.test]
+
+
+def test_looks_are_limited_to_the_same_random_part_of_a_split_every_time(
+    connection: Connection, tmp_path: Path
+) -> None:
+    settings = dataclasses.replace(SFT, steps=2, test_items=7)
+    run_once(connection, tmp_path / "limited", settings, reward=None)
+    rollouts = lines(tmp_path / "limited", ROLLOUTS)
+    wanted = [one.paper.id for one in subset(PAPERS.test, 7)]
+    assert wanted != [one.paper.id for one in PAPERS.test[:7]]
+    for split in ("test", "test_greedy", "test_offset"):
+        assert [line["prompt_id"] for line in rollouts if line["split"] == split] == wanted
+    assert {line["prompt_id"] for line in rollouts if line["split"] == "eval"} == {
+        one.paper.id for one in subset(PAPERS.validation, SFT.eval_items)
+    }
+
+
+def test_the_same_run_again_leaves_the_same_bytes(
+    connection: Connection, folder: Path, tmp_path: Path
+) -> None:
+    run_once(connection, tmp_path / "again", RL)
+    for name in (METRICS, ROLLOUTS):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
+    connection: Connection, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    run = open_run(connection, out, RL)
+    _train_until(run, 3)
+    run.folder.close()
+    with (out / CHECKPOINTS).open("ab") as file:
+        file.write(b'{"step": 99, "half a li')
+    resumed = open_run(connection, out, RL, if_exists=IfExists.RESUME)
+    assert resumed.step == 2
+    train(resumed)
+    resumed.folder.close()
+    for name in (METRICS, ROLLOUTS):
+        assert (out / name).read_bytes() == (folder / name).read_bytes()
+    assert [mark["step"] for mark in lines(out, CHECKPOINTS)] == [2, 4]
+
+
+def _train_until(run: PaperRun, step: int) -> None:
+    """Train, but stop in the middle: what a kill leaves."""
+
+    class Stop(Exception):
+        pass
+
+    original = Run.record
+
+    def record(self: PaperRun, at: int, metrics: dict[str, float]) -> None:
+        if at == step:
+            raise Stop
+        original(self, at, metrics)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Run, "record", record)
+    try:
+        with pytest.raises(Stop):
+            train(run)
+    finally:
+        patch.undo()
+
+
+def test_supervised_training_lowers_its_loss_and_offsets_are_tested(
+    connection: Connection, tmp_path: Path
+) -> None:
+    run_once(connection, tmp_path / "sft", SFT, None)
+    metrics = lines(tmp_path / "sft", METRICS)
+    losses = [line["train/nll"] for line in metrics[:-1]]
+    assert losses[-1] < losses[0]
+    assert "test_offset/macro_f1" in metrics[-1]
+    assert "train/reward/total" not in metrics[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kl_penalty_coef": 0.1, "num_substeps": 2, "loss_fn": RlLoss.PPO},
+        {"advantage": Advantage.RLOO, "zero_variance_filter": False, "loss_fn": RlLoss.CISPO},
+        {"gradient": Gradient.EXACT},
+    ],
+)
+def test_every_setting_of_the_loop_reaches_the_weights(
+    connection: Connection, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    short = dataclasses.replace(RL, steps=2, eval_every=0, save_every=0)
+    plain, changed = tmp_path / "plain", tmp_path / "changed"
+    run_once(connection, plain, short)
+    run_once(connection, changed, dataclasses.replace(short, **changes))
+    last = [lines(each, METRICS)[-1] for each in (plain, changed)]
+    assert last[0]["eval/kl_base"] != last[1]["eval/kl_base"]
+    if "kl_penalty_coef" in changes:
+        first = lines(changed, METRICS)[0]
+        assert first["kl/base"] == 0.0
+        assert lines(changed, METRICS)[1]["kl/base"] != 0.0
+
+
+def test_a_reward_that_reacts_is_resumed_with_its_memory(
+    connection: Connection, tmp_path: Path
+) -> None:
+    out = tmp_path / "reacting"
+    run = open_run(connection, out, RL, reward="macro_f1")
+    _train_until(run, 3)
+    run.folder.close()
+    resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
+    reward = label_course(resumed).reward
+    assert reward is not None
+    assert reward.rewards[0].state().batches == 2
+    train(resumed)
+    resumed.folder.close()
+    run_once(connection, tmp_path / "whole", RL, "macro_f1")
+    assert (out / METRICS).read_bytes() == (tmp_path / "whole" / METRICS).read_bytes()
+
+
+class _Broken:
+    """A sampling client whose every third request fails."""
+
+    def __init__(self, client: tinker.SamplingClient, every: int) -> None:
+        self._client, self._every, self._count = client, every, 0
+
+    def sample(self, prompt: Any, samples: int, params: Any) -> Any:
+        self._count += 1
+        if self._count % self._every:
+            return self._client.sample(prompt, samples, params)
+
+        class Failing:
+            def result(self, timeout: float) -> None:
+                raise RuntimeError(f"no answer within {timeout > 0}")
+
+        return Failing()
+
+
+def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(
+    connection: Connection, tmp_path: Path
+) -> None:
+    run = open_run(connection, tmp_path / "failing", RL)
+    client: Any = _Broken(run.sampler(), 3)
+    sampling = Sampling(samples=4, max_tokens=24, temperature=1.0, seed=0)
+    groups = sample_groups(client, run.course.ground, PAPERS.train[:4], sampling)
+    assert [isinstance(group[0], Failure) for group in groups] == [False, False, True, False]
+    scored = score_groups(
+        groups,
+        run.course.score,
+        advantage=Advantage.CENTER,
+        zero_variance_filter=True,
+    )
+    assert len(scored[2].failures) == 4
+    assert not scored[2].scored
+    assert not scored[2].learned
+    run.saw(0, scored)
+    run.record(0, {})
+    failed = [line for line in lines(run.folder.path, ROLLOUTS) if "failure" in line]
+    assert len(failed) == 4
+    assert failed[0]["failure"]["what"].startswith("RuntimeError")
+    assert "total" not in failed[0]
+    run.folder.close()
+
+
+def test_a_server_that_answers_nothing_stops_the_step(
+    connection: Connection, tmp_path: Path
+) -> None:
+    run = open_run(connection, tmp_path / "lost", RL)
+    client: Any = _Broken(run.sampler(), 1)
+    sampling = Sampling(samples=2, max_tokens=4, temperature=1.0, seed=0)
+    with pytest.raises(BackendError, match="every rollout failed"):
+        sample_groups(client, run.course.ground, PAPERS.train[:2], sampling)
+    run.folder.close()
+
+
+def test_a_groups_advantages_are_centred_and_constant_groups_are_left_out() -> None:
+    def rollout(sample: int, label: str) -> Rollout[Item, Answer]:
+        text = f'{{"disruption_label": "{label}", "confidence": "low"}}'
+        return Rollout(
+            item=PAPERS.train[0],
+            sample=sample,
+            turns=(Turn(observation=(1, 2), tokens=(3,), logprobs=(-0.1,), text=text),),
+            answer=TASK.contract.parse(text),
+        )
+
+    gold = PAPERS.train[0].gold
+    other = next(label for label in TASK.labels if label != gold)
+    reward = make_reward("strong", TASK)
+    mixed, constant = score_groups(
+        [
+            [rollout(0, gold), rollout(1, other), rollout(2, other), rollout(3, other)],
+            [rollout(0, other), rollout(1, other)],
+        ],
+        lambda ones: reward.score([one.item.gold for one in ones], [one.answer for one in ones]),
+        advantage=Advantage.CENTER,
+        zero_variance_filter=True,
+    )
+    advantages = [one.advantage for one in mixed.scored]
+    assert np.allclose(np.array(advantages, dtype=float), [1.2, -0.4, -0.4, -0.4])
+    assert mixed.informative
+    assert not constant.informative
+    assert [one.advantage for one in constant.scored] == [None, None]
+    assert rollouts_module.SEED_BITS < 32

@@ -1,0 +1,58 @@
+"""Which papers a step trains on, and when something is due."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinsmith.lab.labels.offset import (best_offsets, decide,)
+from tinsmith.lab.schedule import (batch, due, saves_after, subset,)
+
+
+def test_an_epoch_sees_every_paper_once_and_the_next_in_another_order() -> None:
+    items = list(range(10))
+    seen = [item for step in range(10) for item in batch(items, 3, step, seed=1)]
+    first, second, third = seen[:10], seen[10:20], seen[20:30]
+    assert sorted(first) == sorted(second) == sorted(third) == items
+    assert first != second
+    assert seen != [item for step in range(10) for item in batch(items, 3, step, seed=2)]
+
+
+def test_a_step_needs_no_step_before_it() -> None:
+    items = list(range(7))
+    assert batch(items, 4, 5, seed=0) == batch(items, 4, 5, seed=0)
+
+
+def test_a_subset_is_not_the_beginning_and_keeps_the_order() -> None:
+    items = [0] * 50 + [1] * 50
+    chosen = subset(items, 40)
+    assert len(chosen) == 40
+    assert 10 < sum(chosen) < 30
+    assert list(chosen) == sorted(chosen)
+    assert subset(items, 0) is items
+    assert subset(items, 200) is items
+
+
+@pytest.mark.parametrize(
+    ("step", "every", "expected"), [(0, 5, True), (5, 5, True), (6, 5, False), (0, 0, False)]
+)
+def test_due(step: int, every: int, expected: bool) -> None:
+    assert due(step, every) is expected
+
+
+def test_the_last_step_is_saved_unless_nothing_is() -> None:
+    assert [step for step in range(5) if saves_after(step, 5, 2)] == [1, 3, 4]
+    assert not any(saves_after(step, 5, 0) for step in range(5))
+
+
+def test_offsets_undo_a_tilt_and_are_zero_where_nothing_is_gained() -> None:
+    labels = ("a", "b", "c")
+    golds = ["a", "b", "c"] * 20
+    straight = np.log(
+        np.array([[0.5 if label == gold else 0.25 for label in labels] for gold in golds])
+    )
+    assert best_offsets(straight, golds, labels) == (0.0, 0.0, 0.0)
+    tilted = straight + np.array([2.0, 0.0, 0.0])
+    assert set(decide(tilted, (0.0, 0.0, 0.0))) == {0}
+    offsets = best_offsets(tilted, golds, labels)
+    assert [labels[k] for k in decide(tilted, offsets)] == golds

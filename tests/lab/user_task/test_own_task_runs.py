@@ -1,0 +1,244 @@
+"""Runs on a user's own task have what the built-in ones have: evaluation, page, resume, replay, diff, failures kept."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from own_task import KEYS, TASK, Ran, command, lines, whole
+
+import tinsmith
+from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.types.errors import LostError
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NANO = "tinsmith/nano"
+BYTES = ("metrics.jsonl", "rollouts.jsonl", "sections.json", "task.json")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    state = tmp_path_factory.mktemp("own-task") / "state"
+    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(autouse=True)
+def place(server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home of its own, the server's key, and a folder with the task."""
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(server: Connection, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a task on the shared server."""
+
+    def run(file: str = "mine.py", **changes: str) -> Ran:
+        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        return command(capsys, "run", file, *(f"{key}={value}" for key, value in keys.items()))
+
+    return run
+
+
+def test_a_run_evaluates_what_is_held_out_and_leaves_its_page(run: Run, tmp_path: Path) -> None:
+    ran = run(log_path="run")
+    assert ran.code == 0, ran
+    assert "run/report.html" in ran.out
+    folder = tmp_path / "run"
+    metrics = lines(folder, "metrics.jsonl")
+    for step in (0, 2, 3):
+        for split in ("eval", "eval_greedy"):
+            for name in ("total", "letters", "rare"):
+                assert f"{split}/reward/{name}" in metrics[step]
+            assert f"{split}/metric/length" in metrics[step]
+    assert "train/reward/letters" in metrics[1]
+    rollouts = lines(folder, "rollouts.jsonl")
+    data = whole(folder, "config.json")["data"]
+    assert (data["train"], data["test"]) == (6, 6)
+    held_out = {one["id"] for one in whole(folder, "task.json")["items"]}
+    assert {one["prompt_id"] for one in rollouts if one["split"] != "train"} == held_out
+    assert held_out.isdisjoint(one["prompt_id"] for one in rollouts if one["split"] == "train")
+    for one in rollouts:
+        assert one["total"] == pytest.approx(sum(one["terms"].values()))
+        assert one["terms"]["letters"] == sum(each.isalpha() for each in one["text"]) / 10
+    total = [one["total"] for one in rollouts if (one["step"], one["split"]) == (3, "eval")]
+    assert metrics[3]["eval/reward/total"] == pytest.approx(sum(total) / len(total))
+    assert whole(folder, "manifest.json")["hashes"]["weights_sha256"]
+
+    page = (folder / "report.html").read_text()
+    first = re.search(r'<ul class="story">\s*<li>(.*?)</li>', page)
+    assert first is not None
+    assert "2 held-out items" in first[1]
+    assert f"{metrics[0]['eval/reward/total']:.3f}" in first[1]
+    assert f"{metrics[3]['eval/reward/total']:.3f}" in first[1]
+    for words in ("Does it write letters?", "a word", "ZeroDivisionError", "Lengths", "4 answers"):
+        assert words in page
+    sections = {one["title"]: one for one in whole(folder, "sections.json")["sections"]}
+    assert sections["Lengths"]["columns"] == ["item", "length"]
+    assert "mine.py, line" in sections["Broken"]["failure"]
+
+
+def test_the_same_task_gives_the_same_bytes_and_diff_and_replay_say_so(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(log_path="a", start="3").code == run(log_path="b", start="3").code == 0
+    for name in BYTES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    assert command(capsys, "diff", "a", "b").code == 0
+    assert run(log_path="c", start="4").code == 0
+    assert command(capsys, "diff", "a", "c").code == 1
+    assert whole(tmp_path / "a", "config.json")["overrides"]["start"] == 3
+    assert command(capsys, "replay", "a").code == 0
+
+    task = tmp_path / "mine.py"
+    task.write_text(TASK + "# another\n")
+    refused = command(capsys, "replay", "a")
+    assert refused.code == 2
+    assert "code.mine.py" in refused.err
+    assert len(refused.err.splitlines()) <= 5
+    task.unlink()
+    assert command(capsys, "replay", "a").code == 2
+
+
+def test_data_that_changed_are_refused_by_a_replay(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TASK.replace(
+        '[{"id": f"item-{n}", "n": n} for n in range(start, start + 12)]', '"data.jsonl"'
+    )
+    (tmp_path / "mine.py").write_text(text)
+    rows = [f'{{"id": "{n}", "n": {n}}}\n' for n in range(12)]
+    (tmp_path / "data.jsonl").write_text("".join(rows))
+    assert run(log_path="run", steps="1").code == 0
+    assert command(capsys, "replay", "run").code == 0
+    (tmp_path / "data.jsonl").write_text("".join(rows[1:]))
+    refused = command(capsys, "replay", "run")
+    assert refused.code == 2
+    assert "data." in refused.err
+
+
+def test_a_run_that_stopped_goes_on_as_if_it_never_had(run: Run, tmp_path: Path) -> None:
+    assert run(log_path="whole").code == 0
+    assert run(log_path="parts", stop_after="2").code == 0
+    assert not (tmp_path / "parts" / "report.html").exists()
+    resumed = run(log_path="parts", behavior_if_log_dir_exists="resume")
+    assert resumed.code == 0, resumed
+    for name in BYTES:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+    again = run(log_path="parts", behavior_if_log_dir_exists="resume")
+    assert again.code == 0
+    (tmp_path / "mine.py").write_text(TASK + "# another\n")
+    refused = run(log_path="parts", behavior_if_log_dir_exists="resume")
+    assert refused.code == 2
+    assert "code.mine.py" in refused.err
+    taken = run(log_path="parts")
+    assert (taken.code, len(taken.err.splitlines()) <= 5) == (2, True)
+
+
+def test_what_a_reward_raises_is_a_failed_rollout_with_its_cause(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "brittle").touch()
+    assert run(log_path="run", eval_items="6", group_size="8").code == 0
+    rollouts = lines(tmp_path / "run", "rollouts.jsonl")
+    failed = [one for one in rollouts if "failure" in one]
+    assert failed
+    for one in failed:
+        assert "total" not in one
+        assert one["failure"]["where"] == "reward"
+        assert re.fullmatch(
+            r"letters: mine\.py, line \d+: ValueError: a text of threes", one["failure"]["what"]
+        )
+    kept = [one for one in rollouts if "failure" not in one]
+    assert kept
+    assert all(len(one["text"]) % 3 for one in kept)
+    metrics = lines(tmp_path / "run", "metrics.jsonl")
+    assert 0 < metrics[0]["eval/failed"] < 1
+    alarms = [one["kind"] for one in whole(tmp_path / "run", "manifest.json")["alarms"]]
+    assert "rollouts_failed" in alarms
+    assert "a text of threes" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_reward_that_always_fails_ends_the_run_which_can_be_resumed(
+    run: Run, tmp_path: Path
+) -> None:
+    assert run(log_path="whole").code == 0
+    assert run(log_path="run", stop_after="1").code == 0
+    (tmp_path / "broken").touch()
+    lost = run(log_path="run", behavior_if_log_dir_exists="resume")
+    assert lost.code == 3
+    assert "the checker is not there" in lost.err
+    assert "the same command" in lost.err
+    assert len(lost.err.splitlines()) <= 5
+    assert whole(tmp_path / "run", "manifest.json")["status"] == "lost"
+    (tmp_path / "broken").unlink()
+    assert run(log_path="run").code == 0
+    for name in BYTES:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+def test_several_turns_are_sampled_told_and_scored(run: Run, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "arithmetic_tutor.py", tmp_path)
+    assert run("arithmetic_tutor.py", log_path="run", largest="3").code == 0
+    rollouts = lines(tmp_path / "run", "rollouts.jsonl")
+    for one in rollouts:
+        assert [turn["role"] for turn in one["turns"]] == ["assistant", "user", "assistant"]
+        assert one["turns"][1]["text"] == "Only a number."  # the model writes nonsense
+        assert one["turns"][-1]["text"] == one["text"]
+        assert list(one["terms"]) == ["solved", "listened"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Only a number." in page
+    assert "0 of 4 sums" in page
+
+
+def test_the_one_turn_example_runs(run: Run) -> None:
+    assert run(str(EXAMPLES / "turned_words.py"), log_path="run", steps="1").code == 0
+
+
+def test_what_new_writes_runs_as_it_is(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(capsys, "new", "fresh.py").code == 0
+    assert run("fresh.py", log_path="run", steps="1").code == 0
+    again = command(capsys, "new", "fresh.py")
+    assert (again.code, len(again.err.splitlines()) <= 5) == (2, True)
+    assert command(capsys, "new", "fresh.txt").code == 2
+
+
+def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> None:
+    where = {"base_url": server.base_url, "model_name": NANO}
+    left = tinsmith.run("mine.py", **KEYS, **where, log_path=tmp_path / "file")
+    assert left.report == tmp_path / "file" / "report.html"
+    assert left.metrics["eval/reward/total"] == pytest.approx(
+        left.metrics["eval/reward/letters"] + left.metrics["eval/reward/rare"]
+    )
+
+    def vowels(_item: int, text: str) -> float:
+        return sum(letter in "aeiou" for letter in text)
+
+    task = tinsmith.Task(
+        items=range(12), prompt="Item {item}:", reward=vowels, keys={"max_tokens": 4}
+    )
+    first = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "a")
+    second = tinsmith.run(task, **KEYS, **where, log_path=tmp_path / "b")
+    assert dict(first.metrics) == dict(second.metrics)
+    identity = whole(tmp_path / "a", "manifest.json")["identity"]
+    assert list(identity["code"]) == ["python"]
+
+
+def test_python_is_told_that_a_run_was_lost(server: Connection, tmp_path: Path) -> None:
+    def broken(_item: int, _text: str) -> float:
+        raise OSError("gone")
+
+    task = tinsmith.Task(items=range(12), prompt="Item {item}:", reward=broken)
+    with pytest.raises(LostError, match="OSError: gone"):
+        tinsmith.run(
+            task, **KEYS, base_url=server.base_url, model_name=NANO, log_path=tmp_path / "run"
+        )

@@ -1,0 +1,63 @@
+import io
+from pathlib import Path
+
+import pytest
+from fake_runs import LADDER, write_run
+from rich.console import Console
+
+from tinsmith.cli import main
+from tinsmith.studies.disruption.comparison import compare_labels
+from tinsmith.studies.disruption.summary import summary_table
+
+
+def run(*arguments: str) -> int:
+    """Run the command line; return its exit code."""
+    with pytest.raises(SystemExit) as caught:
+        main(["report", *arguments])
+    code = caught.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_the_table_fits_80_columns_and_has_the_baselines_below(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / key, LADDER[key]) for key in ("exp4", "exp5", "sft")]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(summary_table(compare_labels(folders)))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("ladder/exp5@1", "disruptive 9", "Metadata only", "210 papers"):
+        assert words in text, words
+    assert "..." not in text
+    assert "\u2026" not in text
+
+
+def test_one_run_is_reported_in_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", LADDER["sft"])
+    assert run(str(folder)) == 0
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert capsys.readouterr().out == f"wrote {folder / 'report.html'}\n"
+
+
+def test_several_runs_are_compared_where_one_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [str(write_run(tmp_path / key, LADDER[key])) for key in ("exp4", "sft")]
+    monkeypatch.chdir(tmp_path)
+    assert run(*folders) == 0
+    assert (tmp_path / "compare.html").exists()
+    out = capsys.readouterr().out
+    assert "evidence is missing on shuffled labels" in out
+    assert out.endswith("wrote compare.html\n")
+
+
+def test_a_mistake_is_few_lines_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", LADDER["sft"])
+    assert run(str(tmp_path)) == 2
+    assert run(str(folder), "--out", str(tmp_path / "no" / "page.html")) == 2
+    error = capsys.readouterr().err
+    assert "holds no run" in error
+    assert "there is no such folder to write to" in error
+    assert len(error.splitlines()) <= 10

@@ -1,0 +1,84 @@
+import re
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from tinsmith.pages.curves import (Chart, Flag, Limit, Line, chart_svg, legend_columns, running_mean,)
+from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.palette import (class_mark, class_slot, series_mark, stand_ins,)
+
+
+def chart(name: str = "one", label: str = "a label") -> Chart:
+    mark = class_mark("disruptive", 0)
+    return Chart(
+        name=name,
+        label="what is seen",
+        lines=[Line(label=label, mark=mark, steps=[0, 10, 20], values=[0.1, 0.5, 0.9])],
+        shares=True,
+        limits=[Limit(0.75, "limit")],
+        flags=[Flag(1, 10, 0.5, mark)],
+    )
+
+
+def test_a_figure_is_the_same_bytes_again_whatever_a_reader_has_set() -> None:
+    first = chart_svg(chart())
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert chart_svg(chart()) == first
+
+
+def test_a_figure_has_ids_of_its_own_and_the_pages_colours() -> None:
+    one, two = chart_svg(chart("one")), chart_svg(chart("two"))
+    assert one is not None
+    assert two is not None
+    ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, two)]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+    for svg in (one, two):
+        assert set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", svg)) <= ids[0] | ids[1]
+    assert "var(--class-0)" in one
+    assert "var(--alarm)" in one
+    assert not re.search("#[0-9a-f]{6}", one)
+    assert one.startswith('<svg class="figure" role="img" aria-label="what is seen" viewBox=')
+
+
+def test_words_in_a_figure_are_text_and_are_escaped() -> None:
+    svg = chart_svg(chart(label="<b>$x$ & y</b>"))
+    assert svg is not None
+    assert "&lt;b&gt;$x$ &amp; y&lt;/b&gt;" in svg
+    assert "<b>" not in svg
+
+
+def test_a_figure_without_a_point_is_none() -> None:
+    empty = Line(label="a", mark=series_mark(0), steps=[], values=[])
+    assert chart_svg(Chart(name="a", label="b", lines=[empty])) is None
+    nothing = Dots("a", series_mark(0), [None])
+    assert dots_svg("a", "b", ["row"], [Panel(title="t", dots=[nothing])]) is None
+
+
+def test_dots_are_drawn_with_and_without_an_interval() -> None:
+    dots = Dots("a", series_mark(1), [Measure(0.5, 0.4, 0.6), Measure(0.2), None])
+    svg = dots_svg("a", "b", ["x", "y", "z"], [Panel(title="t", dots=[dots])])
+    assert svg is not None
+    assert svg.count("var(--series-1)") >= 3
+
+
+def test_colours_are_distinct_and_a_class_keeps_its_own_in_any_order() -> None:
+    assert len(set(stand_ins().values())) == len(stand_ins())
+    assert class_slot("neutral", 0) == class_slot("neutral", 2) == class_slot("balanced", 1)
+    novelty = {
+        class_mark(label, i) for i, label in enumerate(("novel", "balanced", "conventional"))
+    }
+    assert len(novelty) == 3
+
+
+def test_a_running_mean_is_taken_around_its_place_and_shrinks_at_the_ends() -> None:
+    values = np.array([1.0, 2.0, 6.0, 3.0, 8.0])
+    assert running_mean(values, 3).tolist() == pytest.approx([1.0, 3.0, 11 / 3, 17 / 3, 8.0])
+
+
+def test_a_legend_has_as_many_columns_as_fit() -> None:
+    assert legend_columns(["disruptive", "consolidating", "neutral", "invalid"]) == 4
+    assert legend_columns(["control/shuffled_labels@1"] * 3) == 2
+    assert legend_columns(["one"]) == 1

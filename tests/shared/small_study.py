@@ -1,0 +1,126 @@
+"""A study small enough for tests: papers whose words tell the label, and a base model built from them in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tinsmith.lab.papers.base import (PaperBaseRecipe, build_paper_base,)
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.rewards.label_reward import make_label_reward
+from tinsmith.lab.labels.paper import (Item, Paper,)
+from tinsmith.lab.labels.task import (Task, make_task,)
+from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.run import (Finished, Run,)
+from tinsmith.lab.settings import (CommonSettings, RlSettings, SftSettings,)
+from tinsmith.lab.sft import train_sft
+from tinsmith.lab.labels.ground import (Papers, Study,)
+from tinsmith.lab.teller import Teller
+from tinsmith.types.seeds import random_bits
+
+PaperRun = Run[Item, Answer]
+
+TASK: Task = make_task("disruption", prompt="brief", contract="two_key")
+WORDS = {
+    "disruptive": ("introduce", "replace", "first"),
+    "consolidating": ("extend", "benchmark", "review"),
+    "neutral": ("report", "case", "survey"),
+}
+COMMON = ("the", "results", "of", "method", "data", "and", "model", "with")
+RECIPE = PaperBaseRecipe(vocab_size=512, max_positions=256, steps=40, batch_size=16, warm_up=5)
+
+
+def item(number: int) -> Item:
+    """Paper `number`: every second word is of its label's lexicon."""
+    label = TASK.labels[number % 3]
+    bits = [int(bit) for bit in random_bits(number, 12)]
+    words = [
+        (WORDS[label] if i % 2 else COMMON)[bit % len(WORDS[label] if i % 2 else COMMON)]
+        for i, bit in enumerate(bits)
+    ]
+    paper = Paper(
+        id=f"W{number}",
+        title=" ".join(words[:3]),
+        abstract=" ".join(words[3:]) + ".",
+        year=2000 + number % 7,
+        citations=number % 11,
+        field="Physics",
+    )
+    return Item(paper=paper, golds=(label,))
+
+
+PAPERS = Papers(
+    train=[item(n) for n in range(120)],
+    validation=[item(n) for n in range(120, 150)],
+    test=[item(n) for n in range(150, 180)],
+)
+
+
+def build(folder: Path) -> Path:
+    """Build the base these tests run on."""
+    build_paper_base(RECIPE, (TASK,), PAPERS.train, folder)
+    return folder
+
+
+def connect_to(base: Path, state: Path) -> Connection:
+    """Start a server on the base."""
+    return open_connection(None, EmbeddedSettings(models={"base": str(base)}, state=state, seed=5))
+
+
+def open_run(
+    connection: Connection,
+    folder: Path,
+    settings: CommonSettings,
+    *,
+    reward: str | None = "strong",
+    if_exists: IfExists = IfExists.RAISE,
+    changed: Callable[[PaperRun], None] | None = None,
+) -> PaperRun:
+    """Open a run on the small study, or go on with it."""
+    opened, mark = RunFolder.begin(folder, {"identity_sha256": repr(settings)}, if_exists=if_exists)
+    service = connection.client
+    if mark is None:
+        made = service.create_lora_training_client(base_model="base", rank=4, seed=3)
+    else:
+        made = service.create_training_client_from_state_with_optimizer(mark.state_path)
+    trainer = made.result(WAIT_SECONDS)
+    tokenizer = trainer.get_tokenizer()
+    study = Study(task=TASK, papers=PAPERS, renderer=renderer_for(tokenizer), tokenizer=tokenizer)
+    run = Run(
+        service=service,
+        trainer=trainer,
+        model_name="base",
+        course=LabelCourse(
+            ground=study,
+            settings=settings,
+            reward=None if reward is None else make_label_reward(reward, TASK),
+        ),
+        settings=settings,
+        folder=opened,
+        teller=Teller(name="test", steps=settings.steps, quiet=True),
+    )
+    if mark is not None:
+        run.resume(mark)
+    if changed is not None:
+        changed(run)
+    return run
+
+
+def label_course(run: PaperRun) -> LabelCourse:
+    """Return what the run teaches, as what it is."""
+    assert isinstance(run.course, LabelCourse)
+    return run.course
+
+
+def train(run: PaperRun) -> Finished:
+    """Train by the loop that its settings are for."""
+    if isinstance(run.settings, RlSettings):
+        return train_rl(run, run.settings)
+    assert isinstance(run.settings, SftSettings)
+    return train_sft(run, label_course(run), run.settings)

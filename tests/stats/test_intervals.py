@@ -1,0 +1,243 @@
+"""Wilson and bootstrap intervals against scipy, and what resampling over seeds and items must do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tinsmith.stats.confusion import Codes
+from tinsmith.stats.estimates import (Bootstrap, difference, estimate, estimate_bca,)
+from tinsmith.stats.intervals import (Interval, LeftOut, bca, percentile, wilson,)
+from tinsmith.stats.rates import (Metric, SCORES,)
+from tinsmith.stats.resampling import (resampled_counts, resampled_seeds,)
+from tinsmith.stats.runs import Runs
+from tinsmith.types.errors import ConfigError, DataError
+
+LABELS = ("a", "b", "c")
+QUICK = Bootstrap(draws=4000, seed=3)
+
+
+def system(name: str, accuracy: float, *, seeds: int = 1, n: int = 300, seed: int = 0) -> Runs:
+    """Return a system that is right with the given chance, wrong or invalid otherwise."""
+    rng = np.random.Generator(np.random.PCG64([seed, seeds, n]))
+    golds = np.arange(n) % 3
+    right = rng.random((seeds, n)) < accuracy
+    predicted = np.where(right, golds, (golds + rng.integers(1, 4, (seeds, n))) % 4)
+    return Runs(name, LABELS, tuple(map(str, range(n))), golds, predicted)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 400), st.data(), st.sampled_from((0.8, 0.95, 0.99)))
+def test_wilson_agrees_with_scipy(n: int, data: st.DataObject, level: float) -> None:
+    successes = data.draw(st.integers(0, n))
+    ours = wilson(successes, n, level)
+    theirs = stats.binomtest(successes, n).proportion_ci(level, method="wilson")
+    assert ours.low == pytest.approx(theirs.low, abs=1e-12)
+    assert ours.high == pytest.approx(theirs.high, abs=1e-12)
+    assert ours.holds(successes / n)
+
+
+def test_the_seeds_best_line_does_not_exclude_the_constant() -> None:
+    interval = wilson(198, 500)
+    assert (round(interval.low, 3), round(interval.high, 3)) == (0.354, 0.440)
+    assert interval.holds(189 / 500)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(-1, 5), (6, 5), (0, 0)])
+def test_an_impossible_share_is_named(successes: int, n: int) -> None:
+    with pytest.raises(DataError, match="successes"):
+        wilson(successes, n)
+
+
+def test_a_level_is_a_share() -> None:
+    with pytest.raises(ConfigError, match="level = 95"):
+        wilson(1, 2, 95)
+    with pytest.raises(ConfigError, match="draws = 10"):
+        Bootstrap(draws=10)
+
+
+def test_resamples_keep_every_labels_items_and_only_answers_that_were_given() -> None:
+    runs = system("s", 0.5, seeds=2, n=90)
+    counts = resampled_counts(runs.golds, runs.predicted, 3, draws=500, seed=1)
+    assert counts.shape == (500, 2, 3, 4)
+    assert (counts.sum(axis=-1) == 30).all()
+    observed = runs.counts() > 0
+    assert not counts[:, ~observed].any()
+    assert counts[:, :, 0, 0].std() > 0
+    again = resampled_counts(runs.golds, runs.predicted, 3, draws=500, seed=1)
+    np.testing.assert_array_equal(counts, again)
+    other = resampled_counts(runs.golds, runs.predicted, 3, draws=500, seed=2)
+    assert (counts != other).any()
+
+
+def test_resampled_counts_have_the_mean_and_the_spread_of_a_multinomial() -> None:
+    runs = system("s", 0.6, n=120)
+    counts = resampled_counts(runs.golds, runs.predicted, 3, draws=20_000, seed=5)[:, 0]
+    observed = runs.counts()[0]
+    share = observed / 40
+    np.testing.assert_allclose(counts.mean(axis=0), observed, atol=0.1)
+    np.testing.assert_allclose(counts.var(axis=0), 40 * share * (1 - share), atol=0.35)
+
+
+def test_all_seeds_meet_the_same_resample_of_the_items() -> None:
+    runs = system("s", 0.5, n=60)
+    twice = np.concatenate([runs.predicted, runs.predicted])
+    counts = resampled_counts(runs.golds, twice, 3, draws=200, seed=1)
+    np.testing.assert_array_equal(counts[:, 0], counts[:, 1])
+
+
+def _stratified_score(metric: Metric, *answers: Codes, axis: int = -1) -> np.ndarray:
+    """Return the score of answers sorted by true label, for scipy's vectorised bootstrap."""
+    rows = [np.stack([(one == k).sum(axis=axis) for k in range(4)], axis=-1) for one in answers]
+    return SCORES[metric](np.stack(rows, axis=-2).astype(np.float64))
+
+
+@pytest.mark.parametrize("metric", [Metric.MACRO_F1, Metric.G_MEAN])
+@pytest.mark.parametrize("method", ["percentile", "BCa"])
+def test_intervals_agree_with_scipys_bootstrap_of_three_samples(
+    metric: Metric, method: str
+) -> None:
+    runs = system("s", 0.75, n=120)
+    answers = [runs.predicted[0, runs.golds == k] for k in range(3)]
+    theirs = stats.bootstrap(
+        answers,
+        lambda *a, axis=-1: _stratified_score(metric, *a, axis=axis),
+        n_resamples=9999,
+        method=method,
+        vectorized=True,
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    ours = (estimate if method == "percentile" else estimate_bca)(runs, metric, Bootstrap())
+    assert ours.interval is not None
+    assert ours.interval.low == pytest.approx(theirs.low, abs=0.006)
+    assert ours.interval.high == pytest.approx(theirs.high, abs=0.006)
+
+
+def test_the_bca_interval_is_its_formula() -> None:
+    draws = np.sqrt(np.arange(1.0, 10_001.0))  # skewed, and every quantile is known
+    scores, copies = (
+        [np.array([1.0, 2.0, 9.0]), np.array([3.0, 3.5])],
+        [[2.0, 3.0, 1.0], [4.0, 1.0]],
+    )
+    strata = [LeftOut(s, np.array(c)) for s, c in zip(scores, copies, strict=True)]
+    cubes = squares = 0.0
+    for one in strata:
+        each = np.repeat(one.scores, one.copies.astype(int))
+        influence = (each.size - 1) * (each.mean() - each)
+        cubes += (influence**3).sum() / each.size**3
+        squares += (influence**2).sum() / each.size**2
+    a, z0 = (
+        cubes / 6 / squares**1.5,
+        stats.norm.ppf((draws < 60.0).mean() / 2 + (draws <= 60.0).mean() / 2),
+    )
+    z = z0 + stats.norm.ppf([0.025, 0.975])
+    expected = np.quantile(draws, stats.norm.cdf(z0 + z / (1 - a * z)))
+    found = bca(draws, 60.0, strata)
+    assert found is not None
+    np.testing.assert_allclose([found.low, found.high], expected, rtol=1e-9)
+    plain = percentile(draws)
+    assert plain is not None
+    assert found.low < plain.low - 1.0
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    runs = system("s", 0.5)
+    assert estimate(runs, Metric.MACRO_F1, QUICK) == estimate(runs, Metric.MACRO_F1, QUICK)
+
+
+def test_copies_of_one_model_are_no_new_evidence() -> None:
+    runs = system("s", 0.5)
+    copies = Runs("s", LABELS, runs.items, runs.golds, np.repeat(runs.predicted, 5, axis=0))
+    one, five = (estimate(r, Metric.LABEL_MATCH, QUICK).interval for r in (runs, copies))
+    assert one is not None
+    assert five is not None
+    assert five.high - five.low >= 0.999 * (one.high - one.low)
+
+
+def test_seeds_are_drawn_with_replacement() -> None:
+    scores = np.tile([0.0, 1.0], (40_000, 1))
+    means = resampled_seeds(scores, seed=1, system="first")
+    values, counts = np.unique(means, return_counts=True)
+    assert values.tolist() == [0.0, 0.5, 1.0]
+    np.testing.assert_allclose(counts / 40_000, [0.25, 0.5, 0.25], atol=0.01)
+
+
+def test_a_difference_is_paired() -> None:
+    first = system("first", 0.6, n=600)
+    second = Runs("second", LABELS, first.items, first.golds, first.predicted.copy())
+    second.predicted[0, :12] = (first.predicted[0, :12] + 1) % 4
+    found = difference(first, second, Metric.LABEL_MATCH, QUICK)
+    alone = estimate(first, Metric.LABEL_MATCH, QUICK)
+    assert found.interval is not None
+    assert alone.interval is not None
+    assert found.interval.high - found.interval.low < 0.5 * (
+        alone.interval.high - alone.interval.low
+    )
+
+
+def test_a_difference_has_the_sign_the_p_value_and_the_share_below_zero() -> None:
+    better, worse = system("better", 0.7), system("worse", 0.5, seed=1)
+    found = difference(better, worse, Metric.MACRO_F1, QUICK)
+    assert found.value > 0
+    assert found.interval is not None
+    assert found.interval.above(0.0)
+    assert found.not_above == (found.draws <= 0).mean()
+    assert found.p_value == pytest.approx(2 * (found.not_above * 4000 + 1) / 4001)
+    back = difference(worse, better, Metric.MACRO_F1, QUICK)
+    assert back.value == -found.value
+    same = difference(better, better, Metric.MACRO_F1, QUICK)
+    assert (same.value, same.p_value) == (0.0, 1.0)
+
+
+def test_a_difference_does_not_depend_on_the_order_of_the_second_systems_items() -> None:
+    first, second = system("first", 0.6), system("second", 0.5, seed=1)
+    turned = second.on(second.items[::-1])
+    a = difference(first, second, Metric.MACRO_F1, QUICK)
+    b = difference(first, turned, Metric.MACRO_F1, QUICK)
+    np.testing.assert_array_equal(a.draws, b.draws)
+
+
+def test_systems_on_other_items_are_not_compared() -> None:
+    first, second = system("first", 0.6, n=300), system("second", 0.5, n=303)
+    with pytest.raises(DataError, match="different items: 3 differ"):
+        difference(first, second, Metric.MACRO_F1, QUICK)
+    with pytest.raises(ConfigError, match="field: seeds = 2"):
+        estimate_bca(system("s", 0.5, seeds=2), Metric.MACRO_F1, QUICK)
+
+
+def test_the_interval_over_seeds_covers_the_spread_between_them() -> None:
+    runs = system("s", 0.5, seeds=4)
+    golds = runs.golds
+    apart = np.stack([golds, golds, (golds + 1) % 3, (golds + 1) % 3])
+    found = estimate(Runs("s", LABELS, runs.items, golds, apart), Metric.LABEL_MATCH, QUICK)
+    assert found.value == 0.5
+    assert found.interval == Interval(0.0, 1.0, 0.95)
+
+
+def test_undefined_draws_are_left_out_and_no_draw_gives_no_interval() -> None:
+    assert percentile(np.array([np.nan, 1.0, 1.0])) == Interval(1.0, 1.0, 0.95)
+    assert percentile(np.array([np.nan])) is None
+
+
+def test_equivalence_is_an_interval_inside_the_margin() -> None:
+    assert Interval(-0.005, 0.008, 0.9).within(0.01)
+    assert not Interval(-0.005, 0.012, 0.9).within(0.01)
+
+
+def test_runs_say_what_is_wrong_with_them() -> None:
+    with pytest.raises(DataError, match="field: items, seeds"):
+        Runs.of("s", LABELS, [], [], [[]])
+    with pytest.raises(DataError, match="field: items"):
+        Runs.of("s", LABELS, ["x", "x"], ["a", "a"], [["a", "a"]])
+    with pytest.raises(DataError, match="field: answers = 1"):
+        Runs.of("s", LABELS, ["x", "y"], ["a", "a"], [["a"]])
+    with pytest.raises(DataError, match=r"field: items = \['z'\]"):
+        Runs.of("s", LABELS, ["x"], ["a"], [[None]]).on(["x", "z"])
+    first = Runs.of("s", LABELS, ["x"], ["a"], [["a"]])
+    with pytest.raises(DataError, match=r"^s and t "):
+        first.aligned(Runs.of("t", LABELS, ["x"], ["b"], [["a"]]))
+    with pytest.raises(DataError, match="same question"):
+        first.aligned(Runs.of("t", ("a", "b"), ["x"], ["a"], [["a"]]))

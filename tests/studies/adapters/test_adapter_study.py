@@ -1,0 +1,337 @@
+"""The study of adapters: what it is told, how it chooses a rate, what it reads, and that it says the same again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small_slice import Made
+
+from tinsmith.engine.checkpoints import load_adapter, read
+from tinsmith.engine.export import export
+from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.studies.adapters.settings import adapter_study
+from tinsmith.studies.adapters.study import run_adapter_study
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.places import NOTEBOOK
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.driver import (PAGE, SECONDS_JSON, STUDY_JSON, Study, StudyArm, TABLES,)
+from tinsmith.lab.papers.worlds import Told
+from tinsmith.models.adapter import Adapter
+from tinsmith.models.base import open_base
+from tinsmith.models.build import build_decoder
+from tinsmith.models.folder import write_folder
+from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
+from tinsmith.ops.native import NativeKernels
+from tinsmith.lab.study.tried_rates import (chosen, read_tried,)
+from tinsmith.lab.runs.files import (CONFIG, MANIFEST, STATE,)
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import ConfigError
+
+pytestmark = [
+    # The SDK leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:.*tie_word_embeddings:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+]
+
+LORA, QDORA = AdapterKind.LORA, AdapterKind.QDORA
+KINDS = ("lora", "dora", "qlora", "qdora")
+RATES = "1e-4,2e-4,4e-4,8e-4,1.6e-3"
+SMALL = {
+    "lora_rank": "4",
+    "steps": "2",
+    "batch_size": "4",
+    "eval_every": "0",
+    "save_every": "0",
+    "eval_items": "6",
+    "max_tokens": "20",
+}
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def settings(**changes: str) -> Study:
+    return adapter_study({"out": "x", **changes})
+
+
+def tuning(study: Study) -> list[Cell]:
+    return [cell for arm in study.arms for cell in study.tuning(arm).values()]
+
+
+def arm(study: Study, name: str) -> StudyArm:
+    return next(one for one in study.arms if one.name == name)
+
+
+# What it is told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_adapter_is_lora_but_for_the_adapter(kind: str) -> None:
+    one, lora = (make_plan(find(f"sft/{name}"), {}) for name in (kind, "lora"))
+    assert one.settings.adapter.value == kind
+    assert one.frame == lora.frame
+    changed = {
+        key
+        for key in SMALL.keys() | {"adapter", "seed", "learning_rate"}
+        if getattr(one.settings, key, None) != getattr(lora.settings, key, None)
+    }
+    assert changed <= {"adapter"}
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_seeds_notebook_stands_at_seed(kind: str) -> None:
+    at_seed = make_plan(find(f"sft/{kind}"), {"at": "seed"}).settings
+    assert {key: getattr(at_seed, key) for key in NOTEBOOK} == dict(NOTEBOOK)
+    assert (at_seed.lora_rank, at_seed.lr_schedule.value, at_seed.steps) == (64, "cosine", 157)
+    assert make_plan(find(f"sft/{kind}"), {}).settings.lora_rank == 16
+
+
+def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
+    cells = tuning(settings(at="seed", model_name="x", rates=RATES))
+    plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
+    alike = [
+        {
+            key: value
+            for key, value in asdict(plan.settings).items()
+            if key not in ("adapter", "learning_rate")
+        }
+        for plan in plans
+    ]
+    assert all(one == alike[0] for one in alike)
+    notebook = {key: value for key, value in NOTEBOOK.items() if key != "learning_rate"}
+    assert {key: alike[0][key] for key in notebook} == notebook
+
+
+def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
+    told = settings(steps="7", lora_rank="8", rates=RATES, **{"rates.qdora": "1,2,3,4,5"})
+    assert tuple(one.name for one in told.arms) == KINDS
+    assert arm(told, QDORA).rates == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert arm(told, LORA).rates == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
+    cells = tuning(told)
+    assert len({cell.folder for cell in cells}) == len(cells) == 20
+    plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
+    assert {plan.settings.seed for plan in plans} == {0}
+    assert {(plan.settings.steps, plan.settings.lora_rank) for plan in plans} == {(7, 8)}
+    assert {plan.settings.lr_schedule.value for plan in plans} == {"cosine"}
+    assert [plan.settings.learning_rate for plan in plans[-5:]] == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rates", "1,2,3,4"),
+        ("rates", "1,2,3,4,4"),
+        ("rates", "0,1,2,3,4"),
+        ("rates.qdora", "1,2,3,4,five"),
+        ("seeds", "1,2"),
+        ("seeds", "1,2,2"),
+        ("seeds", "a,b,c"),
+        ("seeds", "1,2,-3"),
+        ("tuning_seed", "2"),
+        ("tuning_seed", "0,4"),
+        ("tuning_seed", "-1"),
+        ("adapters", "qdora"),
+        ("adapters", "lora,full"),
+        ("learning_rate", "1"),
+        ("seed", "1"),
+        ("adapter", "dora"),
+        ("log_path", "x"),
+        ("rate", "1,2,3,4,5"),
+        ("rates.full", "1,2,3,4,5"),
+        ("group_size", "4"),
+        ("dry_run", "flase"),
+        ("select_by", "last"),
+        ("stop_after", "2"),
+        ("steps", "0"),
+    ],
+)
+def test_what_would_compare_unequal_efforts_is_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(**{key: value})
+    assert caught.value.field == key
+    assert len(str(caught.value).splitlines()) <= 4
+
+
+def test_a_dry_run_says_how_many_runs_and_writes_nothing(tmp_path: Path) -> None:
+    lines: list[str] = []
+    out = tmp_path / "study"
+    run_adapter_study({"out": str(out), "dry_run": "true"}, lines.append)
+    arms = [line.partition(",")[0] for line in lines[1:-2]]
+    assert arms == ["LoRA: sft/lora", "DoRA: sft/dora", "QLoRA: sft/qlora", "QDoRA: sft/qdora"]
+    assert "20 runs to choose rates on seed 0, 12 to report" in lines[-2]
+    assert "32 runs" in lines[-1]
+    assert "MB of disk" in lines[-1]
+    assert not out.exists()
+    with pytest.raises(ConfigError, match="no such key"):
+        run_adapter_study({"out": str(out), "dry_run": "true", "stepz": "1"}, lines.append)
+
+
+# How it chooses
+
+
+def test_the_rate_is_chosen_by_validation_and_the_smaller_of_equals(tmp_path: Path) -> None:
+    told = settings(out=str(tmp_path), rates="1,2,3,4,5")
+    folders = {rate: cell.folder for rate, cell in told.tuning(arm(told, LORA)).items()}
+    scores = {1.0: (0.3, 0.9), 2.0: (0.5, 0.1), 3.0: (0.5, 0.2), 4.0: (0.5, 0.2), 5.0: (0.4, 0.4)}
+    for rate, (value, tie_break) in scores.items():
+        folders[rate].mkdir(parents=True)
+        selected = {"step": 3, "score": {"value": value, "tie_break": tie_break}}
+        (folders[rate] / MANIFEST).write_text(json.dumps({"selected": selected}))
+    assert chosen(read_tried(folders)).rate == 3.0
+
+
+# What it reads: one run of each adapter stands for all of its cells
+
+
+@pytest.fixture(scope="module")
+def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Cell]:
+    """A trained run of LoRA and one of QDoRA."""
+    out = tmp_path_factory.mktemp("ran")
+    where = {"data": str(made.data), "model_name": str(made.base)}
+    told = settings(out=str(out), rates=RATES, **SMALL, **where)
+    cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
+    for cell in cells.values():
+        plan = make_plan(find(cell.name), {**cell.overrides, "log_path": str(cell.folder)})
+        conduct(plan, told=_silent)
+    return cells
+
+
+def _copied(ran: Mapping[str, Cell], cells: Sequence[Cell]) -> None:
+    """Put the run of each cell's adapter where the cell's would be, as if trained at its rate and seed."""
+    for cell in cells:
+        if cell.folder.exists():
+            continue
+        kind = cell.name.removeprefix("sft/")
+        shutil.copytree(ran[kind].folder, cell.folder)
+        rate, seed = float(cell.overrides["learning_rate"]), int(cell.overrides["seed"])
+        _rewrite(cell.folder / CONFIG, "settings", {"learning_rate": rate, "seed": seed})
+        score = {"score": {"value": 0.5 - abs(rate - 4e-4), "tie_break": 0.0}}
+        _rewrite(cell.folder / MANIFEST, "selected", score)
+
+
+def _rewrite(file: Path, key: str, changes: dict[str, Any]) -> None:
+    content = json.loads(file.read_text())
+    content[key] |= changes
+    file.write_text(json.dumps(content))
+
+
+def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
+    ran: Mapping[str, Cell], tmp_path: Path
+) -> None:
+    def copied(cells: Sequence[Cell], told: Told) -> None:
+        del told
+        _copied(ran, cells)
+
+    keys = {"adapters": "lora,qdora", "rates": RATES, **SMALL}
+    texts: list[bytes] = []
+    for name in ("one", "two"):
+        out = run_adapter_study({**keys, "out": str(tmp_path / name)}, _silent, run=copied)
+        texts.append((out / STUDY_JSON).read_bytes())
+        assert (out / SECONDS_JSON).is_file()
+    assert texts[0] == texts[1]
+    found = json.loads(texts[0])
+    assert [(row["name"], row["rate"]) for row in found["rows"]] == [
+        ("LoRA", 4e-4),
+        ("QDoRA", 4e-4),
+    ]
+    lora, qdora = found["adapters"]["LoRA"], found["adapters"]["QDoRA"]
+    assert (lora["apart"], lora["gradient"]["magnitude"]) == (None, None)
+    assert 0.0 < qdora["gradient"]["share"] < 1.0
+    assert qdora["apart"]["low"] <= qdora["apart"]["value"] <= qdora["apart"]["high"]
+    assert "control" in qdora["apart"]["gate"] or "shuffled" in qdora["apart"]["gate"]
+    assert qdora["bytes"]["parameters"] > lora["bytes"]["parameters"]
+    assert lora["bytes"]["linears_to_fp32"] == 1.0
+    assert qdora["bytes"]["linears_to_fp32"] < 0.13
+    assert found["baselines"]
+    assert "seconds" not in json.dumps(found["rows"])
+    page, table = ((tmp_path / "one" / name).read_text() for name in (PAGE, TABLES))
+    for text in (page, table):
+        assert "QDoRA" in text
+        assert found["sentences"][0].split(",")[0] in text
+    assert "://" not in page.replace("http://www.w3.org", "")
+
+
+def another_base(base: Path, folder: Path) -> Path:
+    """Copy a base, with one of its weights changed."""
+    shutil.copytree(base, folder)
+    (file,) = folder.glob("*.safetensors")
+    weights = load_file(file)
+    weights[min(weights)] += 1
+    save_file(weights, file, {"format": "pt"})
+    return folder
+
+
+def test_a_cell_that_came_to_its_end_is_not_run_again(
+    ran: Mapping[str, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[Sequence[str]] = []
+
+    class Noted:
+        def __init__(self, command: Sequence[str], **_: object) -> None:
+            commands.append(command)
+
+        def wait(self) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    cell = ran["qdora"]
+    run_cells([cell], _silent)
+    assert commands == []
+    changed = {**cell.overrides, "seed": "9"}
+    with pytest.raises(ConfigError, match="this folder holds another run") as caught:
+        run_cells([Cell(name=cell.name, overrides=changed, folder=cell.folder)], _silent)
+    assert len(str(caught.value).splitlines()) <= 4
+    other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
+    rebased = {**cell.overrides, "model_name": str(other)}
+    with pytest.raises(ConfigError, match="trained on another base"):
+        run_cells([Cell(name=cell.name, overrides=rebased, folder=cell.folder)], _silent)
+    assert commands == []
+    run_cells([Cell(name=cell.name, overrides=changed, folder=tmp_path / "new")], _silent)
+    assert [command[:5] for command in commands] == [
+        [sys.executable, "-m", "tinsmith", "run", "sft/qdora"]
+    ]
+
+
+def test_a_trained_qdora_exports_to_peft_on_the_dequantised_base(
+    ran: Mapping[str, Cell], tmp_path: Path
+) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    folder = ran["qdora"].folder
+    manifest = json.loads((folder / MANIFEST).read_text())
+    path = manifest["selected"]["final_path"]
+    checkpoint = read(TinkerPath.parse(path).folder(folder / STATE))
+    base = open_base(manifest["circumstances"]["model_folder"])
+    decoder = build_decoder(base.config, base.weights, NativeKernels(), quantised=True)
+    adapter = load_adapter(decoder, checkpoint, base=base.identity)
+    moved = load_file(checkpoint.folder / "adapter.safetensors")
+    assert any(value.abs().max() > 0 for name, value in moved.items() if "lora_B" in name)
+    done = export(path, to="peft", out=tmp_path / "peft", state=folder / STATE)
+    assert done.within_limit
+    held = tmp_path / "held"
+    write_folder(held, decoder.config, merged_weights(Adapter(adapter.spec, decoder)))
+    model = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(held), tmp_path / "peft"
+    ).eval()
+    tokens = probe_sequences(decoder.config, seed=0)
+    with torch.no_grad():
+        rows = [model(torch.tensor([ids.tolist()])).logits[0].double() for ids in tokens]
+    theirs = torch.log_softmax(torch.cat(rows), -1)
+    assert float((theirs - all_logprobs(decoder, adapter.low, tokens)).abs().max()) <= 1e-5

@@ -1,0 +1,434 @@
+"""The adversarial pair against a live server: token by token, turn by turn, and what fails is nobody's reward."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tinker
+from small_debate import (
+    SCRIPT,
+    SCRIPTED,
+    SETTINGS,
+    TASK,
+    DebateRun,
+    build,
+    ground,
+    open_debate,
+)
+from small_study import PAPERS, connect_to
+from tinker import types
+
+from tinsmith.ops.advantages import Advantage
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import (METRICS, ROLLOUTS,)
+from tinsmith.studies.debate.exchange import Exchange
+from tinsmith.studies.debate.opponent import (Opponent, Said,)
+from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.stance import Arms
+from tinsmith.lab.labels.environment import Transcript
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.datums import policy_datum
+from tinsmith.lab.grouping import score_groups
+from tinsmith.studies.debate.model_opponent import ModelOpponent
+from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rollouts import (Failure, Rollout, Sampling, WAIT_SECONDS, sample_groups,)
+from tinsmith.lab.run import Run
+from tinsmith.lab.settings import RlSettings
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+"""The SDK leaves sockets to the garbage collector."""
+
+DebateRollout = Rollout[Item, Exchange]
+ITEMS = PAPERS.train[:4]
+SAMPLING = Sampling(samples=3, max_tokens=28, temperature=1.0, seed=11)
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    where = tmp_path_factory.mktemp("debate")
+    opened = connect_to(build(where / "base"), where / "state")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def sampler(connection: Connection) -> tinker.SamplingClient:
+    return connection.client.create_sampling_client(base_model="base").result(WAIT_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def whole(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with examinations and checkpoints that nothing disturbed."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    finish(open_debate(connection, out, SAVED))
+    return out
+
+
+SAVED = dataclasses.replace(SETTINGS, eval_every=2, save_every=1)
+
+
+def finish(run: DebateRun) -> None:
+    assert isinstance(run.settings, RlSettings)
+    train_rl(run, run.settings)
+    run.folder.close()
+
+
+def lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def rollouts(
+    sampler: tinker.SamplingClient,
+    connection: Connection,
+    opponent: Opponent | None = SCRIPTED,
+    **changes: Any,
+) -> list[list[DebateRollout | Failure[Item]]]:
+    where = ground(connection, opponent)
+    return sample_groups(sampler, where, ITEMS, dataclasses.replace(SAMPLING, **changes))
+
+
+def kept(groups: list[list[DebateRollout | Failure[Item]]]) -> list[DebateRollout]:
+    return [one for group in groups for one in group if isinstance(one, Rollout)]
+
+
+class Heard:
+    """A sampling client that keeps what it was asked."""
+
+    def __init__(self, client: tinker.SamplingClient) -> None:
+        self._client = client
+        self.prompts: list[list[int]] = []
+
+    def sample(self, prompt: types.ModelInput, samples: int, params: Any) -> Any:
+        self.prompts.append(prompt.to_ints())
+        return self._client.sample(prompt, samples, params)
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("max_tokens", [5, 28])
+def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
+    sampler: tinker.SamplingClient, connection: Connection, max_tokens: int
+) -> None:
+    client: Any = Heard(sampler)
+    where = ground(connection)
+    groups = sample_groups(
+        client, where, ITEMS, dataclasses.replace(SAMPLING, max_tokens=max_tokens)
+    )
+    found, (end,) = kept(groups), where.stop()
+    assert len(found) == 12
+    asked, wanted = client.prompts[len(ITEMS) :], list[list[int]]()
+    ended = 0
+    for one in found:
+        first, second = one.turns
+        wanted.append([*first.observation, *first.tokens, *second.observation])
+        challenge = SCRIPT.message(one.answer.challenge)
+        stops = first.tokens[-1] == end
+        ended += stops
+        # A reply that was cut off gets its end from whoever goes on, and that end is not the model's.
+        closing = () if stops else (end,)
+        renderer = where.renderer
+        assert second.observation == closing + renderer.extend((), (end,), (challenge,))[1:]
+        assert len(one.written()) == len(one.sequence())
+    assert ended == 0 if max_tokens == 5 else ended > 0
+    # Those of a group that say and hear the same are one request.
+    assert asked == [prompt for at, prompt in enumerate(wanted) if prompt not in wanted[:at]]
+
+
+def test_a_datum_trains_on_what_the_model_wrote_and_on_nothing_else(
+    sampler: tinker.SamplingClient, connection: Connection
+) -> None:
+    one = kept(rollouts(sampler, connection))[0]
+    first, second = one.turns
+    datum = policy_datum(one, [[0.5] * len(first.tokens), [-2.0] * len(second.tokens)])
+    inputs = {name: np.array(value.data) for name, value in datum.loss_fn_inputs.items()}
+    sequence = [*first.observation, *first.tokens, *second.observation, *second.tokens]
+    assert datum.model_input.to_ints() == sequence[:-1]
+    assert inputs["target_tokens"].tolist() == sequence[1:]
+    a = len(first.observation) - 1
+    b = a + len(first.tokens)
+    c = b + len(second.observation)
+    advantages = inputs["advantages"]
+    assert advantages[:a].tolist() == [0.0] * a
+    assert advantages[a:b].tolist() == [0.5] * len(first.tokens)
+    assert advantages[b:c].tolist() == [0.0] * (c - b)
+    assert advantages[c:].tolist() == [-2.0] * len(second.tokens)
+    assert inputs["logprobs"][a:b].astype(np.float32).tolist() == [*first.logprobs]
+    assert inputs["logprobs"][c:].astype(np.float32).tolist() == [*second.logprobs]
+    assert not inputs["logprobs"][:a].any()
+    assert not inputs["logprobs"][b:c].any()
+
+
+def test_the_challenge_and_the_prompt_carry_no_gradient(
+    sampler: tinker.SamplingClient, connection: Connection
+) -> None:
+    one = kept(rollouts(sampler, connection))[0]
+    made = connection.client.create_lora_training_client(base_model="base", rank=4, seed=3)
+    trainer = made.result(WAIT_SECONDS)
+
+    def norm(datum: tinker.Datum, loss: Any) -> float:
+        trainer.forward_backward([datum], loss)
+        outcome = trainer.optim_step(types.AdamParams(learning_rate=0.0)).result(WAIT_SECONDS)
+        assert outcome.metrics is not None
+        return outcome.metrics["grad_norm:mean"]
+
+    def weighted(weights: list[bool]) -> tinker.Datum:
+        tokens = one.sequence()
+        values = np.array(weights[1:], dtype=np.float32)
+        return types.Datum(
+            model_input=types.ModelInput.from_ints(tokens[:-1]),
+            loss_fn_inputs={
+                "target_tokens": types.TensorData.from_numpy(np.array(tokens[1:])),
+                "weights": types.TensorData.from_numpy(values),
+            },
+        )
+
+    def policy(value: float) -> tinker.Datum:
+        return policy_datum(one, [[value] * len(turn.tokens) for turn in one.turns])
+
+    assert norm(policy(0.0), "importance_sampling") == 0.0
+    # On policy the ratio is 1, so an advantage of 1 is the likelihood of the model's own tokens, and no others.
+    own = norm(weighted(one.written()), "cross_entropy")
+    assert own > 0.0
+    assert norm(policy(1.0), "importance_sampling") == pytest.approx(own, rel=1e-5)
+    heard = [not mine for mine in one.written()]
+    assert abs(norm(weighted(heard), "cross_entropy") - own) > 0.01 * own
+    assert abs(norm(weighted([True] * len(heard)), "cross_entropy") - own) > 0.01 * own
+    # Whatever log-probability stands at a token that B said, nothing comes of it.
+    other = policy(1.0)
+    logprobs = np.array(other.loss_fn_inputs["logprobs"].data, dtype=np.float32)
+    logprobs[np.array(heard[1:])] = -3.0
+    other.loss_fn_inputs["logprobs"] = types.TensorData.from_numpy(logprobs)
+    assert norm(other, "importance_sampling") == norm(policy(1.0), "importance_sampling")
+
+
+# Runs
+
+
+def test_sampler_and_trainer_are_one_model_over_two_turns(whole: Path) -> None:
+    trained = [line for line in lines(whole, METRICS) if "optim/loss" in line]
+    assert trained
+    for line in trained:
+        assert line["optim/kl_sample_train"] == 0.0
+        assert line["optim/unequal_logprob_bits"] == 0
+    conversations = [line for line in lines(whole, ROLLOUTS) if line["split"] == "train"]
+    assert len(conversations) == 27
+    for line in conversations:
+        roles = [turn["role"] for turn in line["turns"]]
+        assert roles == ["assistant", "user", "assistant"]
+        said = [t for turn in line["turns"] if "tokens" in turn for t in turn["tokens"]]
+        assert said == line["tokens"]
+        assert line["total"] == pytest.approx(sum(line["terms"].values()), abs=1e-12)
+
+
+def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
+    connection: Connection, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stop(Exception):
+        pass
+
+    record = Run.record
+
+    def stopping(self: DebateRun, at: int, metrics: dict[str, float]) -> None:
+        if at == 2:
+            raise Stop
+        record(self, at, metrics)
+
+    out = tmp_path / "killed"
+    run = open_debate(connection, out, SAVED)
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "record", stopping)
+        with pytest.raises(Stop):
+            train_rl(run, SAVED)
+    run.folder.close()
+    resumed = open_debate(connection, out, SAVED, if_exists=IfExists.RESUME)
+    assert resumed.step == 2
+    finish(resumed)
+    for name in (METRICS, ROLLOUTS):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_two_policies_are_examined_in_the_same_arms(whole: Path) -> None:
+    examined = [line for line in lines(whole, ROLLOUTS) if line["split"] == "eval"]
+    by_step: dict[int, dict[str, Any]] = {}
+    for line in examined:
+        by_step.setdefault(line["step"], {})[line["prompt_id"]] = line.get("challenge")
+    before, *later = by_step.values()
+    assert later
+    assert len({challenge["arm"] for challenge in before.values()}) > 1
+    assert all(challenges == before for challenges in later)
+
+
+@pytest.mark.parametrize("opponent", [SCRIPTED, None])
+def test_substeps_and_a_penalty_go_with_conversations(
+    connection: Connection, tmp_path: Path, opponent: Opponent | None
+) -> None:
+    settings = dataclasses.replace(
+        SETTINGS, steps=2, num_substeps=2, kl_penalty_coef=0.1, zero_variance_filter=False
+    )
+    finish(open_debate(connection, tmp_path / "run", settings, opponent=opponent))
+    first, second, _ = lines(tmp_path / "run", METRICS)
+    assert first["kl/base"] == 0.0
+    assert second["kl/base"] != 0.0
+    for line in (first, second):
+        assert line["optim/kl_sample_train"] == 0.0
+        assert line["optim/unequal_logprob_bits"] == 0
+    turns = {len(line["turns"]) for line in lines(tmp_path / "run", ROLLOUTS)}
+    assert turns == ({1} if opponent is None else {3})
+
+
+# Forks
+
+
+def test_forks_share_the_first_reply_and_each_turn_is_trained_with_its_own_advantage(
+    connection: Connection, tmp_path: Path
+) -> None:
+    sent: list[tinker.Datum] = []
+
+    def watched(run: DebateRun) -> None:
+        forward_backward = run.trainer.forward_backward
+
+        def kept(datums: list[tinker.Datum], loss: Any) -> Any:
+            sent.extend(datums)
+            return forward_backward(datums, loss)
+
+        run.trainer.forward_backward = kept  # type: ignore[method-assign]
+
+    settings = dataclasses.replace(
+        SETTINGS, steps=1, group_size=2, groups_per_batch=4, zero_variance_filter=False
+    )
+    out = tmp_path / "forked"
+    run = open_debate(
+        connection, out, settings, reward="adversarial/forked", forks=3, changed=watched
+    )
+    finish(run)
+    trained = [line for line in lines(out, ROLLOUTS) if line["split"] == "train"]
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for line in trained:
+        groups.setdefault((line["prompt_id"], line["sample"]), []).append(line)
+    assert [len(group) for group in groups.values()] == [3] * 8
+    for group in groups.values():
+        assert [line["fork"] for line in group] == [0, 1, 2]
+        firsts = {tuple(line["turns"][0]["tokens"]) for line in group}
+        assert len(firsts) == 1
+        size = len(firsts.pop())
+        assert len({tuple(line["logprobs"][:size]) for line in group}) == 1
+        assert len({line["turns"][1]["text"] for line in group}) == 1
+        totals = np.array([line["total"] for line in group])
+        second = [line["advantage_by_turn"][1] for line in group]
+        assert second == pytest.approx((totals - totals.mean()).tolist(), abs=1e-12)
+    assert any(len({line["text"] for line in group}) > 1 for group in groups.values())
+    assert len(sent) == len(trained)
+    by_turn: set[float] = set()
+    for datum, line in zip(sent, trained, strict=True):
+        advantages = np.array(datum.loss_fn_inputs["advantages"].data, dtype=np.float32)
+        first, second = (len(turn["tokens"]) for turn in line["turns"] if "tokens" in turn)
+        a1, a2 = np.array(line["advantage_by_turn"], dtype=np.float32).tolist()
+        by_turn |= {a1, a2}
+        assert advantages[-second:].tolist() == [a2] * second
+        assert sorted(advantages[:-second].tolist()) == sorted(
+            [a1] * first + [0.0] * (len(advantages) - first - second)
+        )
+    assert len(by_turn) > 2
+
+
+# Challengers
+
+
+@dataclasses.dataclass(frozen=True)
+class Faulty:
+    """Challenges as the script does, but for neutral papers, where it raises or says what it must not."""
+
+    how: str
+
+    def challenge(self, seen: Transcript, seed: int) -> Any:
+        said = SCRIPTED.challenge(seen, seed)
+        if seen.item.gold != "neutral":
+            return said
+        if self.how == "raises":
+            raise RuntimeError("B is not at home")
+        if self.how == "leaks":
+            return Said(said.stance, "The cd_index of this paper is 0.8.")
+
+        class Silent:
+            stance = said.stance
+
+            def text(self) -> str:
+                raise TimeoutError("B says nothing")
+
+        return Silent()
+
+
+@pytest.mark.parametrize(
+    ("how", "what"), [("raises", "not at home"), ("silent", "says nothing"), ("leaks", "cd_index")]
+)
+def test_a_failed_challenge_is_a_recorded_failure_and_no_reward(
+    connection: Connection, tmp_path: Path, how: str, what: str
+) -> None:
+    run = open_debate(connection, tmp_path / "run", opponent=Faulty(how))
+    groups = sample_groups(run.sampler(), run.course.ground, ITEMS, SAMPLING)
+    for group in groups:
+        failed = [isinstance(one, Failure) for one in group]
+        assert failed == [group[0].item.gold == "neutral"] * 3
+    scored = score_groups(
+        groups, run.course.score, advantage=Advantage.CENTER, zero_variance_filter=False
+    )
+    run.saw(0, scored)
+    run.record(0, {})
+    run.folder.close()
+    written = lines(tmp_path / "run", ROLLOUTS)
+    for line in written:
+        assert ("failure" in line) == (line["gold"] == "neutral") == ("total" not in line)
+        if "failure" in line:
+            assert line["failure"]["where"] == "environment"
+            assert what in line["failure"]["what"]
+    assert any("failure" in line for line in written)
+
+
+def test_the_arm_is_the_groups_and_says_nothing_of_the_answer(
+    sampler: tinker.SamplingClient, connection: Connection
+) -> None:
+    items = PAPERS.train[:16]
+    groups = sample_groups(sampler, ground(connection), items, SAMPLING)
+    other = sample_groups(
+        sampler, ground(connection), items, dataclasses.replace(SAMPLING, temperature=0.4)
+    )
+    answers = 0
+    for group, again in zip(groups, other, strict=True):
+        stances = {one.answer.stance for one in kept([group, again])}
+        assert len(stances) == 1
+        answers += len({one.answer.first.label for one in kept([group, again])}) > 1
+    assert answers > 4
+    assert len({one.answer.stance.arm for one in kept(groups)}) == 3
+
+
+def test_a_frozen_model_challenges_and_what_it_may_not_say_is_a_failure(
+    sampler: tinker.SamplingClient, connection: Connection
+) -> None:
+    where = ground(connection)
+    opponent = ModelOpponent(
+        client=sampler,
+        renderer=where.renderer,
+        script=load_script("plain"),
+        labels=TASK.labels,
+        arms=Arms(),
+        max_tokens=8,
+        temperature=1.0,
+    )
+    groups = rollouts(sampler, connection, opponent)
+    found = kept(groups)
+    assert found
+    for group in groups:
+        for one in group:
+            if isinstance(one, Failure):
+                assert one.where == "environment"
+    assert {len(one.turns) for one in found} == {2}
+    # Equal transcripts and seeds give equal challenges, and so the same conversations.
+    assert rollouts(sampler, connection, opponent) == groups

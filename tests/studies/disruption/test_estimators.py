@@ -1,0 +1,246 @@
+"""SFT and GRPO as scikit-learn knows classifiers: parameters, clones, and what is learned."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import f1_score
+from small_slice import Made
+
+import tinsmith
+from tinsmith.data.slices.rows import PaperRow
+from tinsmith.studies.disruption.estimators import (GRPO, PaperClassifier, SFT,)
+from tinsmith.lab.experiment.keys import (Circumstances, Frame,)
+from tinsmith.lab.papers.sets import (LoadedSlice, labelled, split_items, unlabelled,)
+from tinsmith.lab.labels.paper import (Paper, paper_of,)
+from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.types.errors import ConfigError, DataError, LostError
+
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+TASK = make_task("disruption", prompt="brief", contract="two_key")
+
+
+@pytest.fixture(scope="module")
+def papers(made: Made) -> LoadedSlice:
+    return tinsmith.load_slice(made.data)
+
+
+def grpo(made: Made, **changes: Any) -> GRPO:
+    """One that learns from every paper, also where the base can hardly write."""
+    given = {"steps": 2, "groups_per_batch": 3, "lora_rank": 4, "max_tokens": 16, "eval_every": 0}
+    return GRPO(**{**given, "gradient": "exact", "model_name": made.base, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted(made: Made, papers: LoadedSlice) -> Iterator[GRPO]:
+    """One that was fitted on a list of rows and their labels."""
+    rows = papers.train[:40]
+    model = grpo(made, learning_rate=5e-3)
+    assert model.fit(rows, [row.disruption_label or "" for row in rows]) is model
+    yield model
+    model.close()
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("kind", [SFT, GRPO])
+def test_a_clone_has_the_same_parameters_and_nothing_learned(kind: type[PaperClassifier]) -> None:
+    model = kind(steps=3, learning_rate=1e-4, log_path="runs/x", seed=7)
+    assert (model.steps, model.learning_rate, model.log_path) == (3, 1e-4, "runs/x")
+    copy = clone(model)
+    assert copy is not model
+    assert copy.get_params() == model.get_params()
+    assert copy.set_params(seed=8).seed == 8
+    assert model.seed == 7
+    assert is_classifier(model)
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        model.set_params(stepz=3)
+    with pytest.raises(NotFittedError):
+        model.predict([])
+
+
+@pytest.mark.parametrize(("kind", "settings"), [(SFT, SftSettings), (GRPO, RlSettings)])
+def test_every_key_of_the_command_line_is_a_parameter(
+    kind: type[PaperClassifier], settings: type
+) -> None:
+    names = set(inspect.signature(kind).parameters)
+    assert names == set(kind().get_params())
+    keys = {each.name for each in (*fields(settings), *fields(Frame), *fields(Circumstances))}
+    # The class says the kind, fit takes the data; the rest is for a terminal.
+    terminal = {
+        "kind",
+        "data",
+        "dry_run",
+        "stop_after",
+        "quiet",
+        "wandb_project",
+        "wandb_name",
+        "trackio_project",
+    }
+    unused = {"reward"} if kind is SFT else set()
+    own = {"held_out", "verbose", "arithmetic"} | ({"reward_settings"} if kind is GRPO else set())
+    assert names == keys - terminal - unused | own
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"steps": 0}, "steps"), ({"steps": 1.5}, "steps"), ({"reward": "gold"}, "reward")],
+)
+def test_parameters_are_checked_in_fit_and_not_before(
+    made: Made, papers: LoadedSlice, changes: dict[str, Any], field: str
+) -> None:
+    model = grpo(made, **changes)
+    with pytest.raises(ConfigError) as caught:
+        model.fit(papers)
+    assert caught.value.field == field
+
+
+# Papers
+
+
+def test_a_slice_is_loaded_with_its_rows_and_its_fingerprint(papers: LoadedSlice) -> None:
+    assert [len(papers.train), len(papers.validation), len(papers.test)] == [120, 12, 12]
+    assert papers.fingerprint == papers.source.card.sha256
+    assert "120 train" in repr(papers)
+    with pytest.raises(DataError, match="not a slice"):
+        tinsmith.load_slice(papers.source.folder.parent)
+
+
+def test_papers_are_rows_objects_or_mappings(papers: LoadedSlice) -> None:
+    rows = papers.test
+    golds = [row.disruption_label or "" for row in rows]
+    assert labelled(rows, None, TASK) == labelled(rows, golds, TASK)
+    plain: list[PaperRow | Paper] = [paper_of(row) for row in rows]
+    assert [each.paper for each in labelled(plain, golds, TASK)] == plain
+    bare = {"title": "On things", "abstract": "They are.", "concepts": ["a", "b"]}
+    (first, again, other) = unlabelled([bare, dict(bare), {**bare, "year": 1999}], TASK)
+    assert first.paper.id == again.paper.id != other.paper.id
+    assert first.paper.concepts == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("given", "y", "what"),
+    [
+        ([{"title": "t", "abstract": "a"}], None, "without labels"),
+        ([{"title": "t", "abstract": "a"}], ["novel"], "no such label"),
+        ([{"title": "t", "abstract": "a"}], [], "every paper needs one label"),
+        ([{"title": "t"}], ["neutral"], "abstract"),
+        ([{"title": "t", "abstract": "a", "label": "x"}], ["neutral"], "no such field"),
+    ],
+)
+def test_papers_that_are_none_are_refused(given: Any, y: Any, what: str) -> None:
+    with pytest.raises(DataError, match=what):
+        labelled(given, y, TASK)
+
+
+def test_a_whole_slice_is_not_a_list(papers: LoadedSlice) -> None:
+    with pytest.raises(DataError, match=r"name one split"):
+        labelled(papers, None, TASK)  # type: ignore[arg-type]
+
+
+def test_what_a_list_holds_out_is_drawn_by_seed(papers: LoadedSlice) -> None:
+    items = labelled(papers.train, None, TASK)
+    first, again, other = (split_items(items, 0.2, seed, shuffle_seed=None) for seed in (0, 0, 1))
+    assert first == again != other
+    parts = (first.train, first.validation, first.test)
+    assert [len(part) for part in parts] == [96, 12, 12]
+    assert {item.paper.id for part in parts for item in part} == {item.paper.id for item in items}
+    with pytest.raises(ConfigError, match="some to choose by"):
+        split_items(items[:4], 0.1, 0, shuffle_seed=None)
+
+
+# What is learned
+
+
+def test_what_is_learned_ends_in_an_underscore(fitted: GRPO) -> None:
+    assert fitted.adapter_.startswith("tinker://")
+    assert [line["step"] for line in fitted.history_] == [0, 1, 2]
+    assert fitted.fingerprint_ == fitted.config_["identity_sha256"]
+    assert fitted.config_["data"] == {
+        "fingerprint": fitted.config_["data"]["fingerprint"],
+        "train": 32,
+        "validation": 4,
+        "test": 4,
+    }
+    assert (fitted.log_path_ / "manifest.json").exists()
+    assert list(fitted.classes_) == sorted(TASK.labels)
+
+
+def test_probabilities_are_exact_and_decide(fitted: GRPO, papers: LoadedSlice) -> None:
+    rows = papers.test
+    probabilities = fitted.predict_proba(rows)
+    assert probabilities.shape == (len(rows), 3)
+    assert np.allclose(probabilities.sum(axis=1), 1.0, atol=1e-12)
+    predicted = fitted.predict(rows)
+    assert list(predicted) == [fitted.classes_[k] for k in probabilities.argmax(axis=1)]
+    golds = [row.disruption_label for row in rows]
+    expected = f1_score(golds, predicted, average="macro", labels=fitted.classes_, zero_division=0)
+    assert fitted.score(rows) == pytest.approx(expected)
+    assert fitted.score(rows, golds, metric="label_match") == pytest.approx(
+        np.mean(predicted == golds)
+    )
+    with pytest.raises(ConfigError, match="there is no such score"):
+        fitted.score(rows, metric="auc")
+    # Without label and scores, and alone, a paper is answered with the same bits.
+    alone = fitted.predict_proba([paper_of(rows[5])])
+    assert alone.tolist() == probabilities[5:6].tolist()
+
+
+def test_offsets_chosen_on_validation_decide(
+    fitted: GRPO, papers: LoadedSlice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = fitted.predict_proba(papers.test[:3])
+    last = {**fitted.history_[-1], "offset/neutral": 2.0}
+    monkeypatch.setattr(fitted, "history_", [*fitted.history_[:-1], last])
+    weights = plain * np.exp([0.0, 0.0, 2.0])  # classes_ are sorted: neutral is the last
+    expected = weights / weights.sum(axis=1, keepdims=True)
+    assert np.allclose(fitted.predict_proba(papers.test[:3]), expected, atol=1e-12)
+
+
+def test_answers_are_what_the_contract_reads(fitted: GRPO, papers: LoadedSlice) -> None:
+    greedy = fitted.answers(papers.test)
+    assert len(greedy) == len(papers.test)
+    assert greedy == fitted.answers(papers.test)
+    for one in greedy:
+        assert one.predicted is None or one.predicted in TASK.labels
+
+
+def test_models_are_compared_on_the_same_papers(fitted: GRPO, papers: LoadedSlice) -> None:
+    found = tinsmith.compare({"one": fitted, "two": [fitted, fitted]}, papers.test, draws=200)
+    one, two, always = found.rows
+    assert one.difference is None
+    assert two.difference is not None
+    assert two.difference.value == 0.0
+    assert two.seeds == 2
+    assert always.name.startswith("always ")
+    assert always.share == 1.0
+    assert one.macro_f1.value == pytest.approx(fitted.score(papers.test))
+    table = found.to_markdown().splitlines()
+    assert len(table) == 5
+    assert len({line.count("|") for line in table}) == 1
+    with pytest.raises(ConfigError, match="models of the same task"):
+        tinsmith.compare({}, papers.test)
+
+
+def test_a_copy_answers_with_the_same_bits(fitted: GRPO, papers: LoadedSlice) -> None:
+    rows = papers.test[:2]
+    before = fitted.predict_proba(rows).tolist()
+    copy = pickle.loads(pickle.dumps(fitted))
+    with pytest.raises(LostError, match="another server uses"):
+        copy.predict(rows)
+    fitted.close()
+    assert copy.predict_proba(rows).tolist() == before
+    assert copy.get_params() == fitted.get_params()
+    copy.close()

@@ -1,0 +1,61 @@
+"""A run on rubrics: its page is there when the command ends, and it is made again from its folder, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tinsmith.cli import main
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.studies.rubrics.builtin import builtin_dataset
+
+KEYS = {
+    "model_name": "tinsmith/nano",  # it writes nonsense, and needs no building
+    "steps": "2",
+    "group_size": "2",
+    "groups_per_batch": "2",
+    "lora_rank": "4",
+    "max_tokens": "6",
+    "eval_items": "2",
+    "eval_samples": "1",
+    "eval_every": "1",
+    "save_every": "0",
+    "quiet": "true",
+    "data_path": "tasks.jsonl",
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+"""The SDK leaves sockets to the garbage collector."""
+
+
+def test_a_run_ends_with_its_page_and_a_replay_is_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, folder = tmp_path / "tasks.jsonl", tmp_path / "run"
+    records = [
+        {"task_id": task.task_id, "prompt": task.prompt, "rubrics": list(task.criteria)}
+        for task in builtin_dataset().tasks[:12]
+    ]
+    data.write_text("".join(json.dumps(each) + "\n" for each in records))
+    changes = [f"{key}={value}" for key, value in KEYS.items()]
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "rlvr", f"log_path={folder}", *changes])
+    assert not caught.value.code
+    assert str(folder / "report.html") in capsys.readouterr().out
+    page = (folder / "report.html").read_text()
+    assert "held-out prompts" in page
+    around = json.loads((folder / MANIFEST).read_text())["circumstances"]
+    assert around["data_path"] == str(data)
+    assert around["judge_concurrency"] == 64
+
+    (tmp_path / "elsewhere").mkdir()
+    os.chdir(tmp_path / "elsewhere")  # the data are found by their whole path
+    with pytest.raises(SystemExit) as caught:
+        main(["replay", str(folder)])
+    told = capsys.readouterr()
+    assert not caught.value.code, told
+    assert "equal: 3 steps, bit for bit" in told.out

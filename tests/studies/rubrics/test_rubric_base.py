@@ -1,0 +1,107 @@
+"""The rubrics' base: it never reads what it is evaluated on, it is asked for words, and it is built once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tinsmith.lab.nano_base import build_base
+from tinsmith.studies.rubrics.base import (RubricBaseRecipe, rubric_base, rubric_conversations,)
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.rubrics.builtin import builtin_dataset
+from tinsmith.studies.rubrics.demonstrations import demonstrations
+from tinsmith.studies.rubrics.splitting import split_tasks
+from tinsmith.studies.rubrics.templates import LEXICON
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.seeds import derive
+
+TINY = RubricBaseRecipe(num_layers=1, steps=3, batch_size=4, warm_up=1, count=40)
+ASKS_FOR_WORDS = "\nReturn words."
+
+
+def test_no_held_out_prompt_is_read() -> None:
+    read = "\n".join(
+        message.content
+        for conversation in rubric_conversations(RubricBaseRecipe())
+        for message in conversation
+    )
+    for train_ratio in (0.75, 0.9):
+        test = split_tasks(builtin_dataset().tasks, train_ratio=train_ratio).test
+        assert test
+        assert [task.prompt for task in test if task.prompt in read] == []
+    # Its kinds of instruction are read, though, in other words.
+    assert "Write one short line with the word " in read
+
+
+def test_conversations_are_the_demonstrations_and_between_them_questions_for_words() -> None:
+    recipe = RubricBaseRecipe(count=60, reading_every=3, seed=4)
+    shown = demonstrations(60, seed=derive(4, "demonstrations"), obeying=recipe.obeying)
+    for i, (conversation, one) in enumerate(zip(rubric_conversations(recipe), shown, strict=True)):
+        asked, answered = conversation
+        assert (asked.role, answered.role) == (Role.USER, Role.ASSISTANT)
+        if i % 3:
+            assert (asked.content, answered.content) == (one.prompt, one.answer)
+        else:
+            assert asked.content == one.prompt + ASKS_FOR_WORDS
+            words = answered.content.split()
+            assert words
+            assert set(words) <= set(LEXICON)
+            places = [one.prompt.index(word) for word in words]
+            assert places == sorted(places)
+
+
+def test_the_words_a_question_names_are_all_of_them() -> None:
+    replies = {
+        asked.content.removesuffix(ASKS_FOR_WORDS): reply.content
+        for asked, reply in rubric_conversations(RubricBaseRecipe(count=400, reading_every=1))
+    }
+    listed = [(prompt, reply) for prompt, reply in replies.items() if prompt.startswith("List ")]
+    assert len(listed) > 20
+    for prompt, reply in listed:
+        first, second, third = reply.split()
+        assert prompt == f"List {first}, {second} and {third}. One a line, each after a dash."
+
+
+def test_without_reading_nothing_is_asked_for_words() -> None:
+    conversations = rubric_conversations(RubricBaseRecipe(count=40, reading_every=0))
+    assert not any(ASKS_FOR_WORDS in asked.content for asked, _ in conversations)
+
+
+def test_a_base_is_built_once_and_never_mixed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    told: list[str] = []
+    folder = rubric_base(TINY, told.append)
+    assert folder.parent == tmp_path / "home" / "bases"
+    assert [line.split(",")[0] for line in told] == [
+        "building a base model from scratch",
+        "  base: step 1/3",
+        "  base: step 3/3",
+    ]
+    assert rubric_base(TINY, told.append) == folder
+    assert len(told) == 3
+    others = [replace(TINY, seed=1), replace(TINY, obeying=0.5), replace(TINY, reading_every=4)]
+    assert len({folder, *(rubric_base(other, told.append) for other in others)}) == 4
+
+    build_base(TINY, rubric_conversations(TINY), tmp_path / "again")
+    for file in folder.iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes(), file.name
+
+
+def test_too_little_to_read_is_refused(tmp_path: Path) -> None:
+    one = (
+        Message(role=Role.USER, content="Say risk."),
+        Message(role=Role.ASSISTANT, content="risk"),
+    )
+    with pytest.raises(DataError, match="4 or more") as caught:
+        build_base(TINY, [one] * 3, tmp_path / "base")
+    assert caught.value.field == "conversations"
+    assert not (tmp_path / "base").exists()
+
+
+def test_a_share_is_a_share() -> None:
+    with pytest.raises(ConfigError, match="obeying"):
+        rubric_conversations(RubricBaseRecipe(obeying=1.5))

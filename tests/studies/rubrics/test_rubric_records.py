@@ -1,0 +1,44 @@
+"""What a run on rubrics writes down for its report and its replay, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tinsmith.lab.experiment.keys import Asking
+from tinsmith.studies.rubrics.settings_record import asking_circumstances
+from tinsmith.lab.runs.files import TASKS
+from tinsmith.studies.rubrics.records import (read_tasks, write_tasks,)
+from tinsmith.studies.rubrics.builtin import builtin_dataset
+from tinsmith.studies.rubrics.splitting import split_tasks
+
+
+def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> None:
+    split = split_tasks(builtin_dataset().tasks, train_ratio=0.75, data_seed=42)
+    (tmp_path / TASKS).write_text("half of an old")
+    write_tasks(split, tmp_path / TASKS)
+    notes: list[str] = []
+    read = read_tasks(tmp_path, notes)
+    assert notes == []
+    assert [each.task_id for each in read if each.split == "test"] == [
+        task.task_id for task in split.test
+    ]
+    by_id = {task.task_id: task for task in (*split.train, *split.test)}
+    assert len(read) == len(by_id) == 96
+    for each in read:
+        assert each.prompt == by_id[each.task_id].prompt
+        assert each.criteria == by_id[each.task_id].criteria
+    assert [file.name for file in tmp_path.iterdir()] == [TASKS]
+
+
+def test_how_a_judge_is_asked_is_told_without_what_may_be_secret(tmp_path: Path) -> None:
+    asking = Asking(
+        data_path=tmp_path / "tasks.jsonl",
+        judge_base_url="http://me:sesame@judge:8000/v1?key=sesame#sesame",
+        judge_rpm=7,
+    )
+    told = asking_circumstances(asking)
+    assert told["judge_base_url"] == "http://judge:8000/v1"
+    assert (told["data_path"], told["judge_rpm"]) == (str(tmp_path / "tasks.jsonl"), 7)
+    assert "sesame" not in json.dumps(told)
+    assert asking_circumstances(Asking())["judge_base_url"] is None

@@ -1,0 +1,219 @@
+"""Rubric trees: gate-then-average as it is defined, its laws, its JSON form and its trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinsmith.lab.judge.tree import (Branch, Leaf, Node, NodeState, Strategy, criteria_of, evaluate, flat_tree, pass_rate,)
+from tinsmith.studies.rubrics.tree_schema import (TREE_SCHEMA, tree_of,)
+from tinsmith.studies.rubrics.tree_schema import MAX_DEPTH
+from tinsmith.types.errors import DataError, InputError
+
+
+def critical(node: Node) -> Node:
+    """The node with everything below it critical."""
+    if isinstance(node, Leaf):
+        return Leaf(criterion=node.criterion, critical=True)
+    children = tuple(map(critical, node.children))
+    return Branch(name=node.name, children=children, strategy=node.strategy, critical=True)
+
+
+LEAVES: st.SearchStrategy[Node] = st.builds(
+    Leaf, criterion=st.sampled_from("abc"), critical=st.booleans()
+)
+
+
+def branches(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    soft = st.builds(
+        Branch,
+        name=st.sampled_from("xyz"),
+        children=st.lists(nodes, min_size=1, max_size=4).map(tuple),
+        strategy=st.sampled_from(Strategy),
+    )
+    return st.one_of(soft, soft.map(critical))
+
+
+TREES = st.recursive(LEAVES, branches, max_leaves=12)
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> tuple[Node, list[bool]]:
+    tree = draw(TREES)
+    count = len(criteria_of(tree))
+    return tree, draw(st.lists(st.booleans(), min_size=count, max_size=count))
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+def test_a_flat_tree_is_the_pass_rate_exactly(verdicts: list[bool]) -> None:
+    score = evaluate(flat_tree(["c"] * len(verdicts)), verdicts).score
+    assert score == pass_rate(verdicts) == sum(verdicts) / len(verdicts)
+
+
+@given(judged(), st.data())
+def test_one_more_leaf_that_holds_never_costs(
+    case: tuple[Node, list[bool]], data: st.DataObject
+) -> None:
+    tree, verdicts = case
+    place = data.draw(st.integers(0, len(verdicts) - 1))
+    low, high = verdicts[:], verdicts[:]
+    low[place], high[place] = False, True
+    assert evaluate(tree, low).score <= evaluate(tree, high).score
+
+
+@given(judged())
+def test_scores_lie_between_0_and_1_and_all_or_nothing_is_1_or_0(
+    case: tuple[Node, list[bool]],
+) -> None:
+    tree, verdicts = case
+    found = evaluate(tree, verdicts)
+    assert 0 <= found.score <= 1
+    assert all(0 <= one.score <= 1 for one in found.trace)
+    assert evaluate(tree, [True] * len(verdicts)).score == 1
+    assert evaluate(tree, [False] * len(verdicts)).score == 0
+
+
+@given(judged())
+def test_a_critical_child_below_1_closes_the_gate(case: tuple[Node, list[bool]]) -> None:
+    tree, verdicts = case
+    by_path = {one.path: one for one in evaluate(tree, verdicts).trace}
+
+    def check(node: Node, path: tuple[int, ...]) -> None:
+        if isinstance(node, Leaf):
+            return
+        below = [by_path[(*path, i)] for i in range(len(node.children))]
+        for child, one in zip(node.children, below, strict=True):
+            if child.critical and one.score < 1:
+                assert by_path[path].score == 0
+        if node.strategy is Strategy.SEQUENTIAL:
+            first = next((i for i, one in enumerate(below) if one.score < 1), len(below))
+            assert all(
+                one.state is NodeState.SKIPPED and one.score == 0 for one in below[first + 1 :]
+            )
+        for i, child in enumerate(node.children):
+            check(child, (*path, i))
+
+    check(tree, ())
+
+
+@given(
+    st.lists(st.tuples(judged(), st.booleans()), min_size=1, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_parallel_children_is_no_matter(
+    cases: list[tuple[tuple[Node, list[bool]], bool]],
+    random: Any,
+) -> None:
+    def score(parts: list[tuple[Node, list[bool]]]) -> float:
+        tree = Branch(name="", children=tuple(node for node, _ in parts))
+        return evaluate(tree, [one for _, verdicts in parts for one in verdicts]).score
+
+    parts = [(critical(node) if gate else node, verdicts) for (node, verdicts), gate in cases]
+    before = score(parts)
+    random.shuffle(parts)
+    assert score(parts) == before
+
+
+def test_a_sequence_counts_what_came_before_the_first_failure() -> None:
+    tree = Branch(
+        name="steps",
+        strategy=Strategy.SEQUENTIAL,
+        children=tuple(Leaf(criterion=one) for one in "abcd"),
+    )
+    found = evaluate(tree, [True, True, False, True])
+    assert found.score == 0.5
+    assert [one.state for one in found.trace[1:]] == [
+        NodeState.PASSED,
+        NodeState.PASSED,
+        NodeState.FAILED,
+        NodeState.SKIPPED,
+    ]
+
+
+def test_critical_children_alone_make_1_and_stand_outside_the_mean() -> None:
+    gate = Leaf(criterion="gate", critical=True)
+    assert evaluate(Branch(name="", children=(gate,)), [True]).score == 1
+    tree = Branch(name="", children=(gate, Leaf(criterion="a"), Leaf(criterion="b")))
+    assert evaluate(tree, [True, True, False]).score == 0.5
+    closed = evaluate(tree, [False, True, True])
+    assert closed.score == 0
+    assert closed.trace[0].state is NodeState.GATED
+
+
+def test_easy_leaves_raise_the_flat_rate_but_not_the_gated_score() -> None:
+    hard, easy = Leaf(criterion="hard", critical=True), Leaf(criterion="easy")
+    rates = [pass_rate([False] + [True] * many) for many in (1, 5, 20)]
+    gated = [
+        evaluate(Branch(name="", children=(hard, *[easy] * many)), [False] + [True] * many).score
+        for many in (1, 5, 20)
+    ]
+    assert rates == sorted(set(rates))
+    assert gated == [0, 0, 0]
+
+
+def as_json(node: Node) -> dict[str, Any]:
+    if isinstance(node, Leaf):
+        return {"criterion": node.criterion, "critical": node.critical}
+    children = [as_json(child) for child in node.children]
+    return {
+        "name": node.name,
+        "strategy": node.strategy.value,
+        "critical": node.critical,
+        "children": children,
+    }
+
+
+def as_schema(value: Any) -> Any:
+    """The schema as plain JSON."""
+    if isinstance(value, (list, tuple)):
+        return [as_schema(one) for one in value]
+    return {key: as_schema(one) for key, one in value.items()} if hasattr(value, "items") else value
+
+
+@given(TREES)
+def test_a_tree_comes_back_from_its_json_and_the_schema_takes_it(tree: Node) -> None:
+    assert tree_of(as_json(tree)) == tree
+    jsonschema.validate(as_json(tree), as_schema(TREE_SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        (3, "rubric_tree"),
+        ({}, "rubric_tree.children"),
+        ({"children": []}, "rubric_tree.children"),
+        ({"criterion": " "}, "rubric_tree.criterion"),
+        ({"criterion": "a", "weight": 2}, "rubric_tree"),
+        ({"criterion": "a", "children": [{"criterion": "b"}]}, "rubric_tree"),
+        ({"criterion": "a", "critical": 1}, "rubric_tree.critical"),
+        ({"children": [{"criterion": "a"}], "strategy": "any"}, "rubric_tree.strategy"),
+        ({"children": [{"criterion": "a"}], "name": 3}, "rubric_tree.name"),
+        ({"children": [{"criterion": "a"}, {}]}, "rubric_tree.children[1].children"),
+        ({"children": [{"criterion": "a"}], "critical": True}, "rubric_tree.children[0]"),
+    ],
+)
+def test_what_is_no_tree_is_refused_by_reader_and_schema(value: Any, field: str) -> None:
+    with pytest.raises(DataError) as caught:
+        tree_of(value)
+    assert caught.value.field == field
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(value, as_schema(TREE_SCHEMA))
+
+
+def test_depth_and_number_of_verdicts_are_checked() -> None:
+    value: dict[str, Any] = {"criterion": "a"}
+    for _ in range(MAX_DEPTH - 1):
+        value = {"children": [value]}
+    assert evaluate(tree_of(value), [True]).score == 1
+    with pytest.raises(DataError, match="levels"):
+        tree_of({"children": [value]})
+    with pytest.raises(InputError, match="verdict"):
+        evaluate(flat_tree(["a", "b"]), [True])
+    with pytest.raises(InputError):
+        flat_tree([])
+    with pytest.raises(InputError):
+        pass_rate([])

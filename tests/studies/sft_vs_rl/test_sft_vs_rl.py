@@ -1,0 +1,262 @@
+"""The study of SFT against RL: its smallest setting twice, with equal bytes; what it counts; what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from running import KEY, Running
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.data.slices.reader import Slice
+from tinsmith.lab.papers import matter as paper_matter
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.compute_spent import Cost
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.estimate import minutes
+from tinsmith.lab.experiment.plan import (Plan, make_plan,)
+from tinsmith.studies.sft_vs_rl.planted_world import (ATOMS, LABELS, PLANTED_BASE, PlantedRecipe, kinds, planted_slice, posteriors,)
+from tinsmith.lab.experiment.registry import find
+from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
+from tinsmith.studies.sft_vs_rl.keys import QUESTION
+from tinsmith.studies.sft_vs_rl.results import known_truth
+from tinsmith.studies.sft_vs_rl.settings import (WORDS, sft_vs_rl_settings,)
+from tinsmith.lab.study.driver import (PAGE, SECONDS_JSON, STUDY_JSON,)
+from tinsmith.lab.papers.worlds import (Told, nano_base, papers_of,)
+from tinsmith.models.folder_config import read_config
+from tinsmith.models.names import expected_tensors
+from tinsmith.lab.study.results import Draws
+from tinsmith.lab.labels.paper import items_of
+from tinsmith.lab.labels.task import make_task
+from tinsmith.types.errors import ConfigError
+
+# The SDK leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+SMALLEST = {
+    "seeds": "1,2",
+    "sft_rates": "2e-3",
+    "rl_rates": "2e-3",
+    "steps": "2",
+    "sft_steps": "1",
+    "groups_per_batch": "3",
+    "group_size": "8",
+    "lora_rank": "4",
+    "max_tokens": "20",
+    "eval_items": "6",
+    "with_metadata": "false",
+}
+ARMS = 7
+DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
+
+
+def _no_forecast(plan: Plan, source: Slice) -> list[str]:
+    del plan, source
+    return []
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+@dataclass(frozen=True)
+class Made:
+    """Papers, a base that can write most answers, and a server that has it."""
+
+    data: Path
+    base: Path
+    server: Running
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """One server for all runs: what they find does not depend on who serves them."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
+    patch.setenv("TINKER_API_KEY", KEY)
+    patch.setattr(paper_matter, "forecast", _no_forecast)  # it is told before each run, and is slow
+    source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), _silent)
+    task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
+    papers = papers_of(source, task, shuffle_seed=None)
+    base = nano_base(replace(PLANTED_BASE, steps=60, batch_size=16), task, papers, _silent)
+    with Running(tmp_path_factory.mktemp("state"), model=f"base={base}") as running:
+        yield Made(source.folder, base, running)
+    patch.undo()
+
+
+class Stopped(Exception):
+    """The study was killed between two runs."""
+
+
+def study(made: Made, out: Path, conducted: list[Path], stop_after: int | None = None) -> Path:
+    def run(cells: Sequence[Cell], told: Told) -> None:
+        for cell in cells:
+            if len(conducted) == stop_after:
+                raise Stopped
+            where = {
+                "base_url": made.server.url,
+                "model_name": "base",
+                "log_path": str(cell.folder),
+            }
+            resumed = {"behavior_if_log_dir_exists": "resume"}
+            done = conduct(
+                make_plan(find(cell.name), {**cell.overrides, **where, **resumed}), told=told
+            )
+            if done.connection is not None:
+                conducted.append(cell.folder)
+
+    keys = {**SMALLEST, "data": str(made.data), "model_name": str(made.base), "out": str(out)}
+    return run_sft_vs_rl(keys, _silent, run=run, draws=DRAWS)
+
+
+@pytest.fixture(scope="module")
+def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that was stopped after some of its runs, and went on with those that were missing."""
+    folder = tmp_path_factory.mktemp("study") / "a"
+    before: list[Path] = []
+    after: list[Path] = []
+    with pytest.raises(Stopped):
+        study(made, folder, before, stop_after=5)
+    out = study(made, folder, after)
+    assert len(before) == 5
+    assert len({*before, *after}) == len(before) + len(after) == 2 * ARMS
+    return out
+
+
+def read(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / STUDY_JSON).read_text())
+
+
+def test_two_runs_of_the_smallest_setting_give_equal_bytes(
+    made: Made, whole: Path, tmp_path: Path
+) -> None:
+    again = study(made, tmp_path / "b", [])
+    assert (whole / STUDY_JSON).read_bytes() == (again / STUDY_JSON).read_bytes()
+    # Equal hashes of runs that learnt nothing would say nothing.
+    weights = {one["weights_sha256"] for one in read(whole)["hashes"].values()}
+    assert len(weights) == 2 * ARMS
+    one, other = ((each / PAGE).read_text() for each in (whole, again))
+    first, second = (text.split('<section id="seconds">') for text in (one, other))
+    assert first[0] == second[0]
+    assert first[1].split("</section>", 1)[1] == second[1].split("</section>", 1)[1]
+
+
+def test_arms_see_the_same_papers_and_the_last_one_takes_as_much_compute(whole: Path) -> None:
+    rows = {row["name"]: row for row in read(whole)["rows"]}
+    spent = {name: row["spent"] for name, row in rows.items()}
+    assert spent["zero-shot"] is None
+    rl, sft, more = spent["RL from base"], spent["SFT"], spent["SFT with RL's compute"]
+    assert rl["papers"] == sft["papers"] == spent["SFT then RL"]["papers"] == 2 * 3
+    assert rl["tokens_sampled"] > 0 == sft["tokens_sampled"]
+    assert sft["flops"] < spent["SFT then RL"]["flops"] < rl["flops"]
+    # To the nearest step, of prompts that are not equally long.
+    assert abs(more["flops"] - rl["flops"]) < 0.75 * sft["flops"]
+    assert more["papers"] == 3 * rows["SFT with RL's compute"]["steps"]
+    assert "SFT + logit offset" in rows
+    seconds = json.loads((whole / SECONDS_JSON).read_text())
+    assert seconds["zero_shot"]["training"] == 0.0 < seconds["rl"]["training"]
+
+
+def test_the_page_says_what_the_gate_says_and_loads_nothing(whole: Path) -> None:
+    page = (whole / PAGE).read_text()
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    assert "https://" not in page
+    assert QUESTION in page
+    assert "not claimed: RL from base beats SFT + logit offset on macro_f1" in page
+    assert "2 seeds an arm speak for these models" in page
+    assert "Fewer than 5 learning rates were tried" in page
+
+
+def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
+    config = read_config(made.base)
+    cost = Cost(config)
+    shapes = expected_tensors(config)
+    linear = [
+        shape[0] * shape[1]
+        for name, shape in shapes.items()
+        if len(shape) == 2 and "embed_tokens" not in name
+    ]
+    head = (
+        0 if any("lm_head" in name for name in shapes) else config.vocab_size * config.hidden_size
+    )
+    assert cost.parameters == sum(linear) + head
+    # A position multiplies with every weight, and looks at itself and those before it, twice.
+    width = config.num_heads * config.head_dim
+    each = [2 * cost.parameters + config.num_layers * 4 * width * seen for seen in range(1, 8)]
+    assert cost.forward(7) == sum(each)
+    assert cost.forward(3, before=4) == sum(each[4:])
+    assert cost.trained(7) == 3 * sum(each)
+
+
+def test_the_planted_world_has_the_shares_that_were_planted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path))
+    recipe = PlantedRecipe(train=400, validation=40, test=40)
+    made = planted_slice(recipe, _silent)
+    items = items_of(made.rows(next(iter(made.card.splits))), make_task("disruption"))
+    for atom, shares in ATOMS.items():
+        of_atom = [item.gold for item in items if atom in item.paper.title]
+        assert len(of_atom) == 100
+        for label, share in zip(LABELS, shares, strict=True):
+            assert of_atom.count(label) == round(100 * share)
+    assert len(kinds(40, 0)) == 40
+    assert posteriors().num_kinds == len(ATOMS)
+
+
+def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> None:
+    truth = known_truth()
+    assert all(known.macro_f1 <= truth.best.macro_f1 + 1e-9 for known in truth.all)
+    assert truth.best.macro_f1 > truth.imitation.macro_f1 + 0.05
+    assert truth.best.min_class_recall > truth.imitation.min_class_recall + 0.05
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"seeds": "0,1"}, "tuning_seed"),
+        ({"seeds": "1,1"}, "seeds"),
+        ({"rl_rates": "1e-3,2e-3"}, "rl_rates"),
+        ({"rl_rates": "1e-3,x"}, "rl_rates"),
+        ({"world": "nowhere"}, "world"),
+        ({"world": "planted", "data": "a"}, "world"),
+        ({"sft_steps": "100"}, "sft_steps"),
+        ({"learning_rate": "1e-3"}, "learning_rate"),
+        ({"group_size": "1"}, "group_size"),
+        ({"select_by": "last"}, "select_by"),
+        ({"stop_after": "2"}, "stop_after"),
+    ],
+)
+def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        sft_vs_rl_settings(given)
+    assert caught.value.field == field
+    assert len(str(caught.value).splitlines()) <= 4
+
+
+def test_a_forecast_goes_by_the_papers_that_are_named(made: Made) -> None:
+    usual, short = (
+        minutes(make_plan(find("remedy/exp6"), place)) for place in ({}, {"data": str(made.data)})
+    )
+    assert usual is not None
+    assert short is not None
+    assert short < usual / 2  # a planted paper has some ten words
+
+
+def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    keys = {"world": "planted", "dry_run": "true", "out": str(tmp_path / "out")}
+    run_sft_vs_rl(keys, said.append)
+    assert [line.partition(":")[0] for line in said[1:-2]] == list(WORDS.values())
+    assert "20 runs to choose rates on seed 0, 35 to report" in said
+    assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
+    assert not any(tmp_path.iterdir())
+    said.clear()
+    run_sft_vs_rl({**keys, "model_name": "/models/qwen"}, said.append)
+    assert "unknown" in said[-1]
+    with pytest.raises(ConfigError, match="no such key"):
+        run_sft_vs_rl({**keys, "lora_rnak": "4"}, said.append)
