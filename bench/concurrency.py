@@ -19,7 +19,7 @@ from typing import Any
 
 import tinker
 
-from tinsmith.lab.service.connect import (EmbeddedSettings, open_connection,)
+from tinsmith.lab.service.connect import EmbeddedSettings, open_connection
 
 VOCABULARY, PROMPT, TOKENS = 512, 40, 32
 MOST, NEIGHBOURS = 64, 24

@@ -27,25 +27,27 @@ from pathlib import Path
 import numpy as np
 
 from planted import LABELS, World, policy_of, posteriors, world
-from tinsmith.stats.incentives.bayes import best_policy
-from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.incentives.policies import Optimum
-from tinsmith.stats.incentives.posteriors import Policy
-from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray, Metric, SCORES,)
-from tinsmith.lab.experiment.conduct import (conduct_and_stay, embedded_settings,)
+from tinsmith.cli.registered import find
+from tinsmith.lab.experiment.conduct import conduct_and_stay, embedded_settings
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import with_model
-from tinsmith.lab.papers.base import (PaperBaseRecipe, build_paper_base,)
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.labels.scores import label_probabilities
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
+from tinsmith.lab.papers.frame import on_papers, task_asked
 from tinsmith.lab.papers.matter import PaperMatter
 from tinsmith.lab.papers.sets import items_identity
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.studies.disruption.trained_policy import Policy as Asked
-from tinsmith.lab.experiment.registry import find
 from tinsmith.lab.rewards.optima import reward_optimum
+from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.labels.task import Task
-from tinsmith.lab.labels.scores import label_probabilities
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.incentives.bayes import best_policy
+from tinsmith.stats.incentives.policies import Optimum
+from tinsmith.stats.incentives.posteriors import Policy
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
+from tinsmith.studies.disruption.trained_policy import Policy as Asked
 from tinsmith.types.seeds import derive
 
 LOST, RULES = 0.15, 0.9
@@ -211,7 +213,7 @@ class Bench:
         done = conduct_and_stay(plan, told=_silent, materials=materials)
         assert done.finished is not None
         asked = Asked(
-            task=plan.task,
+            task=task_asked(plan),
             sampler_path=done.finished.final_path,
             base_url=None,
             embedded=embedded_settings(plan, materials.models, done.folder),
@@ -221,7 +223,7 @@ class Bench:
         )
         try:
             pi = label_probabilities(asked.label_logprobs(papers.test))
-            confusion = _sampled(asked, plan.task, sampled) if sampled else None
+            confusion = _sampled(asked, task_asked(plan), sampled) if sampled else None
         finally:
             asked.close()
         lines = RunFolder(done.folder).read_lines(METRICS)
@@ -247,8 +249,8 @@ class Bench:
 
 def predicted(plan: Plan) -> Optimum:
     """Return what the analyser says of an arm's reward in the planted world."""
-    reward, settings = plan.on_papers.reward, plan.reward_settings
-    return reward_optimum(posteriors(), lambda: make_reward(reward, plan.task, **settings))
+    reward, settings = on_papers(plan).reward, plan.reward_settings
+    return reward_optimum(posteriors(), lambda: make_reward(reward, task_asked(plan), **settings))
 
 
 def direction_holds(optimum: Optimum, run: Trained) -> bool:

@@ -24,8 +24,8 @@ from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Silent
 from tinsmith.data.sources.lines import read_blocks
-from tinsmith.data.sources.openalex.source import (OpenAlexChoices, SnapshotSource,)
-from tinsmith.data.sources.openalex.schema import (Node, Work, read_lines,)
+from tinsmith.data.sources.openalex.schema import Node, Work, read_lines
+from tinsmith.data.sources.openalex.source import OpenAlexChoices, SnapshotSource
 from tinsmith.data.sources.source import build_corpus
 
 RECORDS, PARTS, ROUNDS = 40_000, 2, 5

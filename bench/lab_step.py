@@ -29,22 +29,24 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, T
 from trl import GRPOConfig, GRPOTrainer
 
 from peers import QUIET_TRAINER, Clock, Times, idle_threads_sleep, report
+from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import embedded_settings
-from tinsmith.lab.experiment.materials import (Materials, gather,)
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.opening import open_run
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.prompting import messages
-from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.service.connect import open_connection
-from tinsmith.lab.grouping import score_groups
+from tinsmith.lab.papers.frame import on_papers, task_asked
 from tinsmith.lab.policy import update_policy
+from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.rollout_metrics import rollout_metrics
-from tinsmith.lab.rollouts import (Sampling, sample_groups,)
+from tinsmith.lab.rollouts import Sampling, sample_groups
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import batch
+from tinsmith.lab.service.connect import open_connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.types.adapters import ALPHA
 from tinsmith.types.seeds import derive
@@ -198,13 +200,13 @@ def trl_trainer(
     settings, ours = callback.ours.settings, callback.ours
     study, first = ours.run.course.ground, ours.run.step
     items = [item for step in range(first, first + steps) for item in ours.items(step)]
-    reward = make_reward(plan.on_papers.reward, plan.task, **plan.reward_settings)
+    reward = make_reward(on_papers(plan).reward, task_asked(plan), **plan.reward_settings)
     tokenizer = AutoTokenizer.from_pretrained(base)
     rows = [
         {
             "prompt": [
                 {"role": message.role.value, "content": message.content}
-                for message in messages(plan.task, item.paper)
+                for message in messages(task_asked(plan), item.paper)
             ],
             "gold": item.gold,
         }
@@ -221,7 +223,7 @@ def trl_trainer(
         assert gold == [label for label in asked for _ in range(settings.group_size)], "same papers"
         callback.tokens += [len(ids) for ids in completion_ids]
         texts = [study.renderer.parse_response(ids).message.content for ids in completion_ids]
-        answers = [plan.task.contract.parse(text) for text in texts]
+        answers = [task_asked(plan).contract.parse(text) for text in texts]
         terms = reward.score(gold, answers)
         reward.update(gold, answers)
         return [each.total for each in terms]

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
-from tinsmith.stats.rates import FloatArray
-from tinsmith.studies.sft_vs_rl.planted_world import LABELS
-from tinsmith.studies.sft_vs_rl.planted_world import (NOISE, kinds,)
-from tinsmith.studies.sft_vs_rl.planted_world import posteriors as known
-from tinsmith.lab.labels.paper import (Item, Paper,)
 from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.rates import FloatArray
+from tinsmith.studies.sft_vs_rl.planted_world import NOISE, kinds
+from tinsmith.studies.sft_vs_rl.planted_world import posteriors as known
 from tinsmith.types.seeds import derive, random_bits
 
 ATOMS = {

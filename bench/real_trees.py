@@ -20,8 +20,8 @@ from tinsmith.engine.training import MicroBatches, TrainingSession
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.slots import values
 from tinsmith.models.published.sources import find_model
+from tinsmith.models.slots import values
 from tinsmith.ops.extension import native
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterSpec

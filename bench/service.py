@@ -57,7 +57,7 @@ def through_the_sdk(state: Path) -> tuple[Callable[[], Tokens], int]:
     """A round through the SDK, and the server's process id."""
     import tinker
 
-    from tinsmith.lab.service.connect import (EmbeddedServer, EmbeddedSettings,)
+    from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
 
     server = EmbeddedServer(EmbeddedSettings(models={MODEL: MODEL}, state=state))
     client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)

@@ -73,7 +73,7 @@ def start(model: str, home: Path) -> Started:
 EMBEDDED = """
 import resource, sys, time, warnings
 warnings.simplefilter("ignore")
-from tinsmith.training.connect import EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import EmbeddedSettings, open_connection
 begin = time.perf_counter()
 connection = open_connection(None, EmbeddedSettings(models={"it": sys.argv[1]}))
 wall = time.perf_counter() - begin

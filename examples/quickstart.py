@@ -13,9 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tinsmith.lab.study.cells import (CONTROL, QUICKSTART, run_study,)
-from tinsmith.lab.page.comparison import compare
-from tinsmith.pages.page import (document_html, write,)
+from tinsmith.lab.study.cells import run_study
+from tinsmith.pages.page import document_html, write
+from tinsmith.studies.disruption.experiments import CONTROL, QUICKSTART
+from tinsmith.studies.disruption.subject import LABELS
 from tinsmith.types.errors import TinsmithError
 
 
@@ -30,7 +31,7 @@ def main() -> None:
 
     folders = run_study((*QUICKSTART, CONTROL), out, changes, told)
     told("comparing")
-    compared = compare(folders)
+    compared = LABELS.compare(folders, None)
     page = out / "compare.html"
     write(document_html(compared.page), page)
     console = Console(highlight=False)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from small_slice import Made
+
+    from tinsmith.lab.service.connect import Connection
 
 # Servers put their tokenizers there; read when huggingface_hub is imported, here and in the servers.
 os.environ["HF_HUB_CACHE"] = str(Path(tempfile.gettempdir()) / "tinsmith-tests-hub")
@@ -32,3 +39,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and not OF_WHOLES.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.whole)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base that the loops' tests train on, built once."""
+    from small_study import build
+
+    return build(tmp_path_factory.mktemp("base") / "base")
+
+
+@pytest.fixture(scope="session")
+def connection(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    from small_study import connect_to
+
+    opened = connect_to(base, tmp_path_factory.mktemp("state"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """The slice and the base that whole runs are made on, in a home of their own."""
+    from small_slice import Made, build
+
+    home = tmp_path_factory.mktemp("home")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("TINSMITH_HOME", str(home))
+    source, base = build([])
+    yield Made(home, source.folder, base)
+    patch.undo()

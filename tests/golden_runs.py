@@ -12,15 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.settings import Caps
 from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.papers.worlds import (WorldRecipe, nano_base, papers_of, world_slice,)
 from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, papers_of, world_slice
 
 WORLD = WorldRecipe(
     preset=Preset.TINY, seed=0, per_class=60, caps=Caps(train=120, validation=12, test=12)

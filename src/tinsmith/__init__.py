@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tinsmith.types.version import VERSION
 
 if TYPE_CHECKING:
-    from tinsmith.studies.disruption.comparing import compare
-    from tinsmith.studies.disruption.estimators import (GRPO, SFT,)
     from tinsmith.lab.papers.sets import load_slice
-    from tinsmith.lab.user_task.run import (TaskRun, run,)
-    from tinsmith.lab.user_task.task import (Answered, Task, of_conversation, of_group,)
     from tinsmith.lab.service.connect import connect
+    from tinsmith.lab.user_task.run import TaskRun, run
+    from tinsmith.lab.user_task.task import Answered, Task, of_conversation, of_group
+    from tinsmith.studies.disruption.comparing import compare
+    from tinsmith.studies.disruption.estimators import GRPO, SFT
 
 __version__ = VERSION
 __all__ = [

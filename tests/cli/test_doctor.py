@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tinsmith.cli import main
 from tinsmith.cli import findings as doctor
+from tinsmith.cli import main
 from tinsmith.cli.server_findings import server
 from tinsmith.ops import extension
 from tinsmith.types.errors import BackendError

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tinsmith.cli import main
+from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 from tinsmith.lab.experiment.key_help import key_help
-from tinsmith.lab.experiment.registry import EXPERIMENTS
-from tinsmith.lab.study.registered import STUDIES
 from tinsmith.lab.study.cells import sole_process
 
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from kernel_reference import (
-    assert_close,
-    every_kernels,
-    leaf,
-    normal,
-    rms_norm,
-    rotate,
-    silu_gate,
-)
+from kernel_reference import assert_close, every_kernels, leaf, normal, rms_norm, rotate, silu_gate
 from torch import Tensor
 
 from tinsmith.ops import nf4

@@ -14,20 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tinsmith.tasks
-from tinsmith.lab.labels.answers import (Answer, Confidence, Outcome,)
-from tinsmith.lab.labels.contracts import (CONTRACTS, Contract, Form,)
-from tinsmith.lab.labels.paper import (Item, Paper,)
-from tinsmith.lab.labels.prompt_files import PROMPTS
-from tinsmith.lab.labels.prompting import messages
-from tinsmith.lab.labels.task import (TASKS, Task, make_task,)
-from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
+import tinsmith.lab.labels
+from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
+from tinsmith.lab.labels.contracts import CONTRACTS, Contract, Form
+from tinsmith.lab.labels.leaks import check_prompt, check_text
+from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.prompt_files import JOINT_PROMPTS, PROMPTS
+from tinsmith.lab.labels.prompting import messages, shown
+from tinsmith.lab.labels.task import TASKS, Task, make_task
+from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.rewards.state import RewardState
 from tinsmith.lab.rewards.terms import Terms
 from tinsmith.studies.debate.script import SCRIPTS
-from tinsmith.lab.labels.leaks import (check_prompt, check_text,)
-from tinsmith.lab.labels.prompt_files import JOINT_PROMPTS
-from tinsmith.lab.labels.prompting import shown
 from tinsmith.types.errors import ConfigError
 
 REWARD_NAMES = list(REWARDS)
@@ -257,7 +255,7 @@ def test_every_fault_is_reached_and_none_has_a_label(name: str) -> None:
 
 
 def test_the_files_are_the_registered_prompts_and_no_others() -> None:
-    folder = Path(tinsmith.tasks.__file__).parent / "prompts"
+    folder = Path(tinsmith.lab.labels.__file__).parent / "prompts"
     found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     expected = [f"{name}/{prompt}.md" for name in TASKS for prompt in PROMPTS]
     expected += [f"joint/{prompt}.md" for prompt in JOINT_PROMPTS]

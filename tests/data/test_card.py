@@ -18,9 +18,9 @@ from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import write_card
 from tinsmith.data.labels import Thresholds
-from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
 from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.pages.cards.card import write_page
 from tinsmith.types.errors import DataError
 

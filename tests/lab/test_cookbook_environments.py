@@ -15,15 +15,19 @@ import tinker
 from small_study import PAPERS
 from tinker import types
 
+from tinsmith.lab.cookbook.course import CookbookCourse
+from tinsmith.lab.cookbook.ground import CookbookGround, CookbookItem, items_of_dataset
+from tinsmith.lab.cookbook.train import train
+from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder
+from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import RlSettings
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS,)
+from tinsmith.studies.debate.cookbook import DebateDataset, DebateEnv, DebateGroup
 from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.studies.debate.seed_env import AdversarialDisruptionEnv
-from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.cookbook.cookbook import (CookbookCourse, CookbookGround, CookbookItem, DebateDataset, DebateEnv, DebateGroup, Env, EnvGroupBuilder, items_of_dataset, train,)
-from tinsmith.lab.rollouts import (Failure, Rollout, Sampling, WAIT_SECONDS, sample_groups,)
-from tinsmith.lab.settings import RlSettings
 from tinsmith.types.errors import BackendError, ConfigError
 
 TASK = make_task("disruption", prompt="brief", contract="two_key")

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from small_study import PAPERS, TASK, label_course, open_run
 
-from tinsmith.ops.advantages import Advantage, center_within_group
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS,)
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.labels.exact import (LabelGradient, label_weights,)
 from tinsmith.lab.grouping import score_groups
-from tinsmith.lab.labels.scores import (label_logprobs, label_probabilities, trained_label_logprobs,)
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.exact import LabelGradient, label_weights
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.scores import label_logprobs, label_probabilities, trained_label_logprobs
 from tinsmith.lab.policy import adam
+from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.rl import train_rl
-from tinsmith.lab.rollouts import (Failure, Rollout, WAIT_SECONDS,)
-from tinsmith.lab.settings import (Gradient, RlSettings,)
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import Gradient, RlSettings
+from tinsmith.ops.advantages import Advantage, center_within_group
 from tinsmith.types.errors import ConfigError
 
 EXACT = RlSettings(

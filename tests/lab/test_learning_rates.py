@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinsmith.lab.policy import rate
-from tinsmith.lab.settings import (Schedule, SftSettings, told_apart,)
+from tinsmith.lab.settings import Schedule, SftSettings, told_apart
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 

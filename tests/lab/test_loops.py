@@ -12,19 +12,19 @@ import pytest
 import tinker
 from small_study import PAPERS, TASK, PaperRun, label_course, open_run, train
 
-from tinsmith.ops.advantages import Advantage
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import (CHECKPOINTS, METRICS, ROLLOUTS,)
+from tinsmith.lab import rollouts as rollouts_module
+from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab import rollouts as rollouts_module
-from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.grouping import score_groups
-from tinsmith.lab.rollouts import (Failure, Rollout, Sampling, Turn, sample_groups,)
-from tinsmith.lab.run import (Finished, Run,)
+from tinsmith.lab.rollouts import Failure, Rollout, Sampling, Turn, sample_groups
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import CHECKPOINTS, METRICS, ROLLOUTS
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.settings import (CommonSettings, Gradient, RlLoss, RlSettings, SftSettings,)
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import CommonSettings, Gradient, RlLoss, RlSettings, SftSettings
+from tinsmith.ops.advantages import Advantage
 from tinsmith.types.errors import BackendError
 
 RL = RlSettings(

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.lab.pace import (outlook, worth_telling,)
-from tinsmith.lab.progress import (EVERY_SECONDS, Wait,)
-from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.lab.pace import outlook, worth_telling
+from tinsmith.lab.progress import EVERY_SECONDS, Wait
+from tinsmith.lab.settings import RlSettings, SftSettings
 
 RL = RlSettings(steps=10, learning_rate=1e-3, eval_every=4, eval_items=20, test_items=40)
 SFT = SftSettings(steps=10, learning_rate=1e-3, eval_every=0)

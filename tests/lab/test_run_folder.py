@@ -13,11 +13,22 @@ import torch
 
 from tinsmith.engine.checkpoint_files import ADAPTER, MARKER, OPTIMIZER, write
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.models.base import BaseModel
 from tinsmith.lab.runs import folder as run_folder
-from tinsmith.lab.runs.existing_run import (IfExists, settle,)
-from tinsmith.lab.runs.files import (BASELINES, CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS, STATE, TIMINGS, TRACE,)
-from tinsmith.lab.runs.folder import (Mark, RunFolder,)
+from tinsmith.lab.runs.existing_run import IfExists, settle
+from tinsmith.lab.runs.files import (
+    BASELINES,
+    CHECKPOINTS,
+    CONFIG,
+    MANIFEST,
+    METRICS,
+    REPORT,
+    ROLLOUTS,
+    STATE,
+    TIMINGS,
+    TRACE,
+)
+from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.models.base import BaseModel
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError
 

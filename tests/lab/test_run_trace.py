@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from small_study import PaperRun, open_run
 
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TRACE,)
-from tinsmith.lab.service import facts as server_facts
-from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.rl import train_rl
 from tinsmith.lab.run import Run
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
+from tinsmith.lab.service import facts as server_facts
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.settings import RlSettings
 from tinsmith.types.errors import BackendError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinsmith.lab.labels.offset import (best_offsets, decide,)
-from tinsmith.lab.schedule import (batch, due, saves_after, subset,)
+from tinsmith.lab.labels.offset import best_offsets, decide
+from tinsmith.lab.schedule import batch, due, saves_after, subset
 
 
 def test_an_epoch_sees_every_paper_once_and_the_next_in_another_order() -> None:

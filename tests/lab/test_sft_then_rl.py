@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages_of import report_of
 from small_study import open_run, train
 
+from tinsmith.cli.registered import SUBJECTS, find
 from tinsmith.lab.experiment.fingerprints import plan_fingerprint
-from tinsmith.lab.experiment.keys import KEYS
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
 from tinsmith.lab.results.gathering import gather
-from tinsmith.lab.page.run_page import report_run
+from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TRACE,)
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.run import (Finished, Run,)
 from tinsmith.lab.schedule import batch
-from tinsmith.lab.settings import (CommonSettings, RlSettings, SftSettings, told_apart,)
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings, told_apart
 from tinsmith.types.errors import ConfigError
 
 BOTH = RlSettings(
@@ -149,7 +148,7 @@ def test_a_report_of_both_kinds_of_steps_opens(whole: Path, tmp_path: Path) -> N
     (whole / "config.json").write_text(json.dumps(config))
     read = read_run(whole)
     assert gather(read).evaluations
-    report_run(whole, tmp_path / "page.html")
+    report_of(whole, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "remedy/sft_then_rl" in page
 
@@ -172,8 +171,13 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], field: str) -> None:
 
 @pytest.mark.parametrize("kind", [Kind.RLVR, Kind.DEBATE, Kind.SFT])
 def test_only_rl_on_labels_has_supervised_steps(kind: Kind) -> None:
-    assert not {"sft_steps", "sft_learning_rate", "sft_batch_size"} & KEYS[kind].known
-    assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= KEYS[Kind.RL].known
+    assert (
+        not {"sft_steps", "sft_learning_rate", "sft_batch_size"}
+        & SUBJECTS[kind].kinds[kind].keys.known
+    )
+    assert {"sft_steps", "sft_learning_rate", "sft_batch_size"} <= SUBJECTS[Kind.RL].kinds[
+        Kind.RL
+    ].keys.known
 
 
 def test_keys_that_are_not_used_name_no_run() -> None:

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from tinsmith.stats.alarms import (Alarm, AlarmKind,)
 from tinsmith.lab.standing import Standing
 from tinsmith.lab.teller import Teller
+from tinsmith.stats.alarms import Alarm, AlarmKind
 
 
 class Terminal(io.StringIO):

@@ -13,12 +13,12 @@ import pytest
 from gguf_files import VOCAB, small_tokenizer, write_gguf
 from oracles import LLAMA, random_weights
 from tinsmith.cli import main
-from tinsmith.models.published import (package_index, packaged, sources,)
 from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.folder import write_folder
+from tinsmith.models.published import package_index, packaged, sources
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PackagedModel
-from tinsmith.models.published.sources import (Kind, find_model,)
+from tinsmith.models.published.sources import Kind, find_model
 from tinsmith.renderers.tokenizer import save_tokenizer
 from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, TinsmithError
 

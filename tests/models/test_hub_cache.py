@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gguf_files import small_tokenizer
-from tinsmith.models.published.hub_cache import (offer_tokenizer, tokenizer_key,)
+from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 
 

@@ -13,8 +13,8 @@ import traceback
 from itertools import count
 from pathlib import Path
 
-from tinsmith.server.database.records import (Finished, NoResult,)
-from tinsmith.server.database.store import (FILE, Store,)
+from tinsmith.server.database.records import Finished, NoResult
+from tinsmith.server.database.store import FILE, Store
 
 
 def write_for_ever(state: Path, seed: int, told: int) -> None:

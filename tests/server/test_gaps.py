@@ -15,7 +15,7 @@ from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.server.app import build_app
 from tinsmith.server.body import parse_json
-from tinsmith.server.database.records import (Failed, Finished, Outcome,)
+from tinsmith.server.database.records import Failed, Finished, Outcome
 from tinsmith.server.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
 from tinsmith.server.service import Service
 

@@ -23,9 +23,9 @@ from openai import OpenAI
 from running import HANG_S, wait_until
 from tinsmith.engine.engine import Engine
 from tinsmith.renderers.tokenizer import preset_tokenizer
-from tinsmith.server.openai import routes as openai_routes
 from tinsmith.server.app import build_app
-from tinsmith.server.openai.text import (Choice, ModelText,)
+from tinsmith.server.openai import routes as openai_routes
+from tinsmith.server.openai.text import Choice, ModelText
 from tinsmith.server.service import Service
 from tinsmith.types.sampling import StopReason
 

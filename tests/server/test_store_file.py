@@ -16,9 +16,9 @@ from stored import OWNER, PROTO, finished
 
 from running import HANG_S
 from tinsmith.server.database.database import Durability
-from tinsmith.server.database.records import (Finished, NoResult,)
+from tinsmith.server.database.records import Finished, NoResult
 from tinsmith.server.database.schema import VERSION
-from tinsmith.server.database.store import (FILE, Store,)
+from tinsmith.server.database.store import FILE, Store
 from tinsmith.types.errors import ConfigError, InputError
 
 

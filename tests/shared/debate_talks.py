@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinsmith.studies.debate.pages.gathering import (CONTROL, TEST,)
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.contracts import TWO_KEY
+from tinsmith.studies.debate.pages.gathering import CONTROL, TEST
 
 D, C, N = TWO_KEY.labels
 NASTY = '</script><img src=x onerror=alert(1)> "quoted" & <!--'

@@ -15,7 +15,7 @@ from typing import Any
 from tinsmith.cli import main
 from tinsmith.lab.runs.files import CHECKPOINTS
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.service.connect import (EmbeddedServer, EmbeddedSettings,)
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
 
 VICTIM, FILE, NUMBER = sys.argv[1], sys.argv[2], int(sys.argv[3])
 

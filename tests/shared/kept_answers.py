@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tinsmith.stats.runs import Runs
-from tinsmith.data.baselines.answers import (AnswersRow, BASELINE_ANSWERS, write_answers,)
+from tinsmith.data.baselines.answers import BASELINE_ANSWERS, AnswersRow, write_answers
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import arms_of
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.stats.runs import Runs
 from tinsmith.types.fingerprints import file_sha256
 
 

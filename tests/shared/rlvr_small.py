@@ -15,9 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-
-from running import HANG_S
-from tasks.judges.scripted_judge import (
+from scripted_judge import (
     Say,
     ScriptedJudge,
     completion,
@@ -25,13 +23,15 @@ from tasks.judges.scripted_judge import (
     ratings,
     refused,
 )
-from tinsmith.lab.nano_base import (Conversation, build_base,)
-from tinsmith.studies.rubrics.base import (RubricBaseRecipe, rubric_conversations,)
-from tinsmith.renderers.renderer import Message, Role
-from tinsmith.lab.runs.files import (MANIFEST, METRICS, ROLLOUTS,)
+
+from running import HANG_S
 from tinsmith.lab.judge.endpoint import Endpoint
-from tinsmith.studies.rubrics.dataset import read_dataset
+from tinsmith.lab.nano_base import Conversation, build_base
+from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_conversations
+from tinsmith.studies.rubrics.dataset import read_dataset
 
 REAL_DATA = Path(__file__).parents[3] / "shared/data/rlvr/rlvr_tinker_test.jsonl"
 """100 tasks in prose; not everybody has them."""

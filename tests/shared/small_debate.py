@@ -10,25 +10,25 @@ from typing import Any
 from small_study import PAPERS
 
 from tinsmith.data.labels import Disruption
-from tinsmith.lab.nano_base import build_base
-from tinsmith.studies.debate.base import (DebateBaseRecipe, debate_conversations,)
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.studies.debate.cues import (Cue, Cues,)
-from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.opponent import (Opponent, ScriptedOpponent,)
-from tinsmith.studies.debate.rewards import debate_reward
-from tinsmith.studies.debate.script import load_script
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import (Task, make_task,)
-from tinsmith.lab.service.connect import Connection
-from tinsmith.studies.debate.course import DebateCourse
-from tinsmith.studies.debate.ground import DebateGround
+from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import Run
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.teller import Teller
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
+from tinsmith.studies.debate.course import DebateCourse
+from tinsmith.studies.debate.cues import Cue, Cues
+from tinsmith.studies.debate.exchange import Exchange
+from tinsmith.studies.debate.ground import DebateGround
+from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent
+from tinsmith.studies.debate.rewards import debate_reward
+from tinsmith.studies.debate.script import load_script
 
 DebateRun = Run[Item, Exchange]
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tinsmith.lab.papers.base import (PaperBaseRecipe, build_paper_base,)
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.rewards.label_reward import make_label_reward
-from tinsmith.lab.labels.paper import (Item, Paper,)
-from tinsmith.lab.labels.task import (Task, make_task,)
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
 from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.labels.ground import Papers, Study
+from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
+from tinsmith.lab.rewards.label_reward import make_label_reward
 from tinsmith.lab.rl import train_rl
 from tinsmith.lab.rollouts import WAIT_SECONDS
-from tinsmith.lab.run import (Finished, Run,)
-from tinsmith.lab.settings import (CommonSettings, RlSettings, SftSettings,)
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings
 from tinsmith.lab.sft import train_sft
-from tinsmith.lab.labels.ground import (Papers, Study,)
 from tinsmith.lab.teller import Teller
+from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.seeds import random_bits
 
 PaperRun = Run[Item, Answer]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
 
-from tinsmith.stats.calibration import (Calibration, STATED,)
+from tinsmith.stats.calibration import STATED, Calibration
 from tinsmith.types.errors import DataError
 
 answers = st.lists(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tinsmith.stats.claims import (CheckName, Claim, Comparison, Finding, Verdict, judge,)
+from tinsmith.stats.claims import CheckName, Claim, Comparison, Finding, Verdict, judge
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from sentences import missing
-from tinsmith.stats.alarms import (Alarm, AlarmKind, Limits,)
+from tinsmith.stats.alarms import Alarm, AlarmKind, Limits
 from tinsmith.stats.collapse import CollapseMonitor
 from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.groups import LabelGroups
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.monitor_state import (MonitorState, Signals,)
+from tinsmith.stats.monitor_state import MonitorState, Signals
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 LABELS = ("disruptive", "consolidating", "neutral")

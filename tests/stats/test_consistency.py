@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.consistency.solving import recover
-from tinsmith.stats.rates import (ClassMetric, Metric,)
-from tinsmith.stats.consistency.reported import (Rate, ReportedTable,)
-from tinsmith.studies.disruption.published_tables import (seed_exp5, seed_ladder,)
+from tinsmith.stats.consistency.reported import Rate, ReportedTable
 from tinsmith.stats.consistency.solutions import Recovery
+from tinsmith.stats.consistency.solving import recover
+from tinsmith.stats.rates import ClassMetric, Metric
+from tinsmith.studies.disruption.published_tables import seed_exp5, seed_ladder
 from tinsmith.types.errors import DataError
 
 LABELS = ("a", "b", "c")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.evaluation import (Answered, Evaluation, combine,)
+from tinsmith.stats.evaluation import Answered, Evaluation, combine
 from tinsmith.stats.intervals import wilson
 from tinsmith.types.errors import DataError
 

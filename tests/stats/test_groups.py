@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tinsmith.stats.groups import (Group, LabelGroups, census,)
+from tinsmith.stats.groups import Group, LabelGroups, census
 from tinsmith.types.errors import DataError
 
 LABELS = ("a", "b")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tinsmith.stats.confusion import Codes
-from tinsmith.stats.estimates import (Bootstrap, difference, estimate, estimate_bca,)
-from tinsmith.stats.intervals import (Interval, LeftOut, bca, percentile, wilson,)
-from tinsmith.stats.rates import (Metric, SCORES,)
-from tinsmith.stats.resampling import (resampled_counts, resampled_seeds,)
+from tinsmith.stats.estimates import Bootstrap, difference, estimate, estimate_bca
+from tinsmith.stats.intervals import Interval, LeftOut, bca, percentile, wilson
+from tinsmith.stats.rates import SCORES, Metric
+from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import entropy
 
-from tinsmith.stats.information import (label_information, sampled_information,)
+from tinsmith.stats.information import label_information, sampled_information
 from tinsmith.types.errors import DataError
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from tinsmith.stats import paired_means as module
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.paired_means import (flip_p, mean_interval, paired_means,)
+from tinsmith.stats.paired_means import flip_p, mean_interval, paired_means
 from tinsmith.types.errors import DataError
 
 

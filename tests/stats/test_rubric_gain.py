@@ -13,9 +13,18 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binomtest, norm
 
-from tinsmith.studies.rubrics.quality.statistics import (Condition, CriterionVerdicts, Finding, JudgedPair, Unit, compare, discrimination, rubric_quality,)
-from tinsmith.stats.sign_flips import (clustered_interval, least_moved, paired_interval, sign_flip_p,)
-from tinsmith.stats.significance import (items_needed, mcnemar,)
+from tinsmith.stats.sign_flips import clustered_interval, least_moved, paired_interval, sign_flip_p
+from tinsmith.stats.significance import items_needed, mcnemar
+from tinsmith.studies.rubrics.quality.statistics import (
+    Condition,
+    CriterionVerdicts,
+    Finding,
+    JudgedPair,
+    Unit,
+    compare,
+    discrimination,
+    rubric_quality,
+)
 from tinsmith.types.errors import DataError
 
 WITHOUT, OWN, OTHER = Condition.WITHOUT, Condition.OWN, Condition.OTHER

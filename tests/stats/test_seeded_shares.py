@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from tinsmith.stats.differences import (Stratum, stratified_difference,)
+from tinsmith.stats.differences import Stratum, stratified_difference
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import wilson
-from tinsmith.stats.seeded_shares import (Fate, SeededShares, difference_of_means, ratio_of_means,)
+from tinsmith.stats.seeded_shares import Fate, SeededShares, difference_of_means, ratio_of_means
 from tinsmith.types.errors import DataError
 
 Y, N, U = Fate.HAPPENED, Fate.DID_NOT, Fate.UNCOUNTED

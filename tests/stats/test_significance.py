@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tinsmith.stats.rates import (Metric, SCORES,)
+from tinsmith.stats.rates import SCORES, Metric
 from tinsmith.stats.runs import Runs
-from tinsmith.stats.significance import (detectable_difference, holm, items_needed, mcnemar, mcnemar_of, power_of, swap_test, tost,)
+from tinsmith.stats.significance import (
+    detectable_difference,
+    holm,
+    items_needed,
+    mcnemar,
+    mcnemar_of,
+    power_of,
+    swap_test,
+    tost,
+)
 from tinsmith.types.errors import ConfigError, DataError
 
 LABELS = ("a", "b", "c")

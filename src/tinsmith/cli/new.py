@@ -17,7 +17,7 @@ def new(
 
     if file.suffix != ".py":
         raise ConfigError("a task is a Python file", field="FILE.py", value=str(file))
-    text = (resources.files("tinsmith.tasks.user_task") / "start.py.txt").read_text("utf-8")
+    text = (resources.files("tinsmith.lab.user_task") / "start.py.txt").read_text("utf-8")
     try:
         with file.open("x", encoding="utf-8", newline="\n") as stream:
             stream.write(text.replace("@FILE@", file.name))

@@ -48,20 +48,26 @@ def report(
     from tinsmith.cli.named_folders import require_runs
 
     require_runs(folders)  # before what is heavy is imported
-    from tinsmith.lab.page.comparison import (COMPARISON, compare, no_choice,)
+    from tinsmith.cli.registered import SUBJECTS
+    from tinsmith.lab.page.comparison import COMPARISON, compare
+    from tinsmith.lab.page.run_page import run_html, subject_of
+    from tinsmith.lab.runs.files import REPORT
     from tinsmith.pages.page import document_html
-    from tinsmith.lab.labels.subjects import Subject
+    from tinsmith.types.errors import ConfigError
 
-    if task is not None and (len(folders) == 1 or task not in tuple(Subject)):
-        raise no_choice(task)
+    if task is not None and len(folders) == 1:
+        raise ConfigError(
+            "there is no such choice of a label here",
+            field="--task",
+            value=task,
+            allowed="with several runs on papers; the page of one run has both labels",
+        )
     if len(folders) == 1:
-        from tinsmith.lab.page.run_page import run_html
-        from tinsmith.lab.runs.files import REPORT
-
         usual = (folders[0] / REPORT).with_suffix(f".{to}")
-        _write(run_html(folders[0]), folders, to, out or usual)
+        html = run_html(folders[0], subject_of(folders[0], SUBJECTS))
+        _write(html, folders, to, out or usual)
         return
-    found = compare(folders, None if task is None else Subject(task))
+    found = compare(folders, SUBJECTS, task)
     open_console().print(found.table)
     for sentence in found.sentences:
         print(sentence)
@@ -70,7 +76,7 @@ def report(
 
 
 def _write(html: str, folders: list[Path], to: PageFormat, file: Path) -> None:
-    from tinsmith.pages.markdown import markdown_report
+    from tinsmith.lab.page.markdown import markdown_report
     from tinsmith.pages.page import write
 
     write(html if to is PageFormat.HTML else markdown_report(html, folders), file)

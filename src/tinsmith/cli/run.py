@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
+    from tinsmith.lab.experiment.experiment import Plan
     from tinsmith.lab.experiment.key_help import KeyHelp
-    from tinsmith.lab.experiment.plan import Plan
     from tinsmith.lab.standing import Standing
 
 INTERRUPTED: Final = 130
@@ -45,14 +45,14 @@ def run(
     if name.endswith(".py"):
         _task(name, overrides)
         return
-    from tinsmith.lab.study.registered import STUDIES
+    from tinsmith.cli.registered import STUDIES
 
     if name in STUDIES:
         _study(name, overrides)
         return
-    from tinsmith.lab.experiment.plan import (make_plan, with_default_log_path,)
+    from tinsmith.cli.registered import find
+    from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
     from tinsmith.lab.experiment.refusals import require_possible
-    from tinsmith.lab.experiment.registry import find
 
     plan = with_default_log_path(make_plan(find(name), overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
@@ -71,7 +71,7 @@ def _dry_run(plan: Plan) -> None:
 
 def _conduct(plan: Plan) -> None:
     from tinsmith.lab.experiment.conduct import conduct
-    from tinsmith.lab.page.live_page import (Unfinished, draw_page, settle_page,)
+    from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
 
     quiet, folder = plan.circumstances.quiet, plan.circumstances.log_path
     assert folder is not None, "a plan that is run has a folder"
@@ -83,7 +83,7 @@ def _conduct(plan: Plan) -> None:
 
     def examined(standing: Standing) -> None:
         far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
-        trouble = draw_page(folder, far).trouble
+        trouble = draw_page(folder, plan.experiment.subject, far).trouble
         if trouble is not None and trouble not in troubles:
             troubles.add(trouble)
             told(f"warning: {trouble}")
@@ -97,7 +97,7 @@ def _conduct(plan: Plan) -> None:
         settle_page(folder)
         print(f"wrote {done.folder}")
         return
-    drawn = draw_page(done.folder)
+    drawn = draw_page(done.folder, plan.experiment.subject)
     if drawn.trouble is not None:
         print(f"tinsmith: warning: {drawn.trouble}", file=sys.stderr)
     print(f"wrote {drawn.page or done.folder}")
@@ -115,7 +115,7 @@ def _task(file: str, overrides: Mapping[str, str]) -> None:
     from tinsmith.lab.user_task.loading import load_file
 
     found = load_file(Path(file))  # a mistake in it is told before anything heavy is imported
-    from tinsmith.lab.user_task.run import (dry_run, open_file, run_opened,)
+    from tinsmith.lab.user_task.run import dry_run, open_file, run_opened
 
     opened = open_file(found, overrides)
     if opened.plan.circumstances.dry_run:
@@ -145,8 +145,8 @@ def _task_keys(file: str) -> None:
 
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
+    from tinsmith.cli.registered import STUDIES
     from tinsmith.lab.experiment.key_text import truth
-    from tinsmith.lab.study.registered import (ADAPTERS, SFT_VS_RL, STUDIES,)
 
     STUDIES[name].read(overrides)  # a mistake is told before what is heavy is imported
     dry = truth("dry_run", overrides.get("dry_run", "false"))
@@ -155,13 +155,7 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
         _print_wrapped(message) if dry else print(message, file=sys.stderr)
 
     try:
-        if name == ADAPTERS:
-            from tinsmith.studies.adapters.study import run_adapter_study as run
-        elif name == SFT_VS_RL:
-            from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl as run
-        else:
-            from tinsmith.studies.rubrics.quality.study import run_rubric_quality as run
-        done = run(overrides, told)
+        done = STUDIES[name].run(overrides, told)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(code=INTERRUPTED) from None
@@ -171,9 +165,8 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
 
 def _keys(name: str) -> None:
     from tinsmith.cli.columns import rows, terminal_width
+    from tinsmith.cli.registered import STUDIES, find
     from tinsmith.lab.experiment.key_help import key_help
-    from tinsmith.lab.experiment.registry import find
-    from tinsmith.lab.study.registered import STUDIES
 
     if name in STUDIES:
         study = STUDIES[name]
@@ -202,13 +195,12 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.lab.experiment.registry import EXPERIMENTS
-    from tinsmith.lab.study.registered import STUDIES
+    from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 
     table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():
         delta = " ".join(f"{key}={value}" for key, value in one.delta.items())
-        what = delta if one.parent is None else f"{one.parent} with {delta}"
+        what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
     print("\n".join(rows(table, terminal_width())))

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from tinsmith.studies.bits.cells import Factor
-    from tinsmith.studies.bits.results import (CellResult, Sweep,)
+    from tinsmith.studies.bits.results import CellResult, Sweep
 
 
 def sweep(
@@ -40,7 +40,7 @@ def sweep(
     """Vary what may change bits, and say what does: exit 1 if a promise is broken or a deliberate fault is not seen."""
     import json
 
-    from tinsmith.studies.bits.cells import (Wish, plan,)
+    from tinsmith.studies.bits.cells import Wish, plan
 
     name, _, path = model.partition("=")
     wish = Wish(
@@ -49,9 +49,9 @@ def sweep(
         reference=[_setting(text) for text in reference or ()],
     )
     planned = plan(wish)  # a mistake is told before what is heavy is imported
-    from tinsmith.studies.bits.study import (SweepSettings, sweep_json,)
-    from tinsmith.studies.bits.study import sweep as run
     from tinsmith.studies.bits.outcome import Size
+    from tinsmith.studies.bits.study import SweepSettings, sweep_json
+    from tinsmith.studies.bits.study import sweep as run
 
     settings = SweepSettings(
         plan=planned, out=out, name=name, model=path or name, size=Size(completions=completions)
@@ -79,8 +79,8 @@ class _progress:
 
 def _print(done: Sweep, out: Path) -> None:
     from tinsmith.cli.columns import open_console
-    from tinsmith.studies.bits.page import (LEGEND, sweep_table,)
-    from tinsmith.studies.bits.results import (SWEEP_JSON, SWEEP_PAGE, story,)
+    from tinsmith.studies.bits.page import LEGEND, sweep_table
+    from tinsmith.studies.bits.results import SWEEP_JSON, SWEEP_PAGE, story
 
     console = open_console()
     console.print(sweep_table(done))

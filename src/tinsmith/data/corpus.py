@@ -10,14 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.corpus_card import CorpusCard, read_card
-from tinsmith.data.schema import (
-    EDGE_COLUMNS,
-    EDGES,
-    METRIC_COLUMNS,
-    METRICS,
-    PAPER_COLUMNS,
-    PAPERS,
-)
+from tinsmith.data.schema import EDGE_COLUMNS, EDGES, METRIC_COLUMNS, METRICS, PAPER_COLUMNS, PAPERS
 from tinsmith.types.errors import DataError
 
 

@@ -20,13 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.corpus_card import (
-    DROPPED,
-    MISSING,
-    CorpusCard,
-    SourceDescription,
-    write_card,
-)
+from tinsmith.data.corpus_card import DROPPED, MISSING, CorpusCard, SourceDescription, write_card
 from tinsmith.data.edge_table import EdgeTable
 from tinsmith.data.paper import Paper
 from tinsmith.data.paper_table import PaperTable

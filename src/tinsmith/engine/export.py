@@ -34,10 +34,10 @@ from tinsmith.models.merge import (
     merged_weights,
     probe_sequences,
 )
-from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.peft_format import export_peft, import_peft
-from tinsmith.models.rounding import rounding_difference
+from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import find_model
+from tinsmith.models.rounding import rounding_difference
 from tinsmith.models.staging import is_taken, staged
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer

@@ -11,13 +11,13 @@ from typing import Protocol
 
 import tinker
 
-from tinsmith.stats.alarms import Alarm
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.progress import (Progress, untold,)
+from tinsmith.lab.progress import Progress, untold
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import (A, Ground, I, I_contra, Rollout,)
-from tinsmith.lab.settings import (CommonSettings, Selection,)
+from tinsmith.lab.rollouts import A, Ground, I, I_contra, Rollout
+from tinsmith.lab.settings import CommonSettings, Selection
 from tinsmith.lab.terms import Terms
+from tinsmith.stats.alarms import Alarm
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -14,10 +14,10 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.lab.rollouts import A, Failure, I, Rollout
+from tinsmith.lab.terms import Terms
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
-from tinsmith.lab.rollouts import (A, Failure, I, Rollout,)
-from tinsmith.lab.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
 from tinsmith.lab.experiment.own_rates import CARD
+from tinsmith.lab.schedule import batch
 from tinsmith.models.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
@@ -28,7 +29,6 @@ from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
-from tinsmith.lab.schedule import batch
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import DataError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tinsmith.lab.progress import duration
 from tinsmith.lab.schedule import due
-from tinsmith.lab.settings import (CommonSettings, RlSettings,)
+from tinsmith.lab.settings import CommonSettings, RlSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,12 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.ops.exact import mean, raised_cosine
 from tinsmith.lab.course import ExactGradient
 from tinsmith.lab.datums import policy_datum
-from tinsmith.lab.grouping import (Scored, ScoredGroup,)
-from tinsmith.lab.rollouts import (A, AnyRollout, I, WAIT_SECONDS,)
-from tinsmith.lab.settings import (CommonSettings, RlSettings, Schedule,)
+from tinsmith.lab.grouping import Scored, ScoredGroup
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
+from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
+from tinsmith.ops.exact import mean, raised_cosine
 
 ADAM_EPS = 1e-8
 """The Tinker cookbook's for RL; the SDK's default of 1e-12 lets a token that is never sampled take full steps."""

@@ -10,6 +10,9 @@ from typing import Final
 Progress = Callable[[int, int], None]
 """Takes how many answers are there, of how many; first with none."""
 
+Told = Callable[[str], None]
+"""Takes a line on what is being made, for a person."""
+
 LONG_SECONDS: Final = 30.0
 """A wait that is shorter than this is not told of."""
 EVERY_SECONDS: Final = 30.0

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import cast
 
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.course import ExactGradient
-from tinsmith.lab.grouping import (ScoredGroup, score_groups,)
+from tinsmith.lab.grouping import ScoredGroup, score_groups
+from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.policy import update_policy
 from tinsmith.lab.rollout_metrics import rollout_metrics
-from tinsmith.lab.rollouts import (A, I, Sampling, sample_groups,)
-from tinsmith.lab.run import (Finished, Run,)
-from tinsmith.lab.schedule import (batch, due, saves_after,)
+from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.schedule import batch, due, saves_after
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.sft import teach
 from tinsmith.types.seeds import derive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.rollouts import (A, Failure, I, Rollout,)
+from tinsmith.lab.rollouts import A, Failure, I, Rollout
 
 Line = dict[str, object]
 

@@ -15,8 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import (Environment, Forkable, Move,)
-from tinsmith.lab.progress import (Progress, untold,)
+from tinsmith.lab.environment import Environment, Forkable, Move
+from tinsmith.lab.progress import Progress, untold
 from tinsmith.types.errors import BackendError, ConfigError, DataError
 from tinsmith.types.seeds import derive
 

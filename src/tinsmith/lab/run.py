@@ -11,18 +11,18 @@ from typing import Generic
 import msgspec
 import tinker
 
-from tinsmith.stats.alarms import Alarm
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TIMINGS, TRACE,)
-from tinsmith.lab.runs.folder import (Mark, RunFolder,)
-from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.course import (Course, Examinee, Score,)
+from tinsmith.lab.course import Course, Examinee, Score
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.pace import (outlook, worth_telling,)
-from tinsmith.lab.rollout_metrics import (Line, answer_line, failure_line,)
-from tinsmith.lab.rollouts import (A, I, WAIT_SECONDS,)
+from tinsmith.lab.pace import outlook, worth_telling
+from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
+from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.settings import CommonSettings
 from tinsmith.lab.teller import Teller
+from tinsmith.stats.alarms import Alarm
 
 
 @dataclass(frozen=True, slots=True)

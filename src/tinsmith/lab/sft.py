@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import tinker
 
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.datums import answer_datum
+from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.policy import (adam, step_metrics,)
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS
-from tinsmith.lab.run import (Finished, Run,)
-from tinsmith.lab.schedule import (batch, due, saves_after,)
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.schedule import batch, due, saves_after
 from tinsmith.lab.settings import SftSettings
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import (A, Ground, I, Rollout,)
+from tinsmith.lab.rollouts import A, Ground, I, Rollout
 from tinsmith.lab.terms import Terms
 
 

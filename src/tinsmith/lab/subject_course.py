@@ -10,18 +10,18 @@ from typing import Generic
 
 import tinker
 
-from tinsmith.stats.alarms import Alarm
-from tinsmith.stats.response_monitor import (ResponseMonitor, Responses,)
-from tinsmith.lab.course import (Examined, Examinee, Score, Tested,)
+from tinsmith.lab.course import Examined, Examinee, Score, Tested
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.policy import told_drift
-from tinsmith.lab.progress import (Progress, untold,)
-from tinsmith.lab.rollout_metrics import (Line, examined_lines,)
-from tinsmith.lab.rollouts import (A, Failure, I, Rollout, Sampling, sample_groups,)
+from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.rollout_metrics import Line, examined_lines
+from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings
-from tinsmith.lab.subject import (SectionRecord, Side, Subject,)
+from tinsmith.lab.subject import SectionRecord, Side, Subject
 from tinsmith.lab.terms import Terms
+from tinsmith.stats.alarms import Alarm
+from tinsmith.stats.response_monitor import ResponseMonitor, Responses
 from tinsmith.types.seeds import derive
 
 

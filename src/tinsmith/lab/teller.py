@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TextIO
 
-from tinsmith.stats.alarms import Alarm
 from tinsmith.lab.live_table import LiveTable
-from tinsmith.lab.progress import (Progress, Wait,)
+from tinsmith.lab.progress import Progress, Wait
 from tinsmith.lab.standing import Standing
+from tinsmith.stats.alarms import Alarm
 
 _SHOWN = (
     ("reward", "train/reward/total"),

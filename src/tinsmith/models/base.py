@@ -16,9 +16,9 @@ from tinsmith.models.gguf.file import read_gguf
 from tinsmith.models.gguf.model import read_decoder, read_model
 from tinsmith.models.gguf.tokenizer import tokenizer_folder
 from tinsmith.models.initial_weights import initial_weights
-from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.presets import PRESETS
-from tinsmith.models.published.sources import (Kind, find_model,)
+from tinsmith.models.published.packaged import PREFIX
+from tinsmith.models.published.sources import Kind, find_model
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import sha256_of

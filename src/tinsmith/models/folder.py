@@ -18,13 +18,7 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folder_config import model_folder
 from tinsmith.models.hf_config import config_values
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
-from tinsmith.models.stored import (
-    WEIGHTS,
-    StoredTensor,
-    check_shapes,
-    opened,
-    stored_tensors,
-)
+from tinsmith.models.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
 

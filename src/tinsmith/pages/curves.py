@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tinsmith.pages.drawing import (draw, one,)
-from tinsmith.pages.palette import (ALARM, MUTED, Mark,)
+from tinsmith.pages.drawing import draw, one
+from tinsmith.pages.palette import ALARM, MUTED, Mark
 
 SMALL_WIDTH, SMALL_HEIGHT = 4.2, 2.1
 """Inches of one of many figures alike."""

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.drawing import draw
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import (INK, LINE, MUTED, Mark,)
+from tinsmith.pages.palette import INK, LINE, MUTED, Mark
 
 ROW = 0.34
 """Inches of a row."""

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tinsmith.pages.palette import (INK, LINE, MUTED, stand_ins,)
+from tinsmith.pages.palette import INK, LINE, MUTED, stand_ins
 
 WIDTH, HEIGHT = 5.6, 2.8
 """Inches of one figure; the page scales it."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinsmith.stats.estimates import (Bootstrap, Estimate,)
-from tinsmith.stats.evaluation import Evaluation
 from tinsmith.data.baselines.report import Figure
+from tinsmith.stats.estimates import Bootstrap, Estimate
+from tinsmith.stats.evaluation import Evaluation
 
 BOOTSTRAP = Bootstrap(draws=2000)
 """How the intervals of tables are drawn; those of claims are drawn ten thousand times."""

@@ -19,7 +19,7 @@ from tinsmith.types.version import VERSION
 def document_html(document: Document) -> str:
     """Return the HTML of a page; all text in it is escaped but what is Markup already."""
     environment = Environment(
-        loader=PackageLoader("tinsmith.reports"),
+        loader=PackageLoader("tinsmith.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -64,4 +64,4 @@ def _policy(code: str) -> str:
 
 
 def _resource(name: str) -> str:
-    return (resources.files("tinsmith.reports") / "templates" / name).read_text(encoding="utf-8")
+    return (resources.files("tinsmith.pages") / "templates" / name).read_text(encoding="utf-8")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, cast
 
-from tinsmith.stats.intervals import Interval
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import signed
+from tinsmith.stats.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,3 +56,14 @@ def signed(value: float) -> str:
     """
     shown = f"{value:+.3f}"
     return shown[1:] if float(shown) == 0.0 else shown
+
+
+def p_words(p_value: float) -> str:
+    """Return a p-value as a page says it.
+
+    >>> p_words(0.03125), p_words(1.0), p_words(3e-9)
+    ('p = 0.031', 'p = 1.000', 'p < 0.0001')
+    """
+    if p_value < 1e-4:
+        return "p < 0.0001"
+    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.3f}"

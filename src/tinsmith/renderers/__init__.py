@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.renderers.chat import ChatRenderer
 from tinsmith.renderers.plain import PlainRenderer
-from tinsmith.renderers.renderer import (
-    Message,
-    ParsedResponse,
-    Renderer,
-    ResponseOutcome,
-    Role,
-)
+from tinsmith.renderers.renderer import Message, ParsedResponse, Renderer, ResponseOutcome, Role
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:

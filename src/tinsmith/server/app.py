@@ -14,12 +14,12 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from tinsmith.server.body import R, parse_json
+from tinsmith.server.database.records import Failed, Finished, NoResult
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
 from tinsmith.server.guard import Guard, error_answer
 from tinsmith.server.listing import Listing
 from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.places import Place, forward_backward_place, json_place
-from tinsmith.server.database.records import (Failed, Finished, NoResult,)
 from tinsmith.server.requests import (
     CreateModel,
     CreateSamplingSession,

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from tinsmith.server.database.records import (ErrorCategory, Failed, Finished, NoResult, Outcome,)
+from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
 from tinsmith.types.errors import BackendError, DeterminismError, TinsmithError
 

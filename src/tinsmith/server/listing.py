@@ -11,10 +11,10 @@ from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import delete, read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.server.database.records import CheckpointRecord, TrainingRun
+from tinsmith.server.database.store import Store
 from tinsmith.server.external import KIND as EXTERNAL_KIND
 from tinsmith.server.external import Export, External
-from tinsmith.server.database.records import (CheckpointRecord, TrainingRun,)
-from tinsmith.server.database.store import Store
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError
 from tinsmith.types.fingerprints import tensors_sha256

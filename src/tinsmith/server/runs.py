@@ -17,12 +17,13 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.validation import loss_by_name
 from tinsmith.models.slots import values
 from tinsmith.server.conversions import to_adam, to_adapter_spec
+from tinsmith.server.database.records import Finished
+from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
 from tinsmith.server.places import Place
-from tinsmith.server.database.records import Finished
 from tinsmith.server.requests import (
     CreateModel,
     LoadWeights,
@@ -32,7 +33,6 @@ from tinsmith.server.requests import (
     SaveWeightsForSampler,
 )
 from tinsmith.server.results import encode_forward_backward
-from tinsmith.server.database.store import Store
 from tinsmith.server.wire import ForwardBackwardCall
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec

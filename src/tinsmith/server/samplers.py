@@ -19,15 +19,15 @@ from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.engine.validation import check_request
 from tinsmith.server.conversions import to_sample_request
+from tinsmith.server.database.records import Finished, SamplingSession
+from tinsmith.server.database.store import Store
 from tinsmith.server.futures import Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
 from tinsmith.server.places import Place
-from tinsmith.server.database.records import (Finished, SamplingSession,)
 from tinsmith.server.requests import CreateSamplingSession, Sample
 from tinsmith.server.results import encode_sample
 from tinsmith.server.runs import Runs
-from tinsmith.server.database.store import Store
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError, InputError, TinsmithError

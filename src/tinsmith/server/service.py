@@ -15,16 +15,16 @@ from pathlib import Path
 from tinsmith.engine.checkpoints import delete
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
-from tinsmith.models.published.hub_cache import (offer_tokenizer, tokenizer_key,)
-from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.presets import PRESETS
+from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
+from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import is_hub_name
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
-from tinsmith.server.database.store import Store
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError, InputError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tinsmith.stats.confusion import best_constant
-from tinsmith.stats.estimates import (Bootstrap, Difference, difference, estimate,)
+from tinsmith.stats.estimates import Bootstrap, Difference, difference, estimate
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tinsmith.stats.alarms import (Alarm, AlarmKind, Limits,)
+from tinsmith.stats.alarms import Alarm, AlarmKind, Limits
 from tinsmith.stats.groups import LabelGroups
-from tinsmith.stats.monitor_state import (Best, MonitorState, Signals,)
+from tinsmith.stats.monitor_state import Best, MonitorState, Signals
 from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import CheckpointError, DataError
 

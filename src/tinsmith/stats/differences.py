@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from tinsmith.stats.intervals import (Interval, checked_level, wilson,)
+from tinsmith.stats.intervals import Interval, checked_level, wilson
 from tinsmith.types.errors import DataError
 
 

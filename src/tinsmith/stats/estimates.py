@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.intervals import (Interval, LeftOut, bca, checked_level, percentile,)
-from tinsmith.stats.rates import (FloatArray, Metric, SCORES, Score,)
-from tinsmith.stats.resampling import (resampled_counts, resampled_seeds,)
+from tinsmith.stats.intervals import Interval, LeftOut, bca, checked_level, percentile
+from tinsmith.stats.rates import SCORES, FloatArray, Metric, Score
+from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import ConfigError
 

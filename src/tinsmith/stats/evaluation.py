@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from tinsmith.stats.calibration import Calibration
 from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.estimates import (Bootstrap, Estimate,)
-from tinsmith.stats.intervals import (percentile, wilson,)
-from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, Metric, SCORES,)
+from tinsmith.stats.estimates import Bootstrap, Estimate
+from tinsmith.stats.intervals import percentile, wilson
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Metric
 from tinsmith.stats.resampling import resampled_counts
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError

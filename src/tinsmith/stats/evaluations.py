@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.estimates import (Bootstrap, Estimate,)
+from tinsmith.stats.estimates import Bootstrap, Estimate
 from tinsmith.stats.evaluation import Evaluation
-from tinsmith.stats.intervals import (percentile, wilson,)
+from tinsmith.stats.intervals import percentile, wilson
 from tinsmith.stats.rates import Metric
-from tinsmith.stats.resampling import (generator, pattern_counts,)
+from tinsmith.stats.resampling import generator, pattern_counts
 from tinsmith.types.errors import DataError
 
 _MEANS = (Metric.MACRO_F1, Metric.BALANCED_ACCURACY)

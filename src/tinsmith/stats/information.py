@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.rates import FloatArray
 from tinsmith.ops.exact import log
+from tinsmith.stats.rates import FloatArray
 from tinsmith.types.errors import DataError
 
 _DECIMALS = 12

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.intervals import (Interval, percentile,)
+from tinsmith.stats.intervals import Interval, percentile
 from tinsmith.stats.rates import FloatArray
 from tinsmith.stats.resampling import generator
 from tinsmith.stats.sign_flips import sign_flip_p

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tinsmith.stats.intervals import (Interval, wilson,)
+from tinsmith.stats.intervals import Interval, wilson
 
 
 @dataclass(frozen=True, slots=True)

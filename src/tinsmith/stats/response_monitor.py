@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tinsmith.stats.alarms import (Alarm, AlarmKind,)
+from tinsmith.stats.alarms import Alarm, AlarmKind
 
 MAX_SAME_TEXT = 0.5
 """Share of prompts that get the same text."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.confusion import (Codes, Confusion, encode, tabulate,)
-from tinsmith.stats.rates import (Metric, SCORES,)
+from tinsmith.stats.confusion import Codes, Confusion, encode, tabulate
+from tinsmith.stats.rates import SCORES, Metric
 from tinsmith.types.errors import DataError
 
 

@@ -14,11 +14,11 @@ from enum import IntEnum
 
 import numpy as np
 
-from tinsmith.stats.confusion import (Codes, tabulate,)
-from tinsmith.stats.estimates import (Bootstrap, Estimate,)
-from tinsmith.stats.intervals import (Interval, percentile,)
+from tinsmith.stats.confusion import Codes, tabulate
+from tinsmith.stats.estimates import Bootstrap, Estimate
+from tinsmith.stats.intervals import Interval, percentile
 from tinsmith.stats.rates import FloatArray
-from tinsmith.stats.resampling import (resampled_counts, resampled_seeds,)
+from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.types.errors import DataError
 
 

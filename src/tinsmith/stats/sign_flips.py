@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from tinsmith.stats.intervals import (Interval, checked_level,)
+from tinsmith.stats.intervals import Interval, checked_level
 from tinsmith.stats.resampling import generator
 from tinsmith.stats.significance import mcnemar
 from tinsmith.types.errors import DataError

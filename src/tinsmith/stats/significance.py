@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tinsmith.stats.confusion import Codes
-from tinsmith.stats.rates import (Metric, SCORES,)
+from tinsmith.stats.rates import SCORES, Metric
 from tinsmith.stats.resampling import generator
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import ConfigError, DataError

@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tinker
-from sdk_cases import (
-    TIMEOUT_S,
-    forward,
-    prompt_of,
-    same_step,
-    sampler_logprobs,
-    text_datum,
-    train,
-)
+from sdk_cases import TIMEOUT_S, forward, prompt_of, same_step, sampler_logprobs, text_datum, train
 from sdk_server import Server
 from tinker import types
 

@@ -17,14 +17,15 @@ from typing import Any
 
 import tinker
 
+from tinsmith.lab.cookbook.ground import CookbookGround, CookbookItem
+from tinsmith.lab.cookbook.types import Env as OurEnv
+from tinsmith.lab.cookbook.types import EnvGroupBuilder as OurBuilder
+from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.tokenizer import load_tokenizer
-from tinsmith.lab.labels.paper import (Item, Paper,)
-from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.cookbook.cookbook import (CookbookGround, CookbookItem, DebateDataset,)
-from tinsmith.lab.cookbook.cookbook import Env as OurEnv
-from tinsmith.lab.cookbook.cookbook import EnvGroupBuilder as OurBuilder
-from tinsmith.lab.rollouts import (Failure, Sampling, sample_groups,)
+from tinsmith.studies.debate.cookbook import DebateDataset
 
 sys.path.append(sys.argv[1])
 

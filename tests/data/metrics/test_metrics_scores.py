@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from tinsmith.data.baselines.scores import (legacy_score, score_frame, year_percentile,)
+from tinsmith.data.baselines.scores import legacy_score, score_frame, year_percentile
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
-from tinsmith.data.baselines.scores_by_row import (figures, interval, prior_figures, resampled,)
+from tinsmith.data.baselines.scores_by_row import figures, interval, prior_figures, resampled
 
 
 def _confusion(gold: list[int], predicted: list[int], classes: int = 3) -> np.ndarray:

@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
-from tinsmith.data.baselines.answers import (BASELINE_ANSWERS, read_answers,)
-from tinsmith.data.baselines.report import (Baseline, BaselineScore, TargetReport, read_report,)
+from tinsmith.data.baselines.answers import BASELINE_ANSWERS, read_answers
 from tinsmith.data.baselines.fitting import run_baselines
+from tinsmith.data.baselines.report import Baseline, BaselineScore, TargetReport, read_report
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Thresholds
-from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
 from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import DataError
 

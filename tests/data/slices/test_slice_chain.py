@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from building import SHARED
 
-from tinsmith.data.baselines.report import Baseline
 from tinsmith.data.baselines.fitting import run_baselines
+from tinsmith.data.baselines.report import Baseline
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import MetricSettings
-from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
 from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.sources.files import FilesSource
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.data.sources.synthetic import SyntheticSource

@@ -10,9 +10,9 @@ import pytest
 from labelled import labelled_corpus
 
 from tinsmith.data.labels import Thresholds
-from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
 from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import DataError
 

@@ -10,7 +10,7 @@ import pytest
 from tinsmith.data.labels import Thresholds
 from tinsmith.data.slices.pool import Pool
 from tinsmith.data.slices.selection import select
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import ConfigError
 

@@ -15,15 +15,15 @@ import polars as pl
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
-from tinsmith.data.slices import writer as slice_writer
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Disruption, LabelMode, Novelty, Thresholds
 from tinsmith.data.schema import CARD, METRICS_CARD, CdStatus
+from tinsmith.data.slices import writer as slice_writer
+from tinsmith.data.slices.cutting import make_slice
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
-from tinsmith.data.slices.settings import (Caps, SliceSettings, Task, parse_day,)
-from tinsmith.data.slices.cutting import make_slice
-from tinsmith.data.slices.splits import (Split, SplitScheme, legacy_sha256, legacy_splits,)
+from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
+from tinsmith.data.slices.splits import Split, SplitScheme, legacy_sha256, legacy_splits
 from tinsmith.types.errors import ConfigError, DataError
 
 FIELDS = [

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.data.slices.splits import (Split, id_hashes, ids_sha256, legacy_counts, legacy_sha256, legacy_splits, native_codes,)
+from tinsmith.data.slices.splits import (
+    Split,
+    id_hashes,
+    ids_sha256,
+    legacy_counts,
+    legacy_sha256,
+    legacy_splits,
+    native_codes,
+)
 
 
 @pytest.mark.golden

@@ -8,9 +8,9 @@ from fake_openalex import KEY, FakeOpenAlex, Mishap, serving
 from openalex_works import line, work
 
 from tinsmith.data.progress import Silent
-from tinsmith.data.sources.openalex.source import (ApiSource, OpenAlexChoices, PAGES, PagesSource,)
-from tinsmith.data.sources.openalex.api import (ATTEMPTS, ApiQuery, Download, key_from_environment,)
+from tinsmith.data.sources.openalex.api import ATTEMPTS, ApiQuery, Download, key_from_environment
 from tinsmith.data.sources.openalex.record import Keep
+from tinsmith.data.sources.openalex.source import PAGES, ApiSource, OpenAlexChoices, PagesSource
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -8,8 +8,8 @@ from building import files_of, gzip_lines, quarantined
 from openalex_works import Work, line, work
 
 from tinsmith.data.corpus_card import CorpusCard
-from tinsmith.data.sources.openalex.source import (OpenAlexChoices, PagesSource, SnapshotSource,)
 from tinsmith.data.sources.openalex.snapshot import find_snapshot
+from tinsmith.data.sources.openalex.source import OpenAlexChoices, PagesSource, SnapshotSource
 from tinsmith.data.sources.source import Source, build_corpus
 from tinsmith.types.errors import DataError
 

@@ -9,8 +9,8 @@ from openalex_works import URL, line, rows_of_2023, work
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import CorpusCard
-from tinsmith.data.sources.openalex.source import (OpenAlexChoices, PagesSource, SnapshotSource,)
 from tinsmith.data.sources.openalex.record import Keep
+from tinsmith.data.sources.openalex.source import OpenAlexChoices, PagesSource, SnapshotSource
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.types.errors import DataError
 

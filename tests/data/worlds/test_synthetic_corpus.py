@@ -15,7 +15,7 @@ from tinsmith.data.corpus_card import SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.sources.source import build_corpus
 from tinsmith.data.sources.synthetic import CHUNK, Emitted, SyntheticSource, build_synthetic
-from tinsmith.data.sources.world.spec import (PRESETS, Preset, scaled,)
+from tinsmith.data.sources.world.spec import PRESETS, Preset, scaled
 
 
 def built(out: Path, seed: int = 0, chunk: int = CHUNK) -> tuple[Corpus, Emitted]:

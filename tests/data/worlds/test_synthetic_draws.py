@@ -8,7 +8,16 @@ import math
 import numpy as np
 import pytest
 
-from tinsmith.data.sources.world.draws import (exponential_ages, lognormal_values, normal_grid, poisson, threshold, weighted, words, zipf,)
+from tinsmith.data.sources.world.draws import (
+    exponential_ages,
+    lognormal_values,
+    normal_grid,
+    poisson,
+    threshold,
+    weighted,
+    words,
+    zipf,
+)
 from tinsmith.types.seeds import random_bits
 
 BITS = words(11, 0, 200_000)

@@ -11,12 +11,12 @@ import pytest
 from tinsmith.data.abstracts import from_inverted_index, to_inverted_index
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.sources.world.cues import CUES
-from tinsmith.data.sources.world.fields import (FIELD_WORDS, field_name, field_words, journals,)
-from tinsmith.data.sources.world.lexicon import (GENERAL, TOPIC_WORDS, topic_words,)
-from tinsmith.data.sources.world.papers import (CAUSES, draw_papers,)
+from tinsmith.data.sources.world.fields import FIELD_WORDS, field_name, field_words, journals
+from tinsmith.data.sources.world.lexicon import GENERAL, TOPIC_WORDS, topic_words
+from tinsmith.data.sources.world.papers import CAUSES, draw_papers
 from tinsmith.data.sources.world.records import Records
-from tinsmith.data.sources.world.spec import (Cause, MAX_FIELDS, MAX_TOPICS, PRESETS, Preset,)
-from tinsmith.data.sources.world.text import (Text, TextWriter,)
+from tinsmith.data.sources.world.spec import MAX_FIELDS, MAX_TOPICS, PRESETS, Cause, Preset
+from tinsmith.data.sources.world.text import Text, TextWriter
 
 TINY = PRESETS[Preset.TINY]
 PAPERS = draw_papers(TINY, 0)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tinsmith.data.sources.world.citations import (Citations, draw_citations,)
+from tinsmith.data.sources.world.citations import Citations, draw_citations
 from tinsmith.data.sources.world.dirt import draw_dirt
-from tinsmith.data.sources.world.papers import (CAUSES, WorldPapers, YEARS, draw_papers,)
-from tinsmith.data.sources.world.spec import (Cause, PRESETS, Preset, WorldSpec, scaled,)
+from tinsmith.data.sources.world.papers import CAUSES, YEARS, WorldPapers, draw_papers
+from tinsmith.data.sources.world.spec import PRESETS, Cause, Preset, WorldSpec, scaled
 from tinsmith.types.errors import ConfigError
 
 TINY = PRESETS[Preset.TINY]

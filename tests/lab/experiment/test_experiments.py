@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.experiment.experiment import Experiment
-from tinsmith.lab.experiment.fingerprints import (all_fingerprints, plan_fingerprint,)
-from tinsmith.lab.experiment.keys import At
-from tinsmith.lab.experiment.places import places_of
-from tinsmith.lab.experiment.plan import (Plan, kind_of, make_plan, with_default_log_path,)
-from tinsmith.lab.experiment.registry import (EXPERIMENTS, find, lineage,)
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.cli.registered import EXPERIMENTS, find
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.fingerprints import fingerprints_of, plan_fingerprint
+from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
+from tinsmith.lab.papers.frame import on_papers, task_asked
 from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.errors import ConfigError
 
 FROZEN = Path(__file__).parent / "fingerprints.json"
@@ -35,12 +35,20 @@ def refused(name: str, overrides: Mapping[str, str]) -> ConfigError:
     return caught.value
 
 
+def line_of(one: Experiment) -> list[Experiment]:
+    return [*([] if one.parent is None else line_of(one.parent)), one]
+
+
 # The registry
 
 
 def there(at: At) -> list[str]:
     """The experiments that can run at a place."""
-    return [name for name in NAMES if at in places_of(kind_of(EXPERIMENTS[name], {}))]
+    return [
+        name
+        for name in NAMES
+        if at in EXPERIMENTS[name].subject.kinds[EXPERIMENTS[name].kind].places
+    ]
 
 
 @pytest.mark.parametrize(("at", "name"), [(at, name) for at in At for name in there(at)])
@@ -50,21 +58,21 @@ def test_every_experiment_resolves(name: str, at: At) -> None:
     kind = resolved.frame.kind
     assert type(resolved.settings) is (SftSettings if kind is Kind.SFT else RlSettings)
     if resolved.frame.kind is Kind.RL:
-        make_reward(resolved.on_papers.reward, resolved.task, **resolved.reward_settings)
+        make_reward(on_papers(resolved).reward, task_asked(resolved), **resolved.reward_settings)
     assert resolved.experiment.question.endswith("?")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_line_of_descent_ends_at_a_root_and_every_rung_changes_something(name: str) -> None:
-    line = lineage(EXPERIMENTS[name])
+    line = line_of(EXPERIMENTS[name])
     assert line[-1].name == name
     assert line[0].parent is None
     assert len({one.name for one in line}) == len(line)
     for parent, one in pairwise(line):
-        assert one.parent == parent.name
+        assert one.parent is parent
         assert one.delta
         # A delta says what differs: nothing of it is the parent's already.
-        inherited = {key: value for each in lineage(parent) for key, value in each.delta.items()}
+        inherited = parent.inherited
         assert not set(one.delta.items()) & set(inherited.items())
 
 
@@ -302,7 +310,9 @@ def test_a_run_without_a_folder_is_named_after_itself() -> None:
 
 def test_a_name_and_version_keep_their_meaning() -> None:
     frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
-    found = {name: dict(by_place) for name, by_place in all_fingerprints().items()}
+    found = {
+        name: dict(by_place) for name, by_place in fingerprints_of(EXPERIMENTS.values()).items()
+    }
     changed = [name for name in frozen if name in found and found[name] != frozen[name]]
     freeze = "python scripts/freeze_experiments.py"
     assert not changed, f"{changed} mean something else now: raise their version, then {freeze}"
@@ -312,7 +322,11 @@ def test_a_name_and_version_keep_their_meaning() -> None:
 def test_a_changed_delta_is_noticed() -> None:
     one = find("ladder/exp5")
     other = Experiment(
-        name=one.name, question=one.question, parent=one.parent, delta={"reward": "strong"}
+        name=one.name,
+        question=one.question,
+        subject=one.subject,
+        parent=one.parent,
+        delta={"reward": "strong"},
     )
     assert other.full_name == one.full_name
     assert plan_fingerprint(make_plan(other, {})) != plan_fingerprint(make_plan(one, {}))

@@ -18,16 +18,16 @@ import pytest
 from small_slice import Made
 
 from running import wait_for_end
+from tinsmith.cli.registered import find
 from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.runs.files import (CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS,)
+from tinsmith.lab.labels import evaluating
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels import evaluating
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
-from tinsmith.lab.rollouts import (Failure, Rollout, Sampling,)
+from tinsmith.lab.rollouts import Failure, Rollout, Sampling
+from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import LostError
 
 # The SDK leaves sockets to the garbage collector.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.estimate import dry_run
-from tinsmith.lab.experiment.own_rates import (CARD, require_own_rates,)
+from tinsmith.lab.experiment.own_rates import CARD, require_own_rates
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
 from tinsmith.types.errors import ConfigError
 
 DEEP = {

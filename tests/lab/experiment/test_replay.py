@@ -11,14 +11,14 @@ import pytest
 from small_slice import Made
 
 from tinsmith.cli import main
+from tinsmith.cli.registered import find
+from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.lab.experiment import manifest as manifest_module
 from tinsmith.lab.experiment import replay as replay_module
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
 from tinsmith.lab.experiment.replay import replay
-from tinsmith.lab.difference.runs import (Phase, compare_runs,)
-from tinsmith.lab.runs.files import (MANIFEST, METRICS,)
+from tinsmith.lab.runs.files import MANIFEST, METRICS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.

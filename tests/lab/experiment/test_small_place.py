@@ -8,18 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.studies.adapters.settings import (SMALL_RATES, adapter_study,)
-from tinsmith.lab.experiment.estimate import (dry_run, minutes,)
-from tinsmith.lab.experiment.key_help import key_help
+from tinsmith.cli.registered import EXPERIMENTS, find
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.model_pace import (Lengths, MEASURED_PARAMETERS, machine_pace, run_seconds,)
+from tinsmith.lab.experiment.estimate import dry_run
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.key_help import key_help
+from tinsmith.lab.experiment.model_pace import (
+    MEASURED_PARAMETERS,
+    Lengths,
+    machine_pace,
+    run_seconds,
+)
 from tinsmith.lab.experiment.places import SMALL_MODEL
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.lab.experiment.registry import (EXPERIMENTS, find,)
-from tinsmith.studies.sft_vs_rl.keys import StudyWorld
-from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.papers.estimate import minutes
+from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings
+from tinsmith.studies.adapters.settings import SMALL_RATES, adapter_study
+from tinsmith.studies.sft_vs_rl.keys import StudyWorld
+from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.types.errors import ConfigError
 
 LENGTHS = Lengths(prompt=200, answer=20, labels=3, examined=40, tested=100)
@@ -32,7 +40,7 @@ def small(name: str, **changes: str) -> Plan:
 @pytest.mark.parametrize("name", ["ladder/baseline", "ladder/exp5", "remedy/exp6", "sft/qdora"])
 def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
     plan = small(name)
-    assert (plan.task.prompt, plan.task.contract.form) == ("short", "two_key")
+    assert (task_asked(plan).prompt, task_asked(plan).contract.form) == ("short", "two_key")
     assert plan.circumstances.model_name == SMALL_MODEL
     assert small(name, prompt="plain").task.prompt == "plain", "the command line goes before it"
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pages_of import report_of
 from small_slice import Made
 
-from tinsmith.stats.alarms import AlarmKind
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS
 from tinsmith.models.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
-from tinsmith.lab.page.run_page import report_run
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TIMINGS,)
+from tinsmith.stats.alarms import AlarmKind
 from tinsmith.studies.rubrics.builtin import builtin_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -92,7 +92,7 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     assert told.count(" to go: ") == 2, "after the first supervised step, and after the first of RL"
     assert "try_again" not in told
     assert [row["step"] for row in lines(out, TIMINGS) if "forecast_s" in row] == [0, 1]
-    page = report_run(out).read_text(encoding="utf-8")
+    page = report_of(out).read_text(encoding="utf-8")
     assert "could be read" in page
     assert "5 test papers" in page
 

@@ -26,10 +26,10 @@ from scripted_judge import (
 
 from running import HANG_S
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import (BlockingJudge, ChatJudge, ChatSettings,)
-from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.verdicts import (FailureCause, JudgeFailure, Judged, ParseFailure, Spent,)
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge, ChatSettings
 from tinsmith.lab.judge.limits import CallLimits
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 from tinsmith.types.errors import ConfigError
 
 CRITERIA = ("It names a bird.", "It is short.")

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.judge.answers import (Question, ratings_form,)
-from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.prices import (estimate_spent, load_prices, shown,)
-from tinsmith.lab.judge.prompting import (JudgePrompt, JudgeRequest,)
-from tinsmith.lab.judge.verdicts import (Spent, Verdict,)
-from tinsmith.lab.judge.cache import cache_key
-from tinsmith.lab.judge.waiting import (backoff, retry_after,)
+from tinsmith.lab.judge.answers import Question, ratings_form
+from tinsmith.lab.judge.cache import VerdictCache, cache_key
+from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
+from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest
+from tinsmith.lab.judge.verdicts import Spent, Verdict
+from tinsmith.lab.judge.waiting import backoff, retry_after
 from tinsmith.types.errors import ConfigError
 
 VERDICTS = (Verdict(True, "Sí."), Verdict(False, ""))

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from tinsmith.lab.judge.limits import (CallLimits, WINDOW_S,)
+from tinsmith.lab.judge.limits import WINDOW_S, CallLimits
 from tinsmith.types.seeds import derive
 
 

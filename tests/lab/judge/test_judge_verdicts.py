@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from scripted_judge import ratings
 
-from tinsmith.lab.judge.verdicts import (FailureCause, JudgeFailure, Judged, ParseFailure, Spent, Verdict, parse_verdicts,)
+from tinsmith.lab.judge.verdicts import (
+    FailureCause,
+    Judged,
+    JudgeFailure,
+    ParseFailure,
+    Spent,
+    Verdict,
+    parse_verdicts,
+)
 from tinsmith.types.errors import JudgeError
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from task_cases import INVALID, N, item
 
-from tinsmith.renderers.renderer import Role
-from tinsmith.lab.labels.answers import (Confidence, Outcome,)
+from tinsmith.lab.labels.answers import Confidence, Outcome
 from tinsmith.lab.labels.contracts import TWO_KEY
 from tinsmith.lab.labels.environment import SingleTurn
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import make_task
+from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import InputError
 
 TASK = make_task("disruption", contract="two_key")

@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from task_cases import paper, row
 
-from tinsmith.renderers.renderer import Message, Role
-from tinsmith.lab.labels.answers import (Answer, Confidence, Outcome,)
-from tinsmith.lab.labels.contracts import (FOUR_KEY, TWO_KEY,)
-from tinsmith.lab.labels.paper import (Item, items_of,)
+from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
+from tinsmith.lab.labels.contracts import FIVE_KEY, FOUR_KEY, NOVELTY_TWO_KEY, THREE_KEY, TWO_KEY
+from tinsmith.lab.labels.leaks import check_prompt
+from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import make_joint_task
-from tinsmith.lab.rewards.label_reward import (JointTerms, make_label_reward,)
-from tinsmith.lab.labels.contracts import (FIVE_KEY, NOVELTY_TWO_KEY, THREE_KEY,)
-from tinsmith.lab.labels.leaks import check_prompt
+from tinsmith.lab.rewards.label_reward import JointTerms, make_label_reward
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import CheckpointError, ConfigError, ContractError, DataError
 
 TASK = make_joint_task(prompt="brief")

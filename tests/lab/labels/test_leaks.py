@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from task_cases import item, paper
 
 from cpu_limit import guarded
-from tinsmith.renderers.renderer import Message, Role
 from tinsmith.lab.labels.environment import SingleTurn
-from tinsmith.lab.labels.leaks import (FORBIDDEN, check_prompt, check_text,)
+from tinsmith.lab.labels.leaks import FORBIDDEN, check_prompt, check_text
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import TASKS
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import DataError
 
 TASK = TASKS["disruption"]

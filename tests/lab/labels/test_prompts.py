@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from task_cases import paper
 
-from tinsmith.renderers.renderer import Role
-from tinsmith.lab.labels.contracts import (NOVELTY_TWO_KEY, TWO_KEY,)
-from tinsmith.lab.labels.prompt_files import (PROMPTS, load_prompt, parse_sections,)
+from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, TWO_KEY
+from tinsmith.lab.labels.prompt_files import PROMPTS, load_prompt, parse_sections
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.labels.task import (TASKS, Task, make_task,)
+from tinsmith.lab.labels.task import TASKS, Task, make_task
+from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
 
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cpu_limit import guarded
-from tinsmith.lab.strict_json import (JsonNumber, JsonObject, JsonValue, MAX_NESTING, NotJsonError, read_json,)
+from tinsmith.lab.strict_json import (
+    MAX_NESTING,
+    JsonNumber,
+    JsonObject,
+    JsonValue,
+    NotJsonError,
+    read_json,
+)
 
 
 def plain(value: JsonValue) -> object:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, write_run
 
-from tinsmith.lab.results.gathering import (Cause, SHOWN, disagreements, gather,)
+from tinsmith.lab.results.gathering import SHOWN, Cause, disagreements, gather
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
 

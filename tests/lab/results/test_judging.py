@@ -7,15 +7,15 @@ from fake_runs import LADDER, Story, seeds_of, write_run
 from kept_answers import keep_answers
 
 from sentences import missing
-from tinsmith.stats.claims import (CheckName, Finding, Verdict,)
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.lab.results.arms import (Arm, arms_of,)
-from tinsmith.lab.results.baseline_rivals import (rival, unpaired,)
-from tinsmith.studies.disruption.comparison import compare_labels
-from tinsmith.lab.results.judging import (Judged, judge_alone, judge_arms, pairing,)
+from tinsmith.lab.results.arms import Arm, arms_of
+from tinsmith.lab.results.baseline_rivals import rival, unpaired
+from tinsmith.lab.results.judging import Judged, judge_alone, judge_arms, pairing
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
+from tinsmith.stats.claims import CheckName, Finding, Verdict
+from tinsmith.studies.disruption.comparison import compare_labels
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tinsmith.lab.page.live_page import (Unfinished, draw_page, settle_page, with_progress,)
+from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page, with_progress
 
 PAGE = "<html><head><title>x</title>\n</head>\n<body class='run'>\n<main>story</main>\n</body></html>\n"
 FAR = Unfinished(step=12, steps=100, left="3.0 min left & more")

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, NASTY, seeds_of, write_run
 from kept_answers import keep_answers
+from pages_of import compared, page_of, report_of
 
 from golden_pages import assert_golden
 from sentences import missing
-from tinsmith.studies.disruption.browser import embedded
-from tinsmith.lab.page.comparison import compare
-from tinsmith.studies.disruption.comparison import (compare_labels, comparison_document,)
 from tinsmith.pages.page import document_html
-from tinsmith.lab.page.run_page import (report_run, run_html,)
+from tinsmith.studies.disruption.browser import embedded
+from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
 from tinsmith.types.errors import ConfigError
 
 VOID = {"meta", "link", "br", "input", "img", "hr", "wbr"}
@@ -70,7 +69,7 @@ def exp5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def html(exp5: Path) -> str:
-    return report_run(exp5).read_text(encoding="utf-8")
+    return report_of(exp5).read_text(encoding="utf-8")
 
 
 def test_a_page_is_one_whole_file_that_points_nowhere(html: str) -> None:
@@ -84,7 +83,7 @@ def test_a_page_is_one_whole_file_that_points_nowhere(html: str) -> None:
 
 
 def test_the_same_folder_gives_the_same_bytes(exp5: Path, html: str) -> None:
-    assert run_html(exp5) == html
+    assert page_of(exp5) == html
     assert_golden("run", html)
     assert not [file for file in exp5.iterdir() if file.name.startswith(".")]
 
@@ -105,7 +104,7 @@ def test_a_page_says_what_happened_in_words(html: str) -> None:
 
 
 def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> None:
-    text = Page(run_html(write_run(tmp_path / "run", LADDER["exp6"]))).text
+    text = Page(page_of(write_run(tmp_path / "run", LADDER["exp6"]))).text
     assert "What a right answer is worth" in text
     assert "Read leniently (thoughts, fences and text around the JSON forgiven)" in text
     assert "Price of a class" not in text
@@ -113,7 +112,7 @@ def test_a_reward_that_reacts_and_lenient_scores_are_shown(tmp_path: Path) -> No
 
 def test_what_models_and_people_write_cannot_leave_its_place(tmp_path: Path) -> None:
     evil = replace(LADDER["exp4"], nasty=True, question=f"Is {NASTY} a question?")
-    html = run_html(write_run(tmp_path / "run", evil))
+    html = page_of(write_run(tmp_path / "run", evil))
     page = Page(html)
     assert html.count("<script") == 2
     assert "<img" not in html
@@ -140,7 +139,7 @@ def test_a_folder_with_little_in_it_still_has_a_page_that_says_what_is_missing(
             file.unlink()
     if left:
         (folder / "metrics.jsonl").write_text('{"step": 0, "train/reward/total": 0.5}\n{"step": 1')
-    text = Page(run_html(folder)).text
+    text = Page(page_of(folder)).text
     assert "It was not evaluated" in text
     assert "how it ended is not known, as it has no manifest" in text
     assert missing(text, "rollouts.jsonl", "validation", "tinsmith data baselines") == []
@@ -158,7 +157,7 @@ def test_an_interrupted_run_is_shown_by_its_validation(tmp_path: Path) -> None:
     kept = [line for line in rollouts if json.loads(line)["step"] < 45]
     (folder / "rollouts.jsonl").write_bytes(b"".join(kept))
     os.truncate(folder / "rollouts.jsonl", (folder / "rollouts.jsonl").stat().st_size - 5)
-    text = Page(run_html(folder)).text
+    text = Page(page_of(folder)).text
     assert missing(text, "45 of 60 steps", "seed 0", "90 validation papers") == []
     assert "No claim is judged" in text
 
@@ -175,7 +174,7 @@ def test_other_labels_get_a_page_too(tmp_path: Path) -> None:
         ):
             text = text.replace(old, new)
         (folder / name).write_text(text, encoding="utf-8")
-    html = run_html(folder)
+    html = page_of(folder)
     assert "conventional" in Page(html).text
     assert "could not be read" not in html
 
@@ -214,15 +213,15 @@ def test_a_comparison_tells_scores_collapse_control_and_claims(tmp_path: Path) -
 
 def test_a_run_is_not_compared_with_itself(exp5: Path) -> None:
     with pytest.raises(ConfigError, match="compared with itself"):
-        compare([exp5, exp5 / ".." / exp5.name])
+        compared([exp5, exp5 / ".." / exp5.name])
 
 
 def test_pages_say_how_the_baselines_are_compared(tmp_path: Path) -> None:
     first, second = (
         write_run(tmp_path / key, replace(LADDER[key], steps=20)) for key in ("exp4", "exp6")
     )
-    assert "compared unpaired" in run_html(second)
+    assert "compared unpaired" in page_of(second)
     keep_answers(second, spoilt_every=5)
-    assert "Baselines are compared paper by paper." in run_html(second)
+    assert "Baselines are compared paper by paper." in page_of(second)
     mixed = document_html(comparison_document(compare_labels([first, second])))
     assert "compared paper by paper where their answers were kept" in mixed

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, write_run
 from headless import needs_browser, opened
+from pages_of import report_of
 
-from tinsmith.studies.disruption.comparison import (compare_labels, comparison_document,)
 from tinsmith.pages.page import document_html
-from tinsmith.lab.page.run_page import report_run
+from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
 
 pytestmark = needs_browser
 
@@ -15,7 +15,7 @@ pytestmark = needs_browser
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     story = replace(LADDER["exp4"], nasty=True)
-    return report_run(write_run(tmp_path_factory.mktemp("runs") / "exp4", story))
+    return report_of(write_run(tmp_path_factory.mktemp("runs") / "exp4", story))
 
 
 def test_a_page_opens_from_disk_without_an_error_and_asks_nobody_for_anything(

@@ -10,7 +10,7 @@ from sentences import missing
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.reader import (read_rollouts, read_run,)
+from tinsmith.lab.runs.reader import read_rollouts, read_run
 from tinsmith.lab.runs.records import Split
 from tinsmith.types.errors import DataError
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 from fake_runs import LADDER, write_run
 
-from tinsmith.stats.estimates import Bootstrap
 from tinsmith.lab.results.arms import arms_of
-from tinsmith.lab.results.standings import (standing_words, standings,)
+from tinsmith.lab.results.standings import standing_words, standings
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.stats.estimates import Bootstrap
 
 
 def test_each_arm_but_the_control_is_held_against_three_baselines(tmp_path: Path) -> None:

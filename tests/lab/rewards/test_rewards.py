@@ -9,11 +9,11 @@ import pytest
 from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
 
 from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.labels.contracts import (FOUR_KEY, NOVELTY_TWO_KEY,)
+from tinsmith.lab.labels.contracts import FOUR_KEY, NOVELTY_TWO_KEY
+from tinsmith.lab.labels.task import TASKS
 from tinsmith.lab.rewards.registry import make_reward
 from tinsmith.lab.rewards.state import RewardState
 from tinsmith.lab.rewards.terms import Terms
-from tinsmith.lab.labels.task import TASKS
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TASK = TASKS["disruption"]

@@ -11,13 +11,13 @@ import pytest
 from task_cases import INVALID, THOUGHT, UNPARSED, C, D, N, said
 
 from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.rewards.objectives import (MacroF1Influence, View,)
-from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
-from tinsmith.lab.rewards.state import RewardState
-from tinsmith.lab.rewards.terms import Reward
+from tinsmith.lab.labels.task import TASKS
+from tinsmith.lab.rewards.objectives import MacroF1Influence, View
+from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.rewards.set_rewards import per_label_at
 from tinsmith.lab.rewards.share_table import ShareTable
-from tinsmith.lab.labels.task import TASKS
+from tinsmith.lab.rewards.state import RewardState
+from tinsmith.lab.rewards.terms import Reward
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 TASK = TASKS["disruption"]

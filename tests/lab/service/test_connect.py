@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     import tinker
 
 from running import HANG_S, KEY, NANO, Running, wait_for_end
-from tinsmith.lab.service.connect import (EmbeddedServer, EmbeddedSettings, connect,)
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings, connect
 from tinsmith.lab.service.reach import require_server
 from tinsmith.types.errors import BackendError, ConfigError, LostError
 

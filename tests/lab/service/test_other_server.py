@@ -14,12 +14,13 @@ import pytest
 from small_study import PAPERS
 
 from running import KEY, Running
-from tinsmith.lab.experiment.conduct import (conduct, embedded_settings,)
+from tinsmith.cli.registered import find
+from tinsmith.lab.experiment.conduct import conduct, embedded_settings
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import with_model
+from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.matter import PaperMatter
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.runs.files import (MANIFEST, METRICS,)
+from tinsmith.lab.runs.files import MANIFEST, METRICS
 
 pytestmark = pytest.mark.whole
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.service.reach import (KEY, require_server,)
+from tinsmith.lab.service.reach import KEY, require_server
 from tinsmith.types.errors import ConfigError
 
 RIGHT = "tml-right"

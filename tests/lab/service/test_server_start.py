@@ -16,7 +16,7 @@ import pytest
 
 from running import NANO, wait_for_end
 from tinsmith.lab.service import start as server_start
-from tinsmith.lab.service.connect import (EmbeddedServer, EmbeddedSettings,)
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
 from tinsmith.lab.service.start import Stillness
 from tinsmith.types.errors import BackendError, LostError
 
@@ -49,7 +49,7 @@ import signal, sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 import tinker
-from tinsmith.training.connect import EmbeddedSettings, open_connection
+from tinsmith.lab.service.connect import EmbeddedSettings, open_connection
 name = "tinsmith/nano"
 connection = open_connection(None, EmbeddedSettings(models={name: name}, state=Path(sys.argv[1])))
 sampler = connection.client.create_sampling_client(base_model=name)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tinsmith.lab.progress import Told
 from tinsmith.lab.study.cell import Cell
-from tinsmith.lab.study.driver import (Outcome, Stages, Study, StudyArm, conduct_study,)
-from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.study.driver import Outcome, Stages, Study, StudyArm, conduct_study
 from tinsmith.lab.study.page import heads
 
 SFT = StudyArm("sft", "SFT", "sft/lora", (1e-3, 2e-3, 4e-3))

@@ -12,11 +12,19 @@ from fake_runs import BALANCED, LABELS, NO_DISRUPTIVE, Story, write_run
 from sklearn.metrics import f1_score
 
 from tinsmith.lab.results.gathering import gather
-from tinsmith.pages.measures import Measure
-from tinsmith.lab.study.tried_rates import (LIKE_IT, Tried, chance_words, chosen, held_against_chosen, rate_words, read_tried,)
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.tried_rates import (
+    LIKE_IT,
+    Tried,
+    chance_words,
+    chosen,
+    held_against_chosen,
+    rate_words,
+    read_tried,
+)
+from tinsmith.pages.measures import Measure
 from tinsmith.types.errors import DataError
 
 STORY = Story(name="sft/lora", question="?", kind="sft", reward=None, steps=20, num_eval=180)

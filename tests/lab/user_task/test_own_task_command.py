@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from own_task import TASK, command
 
-from tinsmith.lab.experiment.keys import (KEYS, Kind,)
+from tinsmith.cli.registered import SUBJECTS
 from tinsmith.lab.experiment.replay import replay
-from tinsmith.lab.user_task.base import (TaskBaseRecipe, task_conversations,)
-from tinsmith.renderers.renderer import Role
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.user_task.base import TaskBaseRecipe, task_conversations
 from tinsmith.lab.user_task.items import split_items
 from tinsmith.lab.user_task.loading import load_file
+from tinsmith.renderers.renderer import Role
 from tinsmith.types.errors import ConfigError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -37,7 +38,7 @@ def test_help_lists_the_files_own_keys_before_those_of_every_run(
     listed = [line.split()[0] for line in ran.out.splitlines()[3:] if line and line[0] != " "]
     assert listed[0] == "start"
     assert "the first of the numbers" in ran.out
-    assert KEYS[Kind.TASK].known - {"kind"} <= set(listed)
+    assert SUBJECTS[Kind.TASK].kinds[Kind.TASK].keys.known - {"kind"} <= set(listed)
     assert "select_by" not in listed
 
 

@@ -11,7 +11,7 @@ import pytest
 from own_task import KEYS, TASK, Ran, command, lines, whole
 
 import tinsmith
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import LostError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

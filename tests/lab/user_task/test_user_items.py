@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tinsmith.lab.user_task.items import (UserSplit, split_items,)
+from tinsmith.lab.user_task.items import UserSplit, split_items
 from tinsmith.lab.user_task.task import Task
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
 

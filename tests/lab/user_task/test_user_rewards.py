@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinsmith.lab.user_task.scoring import (Earned, Failed, score_group,)
-from tinsmith.lab.user_task.task import (Task, of_conversation, of_group,)
+from tinsmith.lab.user_task.scoring import Earned, Failed, score_group
+from tinsmith.lab.user_task.task import Task, of_conversation, of_group
 
 
 def task(**changes: Any) -> Task:

@@ -16,27 +16,27 @@ import torch
 from safetensors.torch import load_file, save_file
 from small_slice import Made
 
+from tinsmith.cli.registered import find
 from tinsmith.engine.checkpoints import load_adapter, read
 from tinsmith.engine.export import export
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.studies.adapters.settings import adapter_study
-from tinsmith.studies.adapters.study import run_adapter_study
-from tinsmith.lab.study.cell import Cell
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.places import NOTEBOOK
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.papers.kinds import NOTEBOOK
+from tinsmith.lab.progress import Told
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
+from tinsmith.lab.study.cell import Cell
 from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import (PAGE, SECONDS_JSON, STUDY_JSON, Study, StudyArm, TABLES,)
-from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, Study, StudyArm
+from tinsmith.lab.study.tried_rates import chosen, read_tried
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
-from tinsmith.lab.study.tried_rates import (chosen, read_tried,)
-from tinsmith.lab.runs.files import (CONFIG, MANIFEST, STATE,)
+from tinsmith.studies.adapters.settings import adapter_study
+from tinsmith.studies.adapters.study import run_adapter_study
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 

@@ -13,16 +13,31 @@ import pytest
 
 from tinsmith.cli import main
 from tinsmith.engine.engine import Engine
-from tinsmith.studies.bits import study as sweep_module
-from tinsmith.studies.bits.study import (SweepSettings, sweep,)
-from tinsmith.studies.bits.cells import (Cell, Expected, Factor, NO_PADDING, ONLY_CANONICAL, ONLY_FAST, Order, Wish, cannot, cell_of, cell_words, changed, expected, plan,)
-from tinsmith.studies.bits.laboratory import compute
-from tinsmith.studies.bits.load import (Load, random_tokens, serve,)
-from tinsmith.studies.bits.measures import (apart, peers, sampled, trained,)
-from tinsmith.studies.bits.outcome import (Completion, Outcome, Size,)
-from tinsmith.models.base import open_base
 from tinsmith.lab.difference.runs import Phase
+from tinsmith.models.base import open_base
+from tinsmith.studies.bits import study as sweep_module
+from tinsmith.studies.bits.cells import (
+    NO_PADDING,
+    ONLY_CANONICAL,
+    ONLY_FAST,
+    Cell,
+    Expected,
+    Factor,
+    Order,
+    Wish,
+    cannot,
+    cell_of,
+    cell_words,
+    changed,
+    expected,
+    plan,
+)
+from tinsmith.studies.bits.laboratory import compute
+from tinsmith.studies.bits.load import Load, random_tokens, serve
+from tinsmith.studies.bits.measures import apart, peers, sampled, trained
+from tinsmith.studies.bits.outcome import Completion, Outcome, Size
 from tinsmith.studies.bits.results import Verdict
+from tinsmith.studies.bits.study import SweepSettings, sweep
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams

@@ -11,8 +11,17 @@ from rich.console import Console
 
 from golden_pages import assert_golden
 from tinsmith.lab.difference.runs import Phase
-from tinsmith.studies.bits.page import (sweep_html, sweep_table,)
-from tinsmith.studies.bits.results import (Apart, CellResult, Place, Sampled, Sweep, Trained, Verdict, story,)
+from tinsmith.studies.bits.page import sweep_html, sweep_table
+from tinsmith.studies.bits.results import (
+    Apart,
+    CellResult,
+    Place,
+    Sampled,
+    Sweep,
+    Trained,
+    Verdict,
+    story,
+)
 
 SAME = Apart(
     tokens=64,

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from small_study import PAPERS
 
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.contracts import FOUR_KEY
+from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.runs.files import METRICS
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import RlSettings
+from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.exchange import Exchange
 from tinsmith.studies.debate.rewards import DEBATE_REWARDS
 from tinsmith.studies.debate.stance import Stance
-from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.rollouts import WAIT_SECONDS
-from tinsmith.lab.settings import RlSettings
 from tinsmith.types.challenges import Arm
 
 PAGE = (Path(__file__).parents[3] / "docs" / "adversarial.md").read_text(encoding="utf-8")

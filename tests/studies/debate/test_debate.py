@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from tinsmith.stats.calibration import Calibration
-from tinsmith.studies.debate.statistics import (Debated, by_group, compare, figures, metrics,)
-from tinsmith.stats.differences import (paired_difference, share_difference,)
-from tinsmith.stats.intervals import (Interval, wilson,)
+from tinsmith.stats.differences import paired_difference, share_difference
+from tinsmith.stats.intervals import Interval, wilson
+from tinsmith.studies.debate.statistics import Debated, by_group, compare, figures, metrics
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError, DataError
 

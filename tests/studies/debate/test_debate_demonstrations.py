@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from debate_cases import ABSTRACT, BRIEF, TASK, C, D, N, item, items
 
+from tinsmith.lab.labels.contracts import TWO_KEY, Contract
+from tinsmith.lab.labels.prompting import messages
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.lab.labels.contracts import (Contract, TWO_KEY,)
-from tinsmith.studies.debate.demonstrations import (Habits, demonstrations,)
+from tinsmith.studies.debate.demonstrations import Habits, demonstrations
 from tinsmith.studies.debate.exchange import reasons_of
 from tinsmith.studies.debate.reasoning import literal_signals
-from tinsmith.lab.labels.prompting import messages
 from tinsmith.types.errors import ConfigError
 
 MANY = demonstrations(items(900), TASK, BRIEF, seed=5)

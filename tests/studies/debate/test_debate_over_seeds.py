@@ -23,13 +23,13 @@ from debate_talks import (
 )
 
 from sentences import missing
+from tinsmith.pages.page import document_html
+from tinsmith.pages.wording import signed
 from tinsmith.studies.debate.pages.comparison import compare_debates
 from tinsmith.studies.debate.pages.comparison_page import debates_document
 from tinsmith.studies.debate.pages.fates import CAVING
 from tinsmith.studies.debate.pages.gathering import read_debate_run
 from tinsmith.studies.debate.pages.story import debate_story
-from tinsmith.pages.page import document_html
-from tinsmith.pages.wording import signed
 
 HALF_BROKEN = (replace(STOOD, last=None), replace(MENDED, last=None), BROKEN)
 """Answers that broke the contract count in no figure of revising."""

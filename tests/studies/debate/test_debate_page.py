@@ -22,18 +22,17 @@ from debate_talks import (
     write,
 )
 from headless import needs_browser, opened
+from pages_of import compared, page_of
 
 from golden_pages import assert_golden
 from tinsmith.cli import main
-from tinsmith.lab.page.comparison import compare
+from tinsmith.pages.page import document_html
 from tinsmith.studies.debate.pages.comparison import compare_debates
 from tinsmith.studies.debate.pages.comparison_page import debates_document
 from tinsmith.studies.debate.pages.doubt import doubt_table
 from tinsmith.studies.debate.pages.gathering import read_debate_run
-from tinsmith.studies.debate.pages.story import (cannot_be_said, debate_story,)
-from tinsmith.studies.debate.pages.tables import (arms_table, overall_table,)
-from tinsmith.pages.page import document_html
-from tinsmith.lab.page.run_page import run_html
+from tinsmith.studies.debate.pages.story import cannot_be_said, debate_story
+from tinsmith.studies.debate.pages.tables import arms_table, overall_table
 from tinsmith.types.errors import ConfigError
 
 # One run
@@ -65,7 +64,7 @@ def test_a_leak_of_the_arms_and_a_missing_control_are_told(tmp_path: Path) -> No
     read = read_debate_run(folder)
     assert any("discriminates by +0.667" in one for one in debate_story(read))
     assert any("no negative control" in one for one in cannot_be_said(read))
-    assert "not known" not in run_html(folder)
+    assert "not known" not in page_of(folder)
 
 
 def test_the_control_is_held_against_what_the_arms_give_away(tmp_path: Path) -> None:
@@ -81,8 +80,8 @@ def test_the_control_is_held_against_what_the_arms_give_away(tmp_path: Path) -> 
 
 def test_the_page_is_one_file_that_shows_text_as_text(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", TALKS, CONTROLLED)
-    html = run_html(folder)
-    assert html == run_html(folder)
+    html = page_of(folder)
+    assert html == page_of(folder)
     assert_golden("debate", html)
     assert "<img src=x" not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
@@ -104,9 +103,9 @@ def test_metrics_that_the_conversations_do_not_bear_out_are_told(tmp_path: Path)
 
 def test_a_run_without_a_test_or_a_challenger_still_has_a_page(tmp_path: Path) -> None:
     nothing = write(tmp_path / "nothing", [])
-    assert "Nothing can be told" in run_html(nothing)
+    assert "Nothing can be told" in page_of(nothing)
     alone = write(tmp_path / "alone", [STOOD] * 5 + [STUCK] * 5, opponent="nobody")
-    html = run_html(alone)
+    html = page_of(alone)
     assert "Nobody challenged" in html
     assert "right in 0.500" in html
     assert "Discrimination J" not in html
@@ -135,7 +134,7 @@ def test_a_browser_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
     first = write(tmp_path / "first", TALKS, CONTROLLED)
     second = write(tmp_path / "second", TALKS, CONTROLLED, reward="adversarial/seed")
     one, both = tmp_path / "one.html", tmp_path / "both.html"
-    one.write_text(run_html(first))
+    one.write_text(page_of(first))
     both.write_text(document_html(debates_document(compare_debates([first, second]))))
     for file in (one, both):
         page = opened(file, tmp_path)
@@ -208,7 +207,7 @@ def test_runs_of_another_kind_are_refused(
 ) -> None:
     debate = write(tmp_path / "debate", TALKS)
     with pytest.raises(ConfigError, match="itself"):
-        compare([debate, debate])
+        compared([debate, debate])
     papers = write(tmp_path / "papers", TALKS)
     config = json.loads((papers / "config.json").read_text())
     (papers / "config.json").write_text(json.dumps({**config, "kind": "rl"}))
@@ -249,7 +248,7 @@ def test_where_right_answers_are_given_up(tmp_path: Path) -> None:
     assert rows["all conversations"] == rows["misleading"] == ["0.000", "0.750"]
     assert rows["truthful"][0] == rows["truthful"][1]  # a right first answer is in neither
     assert "null" not in rows
-    assert "given up" in run_html(tmp_path / "run")
+    assert "given up" in page_of(tmp_path / "run")
 
 
 def test_where_texts_leave_equal_room_or_nobody_challenges_nothing_is_split(tmp_path: Path) -> None:
@@ -261,4 +260,4 @@ def test_where_texts_leave_equal_room_or_nobody_challenges_nothing_is_split(tmp_
     ):
         folder = write(tmp_path / name, talks, opponent=opponent)
         assert doubt_table(read_debate_run(folder)) is None
-        assert "Where right answers are given up" not in run_html(folder)
+        assert "Where right answers are given up" not in page_of(folder)

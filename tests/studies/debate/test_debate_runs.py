@@ -13,17 +13,17 @@ import pytest
 from safetensors.torch import load_file, save_file
 from small_slice import Made
 
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.studies.debate.base import (DebateBaseRecipe, debate_conversations,)
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.papers.worlds import papers_of
-from tinsmith.lab.runs.files import (MANIFEST, METRICS, ROLLOUTS,)
-from tinsmith.studies.debate.script import load_script
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.lab.nano_base import build_base
+from tinsmith.lab.papers.worlds import papers_of
+from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
+from tinsmith.studies.debate.script import load_script
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.

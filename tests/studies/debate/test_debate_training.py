@@ -11,36 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from small_debate import (
-    SCRIPT,
-    SCRIPTED,
-    SETTINGS,
-    TASK,
-    DebateRun,
-    build,
-    ground,
-    open_debate,
-)
+from small_debate import SCRIPT, SCRIPTED, SETTINGS, TASK, DebateRun, build, ground, open_debate
 from small_study import PAPERS, connect_to
 from tinker import types
 
-from tinsmith.ops.advantages import Advantage
-from tinsmith.lab.runs.existing_run import IfExists
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS,)
-from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.opponent import (Opponent, Said,)
-from tinsmith.studies.debate.script import load_script
-from tinsmith.studies.debate.stance import Arms
-from tinsmith.lab.labels.environment import Transcript
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.datums import policy_datum
 from tinsmith.lab.grouping import score_groups
-from tinsmith.studies.debate.model_opponent import ModelOpponent
+from tinsmith.lab.labels.environment import Transcript
+from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.rl import train_rl
-from tinsmith.lab.rollouts import (Failure, Rollout, Sampling, WAIT_SECONDS, sample_groups,)
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.run import Run
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
+from tinsmith.ops.advantages import Advantage
+from tinsmith.studies.debate.exchange import Exchange
+from tinsmith.studies.debate.model_opponent import ModelOpponent
+from tinsmith.studies.debate.opponent import Opponent, Said
+from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.stance import Arms
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""

@@ -9,13 +9,13 @@ from debate_cases import BRIEF, TASK, C, D, answer, debate, item, only, scripted
 
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.slices.rows import PaperRow
+from tinsmith.lab.labels.environment import Environment, Transcript
 from tinsmith.renderers.plain import PlainRenderer
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.studies.debate.conversation import Debate
 from tinsmith.studies.debate.seed_env import AdversarialDisruptionEnv
 from tinsmith.studies.debate.stance import Stance
-from tinsmith.lab.labels.environment import (Environment, Transcript,)
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError, DataError, InputError
 

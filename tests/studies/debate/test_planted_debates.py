@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from tinsmith.studies.debate.statistics import (Debated, Figure, figures,)
 from tinsmith.data.slices.splits import Split
-from tinsmith.studies.debate.planted_debates import (DebatesRecipe, LABELS, WORDS, WORD_CUES,)
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.contracts import TWO_KEY
-from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.opponent import ScriptedOpponent
-from tinsmith.studies.debate.script import load_script
 from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
+from tinsmith.studies.debate.conversation import Debate
+from tinsmith.studies.debate.opponent import ScriptedOpponent
+from tinsmith.studies.debate.planted_debates import LABELS, WORD_CUES, WORDS, DebatesRecipe
+from tinsmith.studies.debate.script import load_script
+from tinsmith.studies.debate.statistics import Debated, Figure, figures
 
 Second = Callable[[list[str], str, str, bool], str]
 """The second answer: of the labels the text speaks for, the first answer, the named label, whether its quote speaks."""

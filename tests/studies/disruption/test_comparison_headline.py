@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fake_runs import LADDER, write_run
+from pages_of import compared
 
-from tinsmith.lab.page.comparison import compare
+from tinsmith.pages.document import Fold, Plates
 from tinsmith.studies.disruption.comparison import compare_labels
-from tinsmith.pages.document import (Fold, Plates,)
 
 
 def test_the_first_sentences_name_who_collapsed_and_what_is_highest(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_the_first_sentences_name_who_collapsed_and_what_is_highest(tmp_path: Pa
 
 def test_the_picture_of_the_shares_stands_on_the_first_screen(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / name, LADDER[name]) for name in ("exp4", "exp5")]
-    page = compare(folders).page
+    page = compared(folders).page
     kinds = [type(block) for block in page.sections[0].blocks]
     assert kinds.index(Plates) < kinds.index(Fold)
     (plates,) = [block for block in page.sections[0].blocks if isinstance(block, Plates)]

@@ -17,12 +17,13 @@ from small_slice import Made
 
 import tinsmith
 from tinsmith.data.slices.rows import PaperRow
-from tinsmith.studies.disruption.estimators import (GRPO, PaperClassifier, SFT,)
-from tinsmith.lab.experiment.keys import (Circumstances, Frame,)
-from tinsmith.lab.papers.sets import (LoadedSlice, labelled, split_items, unlabelled,)
-from tinsmith.lab.labels.paper import (Paper, paper_of,)
+from tinsmith.lab.experiment.keys import Circumstances
+from tinsmith.lab.labels.paper import Paper, paper_of
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.lab.papers.frame import Frame
+from tinsmith.lab.papers.sets import LoadedSlice, labelled, split_items, unlabelled
+from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.studies.disruption.estimators import GRPO, SFT, PaperClassifier
 from tinsmith.types.errors import ConfigError, DataError, LostError
 
 # The SDK leaves sockets to the garbage collector.

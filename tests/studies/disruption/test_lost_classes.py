@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from fake_runs import LADDER, NO_DISRUPTIVE, Story, write_run
 
-from tinsmith.lab.results.arms import (Arm, arms_of,)
-from tinsmith.studies.disruption.lost_classes import (lost_classes, sft_posteriors,)
+from tinsmith.lab.results.arms import Arm, arms_of
 from tinsmith.lab.runs.reader import read_run
+from tinsmith.studies.disruption.lost_classes import lost_classes, sft_posteriors
 
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:

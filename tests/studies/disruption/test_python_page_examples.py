@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from small_slice import BASE, WORLD, Made
 
-from tinsmith.lab.papers import (matter as paper_matter, sets as paper_sets,)
+from tinsmith.lab.papers import matter as paper_matter
+from tinsmith.lab.papers import sets as paper_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""

@@ -12,15 +12,15 @@ from statistics import mean
 import pytest
 
 from tinsmith.lab.experiment.at import At
-from tinsmith.studies.rubrics.matter import BUILTIN
+from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics.builtin import (BuiltinTasks, builtin_dataset,)
-from tinsmith.studies.rubrics.rules.rule_text import (RuleJudge, parse_rule,)
+from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
+from tinsmith.studies.rubrics.matter import BUILTIN
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
+from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, Names
+from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Match, Matches
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.studies.rubrics.task import RubricTask
-from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.studies.rubrics.rules.topic_rules import (Beginnings, Names,)
-from tinsmith.studies.rubrics.rules.word_rules import (Affix, Before, Contains, Match, Matches,)
 
 TASKS = builtin_dataset(BuiltinTasks.EVERYDAY).tasks
 SPLIT = split_tasks(TASKS, train_ratio=0.667, data_seed=42)
@@ -37,7 +37,7 @@ def test_there_are_enough_and_they_are_small() -> None:
     assert len(TASKS) >= 300
     assert len({task.prompt for task in TASKS}) == len(TASKS)
     assert all(2 <= len(set(task.criteria)) == len(task.criteria) <= 4 for task in TASKS)
-    file = resources.files("tinsmith.tasks.rubrics").joinpath(BuiltinTasks.EVERYDAY)
+    file = resources.files("tinsmith.studies.rubrics").joinpath(BuiltinTasks.EVERYDAY)
     assert len(file.read_bytes()) < 200_000
     assert all(len(words_of(task.prompt)) <= 30 for task in TASKS)
 

@@ -11,10 +11,22 @@ from typing import Any
 
 import pytest
 
+from tinsmith.studies.rubrics.quality.builtin_pairs import (
+    FILE,
+    builtin_pairs,
+    file_text,
+    made_pairs,
+)
+from tinsmith.studies.rubrics.quality.pairs import (
+    PreferencePair,
+    drawn_pairs,
+    foreign_rubrics,
+    pair_of,
+    read_pairs,
+    read_pairs_text,
+)
+from tinsmith.studies.rubrics.quality.surface import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
-from tinsmith.studies.rubrics.quality.builtin_pairs import (FILE, builtin_pairs, file_text, made_pairs,)
-from tinsmith.studies.rubrics.quality.pairs import (PreferencePair, drawn_pairs, foreign_rubrics, pair_of, read_pairs, read_pairs_text,)
-from tinsmith.studies.rubrics.quality.surface import (Ground, rubric_choice, surface_choice,)
 from tinsmith.types.errors import ConfigError, DataError
 
 SHA256 = "5e1ee5bc90d5c1e688bd02033db71a54963fd47af6e1e71593dfecb0af7b4325"
@@ -33,7 +45,7 @@ def made(**changes: Any) -> PreferencePair:
 
 
 def test_the_built_in_file_is_what_the_code_makes() -> None:
-    stored = resources.files("tinsmith.tasks.rubrics").joinpath(FILE).read_bytes()
+    stored = resources.files("tinsmith.studies.rubrics.quality").joinpath(FILE).read_bytes()
     assert stored == file_text(made_pairs()).encode()
     assert builtin_pairs().sha256 == SHA256
     assert sorted(made_pairs(), key=lambda pair: pair.pair_id) == list(PAIRS)

@@ -10,10 +10,15 @@ from page_words import Words
 
 from golden_pages import assert_golden
 from sentences import missing
-from tinsmith.studies.rubrics.quality.statistics import (Condition, CriterionVerdicts, JudgedPair, rubric_quality,)
-from tinsmith.studies.rubrics.quality.page import (QualityRun, quality_html,)
-from tinsmith.studies.rubrics.quality.story import (cannot_be_claimed, p_words, quality_story,)
-from tinsmith.pages.wording import signed
+from tinsmith.pages.wording import p_words, signed
+from tinsmith.studies.rubrics.quality.page import QualityRun, quality_html
+from tinsmith.studies.rubrics.quality.statistics import (
+    Condition,
+    CriterionVerdicts,
+    JudgedPair,
+    rubric_quality,
+)
+from tinsmith.studies.rubrics.quality.story import cannot_be_claimed, quality_story
 
 
 def judged(

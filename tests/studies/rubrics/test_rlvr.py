@@ -36,19 +36,19 @@ from rlvr_small import (
     verdicts,
     write_prose,
 )
+from scripted_judge import KEY, InstantClock, Say, refused
 
 from running import wait_for_end
-from tasks.judges.scripted_judge import KEY, InstantClock, Say, refused
 from tinsmith.cli import main
-from tinsmith.studies.rubrics import judge_choice
-from tinsmith.lab.experiment.conduct import (Conducted, conduct,)
+from tinsmith.cli.registered import find
+from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.runs.files import (CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS,)
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import (BlockingJudge, ChatSettings,)
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.studies.rubrics import judge_choice
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
 from tinsmith.studies.rubrics.ground import RubricGround
 
 # The SDK leaves sockets to the garbage collector.

@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 from rlvr_small import KEYS as SMALL
 from rlvr_small import write_prose
+from scripted_judge import KEY
 
-from tasks.judges.scripted_judge import KEY
 from tinsmith.cli import main
-from tinsmith.lab.experiment.keys import (At, KEYS,)
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.lab.experiment.registry import find
+from tinsmith.cli.registered import SUBJECTS, find
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.judge.prompting import (JudgeRequest, judge_prompt,)
 from tinsmith.studies.rubrics.builtin import worked_tasks
 from tinsmith.studies.rubrics.dataset import read_dataset
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
-from tinsmith.lab.judge.tree import pass_rate
 
 DOCS = Path(__file__).parents[3] / "docs" / "rlvr.md"
 
@@ -206,7 +207,9 @@ def test_the_page_has_every_key_with_its_defaults() -> None:
     text = DOCS.read_text(encoding="utf-8")
     row = r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$"
     rows = re.findall(row, text, re.MULTILINE)
-    assert sorted(key for key, *_ in rows) == sorted(KEYS[Kind.RLVR].known)
+    assert sorted(key for key, *_ in rows) == sorted(
+        SUBJECTS[Kind.RLVR].kinds[Kind.RLVR].keys.known
+    )
     plans = {at: make_plan(find("rlvr"), {"at": at.value}) for at in At}
     for key, *shown_at, said in rows:
         assert said.strip(), key

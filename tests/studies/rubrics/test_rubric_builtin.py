@@ -10,10 +10,15 @@ import pytest
 
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics import demonstrations
-from tinsmith.studies.rubrics.builtin import (WorkedTask, builtin_dataset, worked_tasks,)
+from tinsmith.studies.rubrics.builtin import (
+    FILE,
+    WorkedTask,
+    builtin_dataset,
+    file_text,
+    worked_tasks,
+)
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
-from tinsmith.studies.rubrics.builtin import (FILE, file_text,)
 from tinsmith.types.errors import ConfigError
 
 WORKED = worked_tasks()
@@ -27,7 +32,7 @@ def rate(answer: Callable[[WorkedTask], str]) -> float:
 
 
 def test_the_file_is_what_the_templates_make() -> None:
-    stored = resources.files("tinsmith.tasks.rubrics").joinpath(FILE).read_bytes()
+    stored = resources.files("tinsmith.studies.rubrics").joinpath(FILE).read_bytes()
     assert stored == file_text(WORKED).encode()
     assert builtin_dataset().tasks == tuple(worked.task for worked in WORKED)
 

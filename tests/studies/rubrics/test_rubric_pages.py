@@ -13,21 +13,20 @@ from fake_rubric_runs import WORDS, RubricStory, write_rubric_run
 from fake_runs import LADDER, write_run
 from headless import needs_browser, opened
 from page_words import Words
+from pages_of import compared, page_of, report_of
 
 from golden_pages import assert_golden
 from sentences import missing
 from tinsmith.cli import main
-from tinsmith.lab.page.comparison import compare
-from tinsmith.lab.difference.runs import (Phase, compare_runs,)
+from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.pages.page import document_html
 from tinsmith.studies.rubrics.pages.comparison import compare_rubrics
 from tinsmith.studies.rubrics.pages.comparison_page import rubrics_document
 from tinsmith.studies.rubrics.pages.constant import best_constant
-from tinsmith.studies.rubrics.pages.cost import (cost_words, failed_words,)
+from tinsmith.studies.rubrics.pages.cost import cost_words, failed_words
 from tinsmith.studies.rubrics.pages.gains import gains_of
-from tinsmith.studies.rubrics.pages.gathering import (RubricRun, read_rubric_run,)
-from tinsmith.studies.rubrics.pages.story import (cannot_be_said, rubric_story,)
-from tinsmith.lab.page.run_page import (report_run, run_html,)
+from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
+from tinsmith.studies.rubrics.pages.story import cannot_be_said, rubric_story
 from tinsmith.types.errors import ConfigError
 
 
@@ -46,11 +45,11 @@ def unsaid(run: RubricRun) -> str:
 
 def test_the_page_says_the_gain_first_and_loads_nothing(tmp_path: Path) -> None:
     folder = write_rubric_run(tmp_path / "run", RubricStory())
-    file = report_run(folder)
+    file = report_of(folder)
     assert file == folder / "report.html"
     html = file.read_text()
     page = Words(html)
-    assert html == run_html(folder)
+    assert html == page_of(folder)
     assert_golden("rubrics", html)
     first = page.text[page.text.index("Summary On") :]
     # Before: two of three rubrics hold everywhere; after: all three. All eight gain a third: p = 2 / 2^8.
@@ -93,7 +92,7 @@ def test_one_examination_or_none_gives_no_gain_but_a_page(tmp_path: Path) -> Non
     none = write_rubric_run(tmp_path / "none", RubricStory(examined=[], tasks=False))
     (none / "manifest.json").unlink()
     (none / "rollouts.jsonl").unlink()
-    text = Words(run_html(none)).text
+    text = Words(page_of(none)).text
     assert "rollouts.jsonl" in text
 
 
@@ -136,7 +135,7 @@ def test_what_was_left_out_of_training_is_counted(tmp_path: Path) -> None:
     # The first group loses both, the second one of its two: neither has anything to compare.
     assert (run.trained.failed, run.trained.responses, run.trained.too_few) == (3, 16, 2)
     assert missing(told(run)[5], "3 of 16", "2 of 8") == []
-    page = Words(run_html(run.run.folder)).text
+    page = Words(page_of(run.run.folder)).text
     assert "timed_out: <b>slow</b>" in page
 
 
@@ -149,7 +148,7 @@ def test_where_the_prompts_come_from_is_said(tmp_path: Path) -> None:
 
 
 def test_criteria_that_never_or_always_hold_are_named(tmp_path: Path) -> None:
-    text = Words(run_html(write_rubric_run(tmp_path / "run", RubricStory(learned=4)))).text
+    text = Words(page_of(write_rubric_run(tmp_path / "run", RubricStory(learned=4)))).text
     # Four words are never said; both shared rules always hold.
     assert re.search(r"Never\b[^.]*\b4 of 10\b", text)
     assert re.search(r"\bevery\b[^.]*\b2 of 10\b", text)
@@ -170,7 +169,7 @@ def test_a_line_cut_off_and_one_spoilt_are_left_out_and_told(tmp_path: Path) -> 
 
 @needs_browser
 def test_what_a_prompt_or_a_model_says_is_text_in_a_browser(tmp_path: Path) -> None:
-    file = report_run(write_rubric_run(tmp_path / "run", RubricStory(nasty=True)))
+    file = report_of(write_rubric_run(tmp_path / "run", RubricStory(nasty=True)))
     seen = opened(file, tmp_path)
     assert (seen.console, seen.asked) == ((), ())
     assert "<img" not in seen.dom
@@ -229,13 +228,13 @@ def test_the_command_compares_and_refuses_a_mixture_in_few_lines(
     assert "Pass rate on the prompts" in printed
     assert out.exists()
     with pytest.raises(ConfigError, match="no score in common"):
-        compare([one, papers])
+        compared([one, papers])
     with pytest.raises(SystemExit) as caught:
         main(["report", str(one), str(papers), "--out", str(out)])
     assert caught.value.code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) <= 5
     with pytest.raises(ConfigError, match="compared with itself"):
-        compare([one, one])
+        compared([one, one])
 
 
 def test_a_judge_that_failed_in_one_run_is_a_difference_of_reward(tmp_path: Path) -> None:

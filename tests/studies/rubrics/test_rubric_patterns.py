@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.studies.rubrics.rules.regular import (check_pattern, found_in,)
+from tinsmith.studies.rubrics.rules.regular import check_pattern, found_in
 from tinsmith.types.errors import DataError
 
 ATOMS = st.sampled_from(

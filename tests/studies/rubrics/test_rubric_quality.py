@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from markupsafe import escape
+from pages_of import report_of
 from scipy.stats import binomtest
 
-from tinsmith.studies.rubrics.quality.settings import (default_log_path, make_settings,)
-from tinsmith.studies.rubrics.quality.study import (QUESTION, run_rubric_quality,)
-from tinsmith.lab.page.run_page import report_run
+from tinsmith.studies.rubrics.quality.settings import default_log_path, make_settings
+from tinsmith.studies.rubrics.quality.study import QUESTION, run_rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -91,7 +91,7 @@ def test_report_leaves_a_measurement_and_its_page_alone(tmp_path: Path) -> None:
     folder = run_rubric_quality({"log_path": str(tmp_path / "out"), "limit": "4"}, str)
     page = (folder / "report.html").read_bytes()
     with pytest.raises(DataError, match="has its page already"):
-        report_run(folder, None)
+        report_of(folder, None)
     assert (folder / "report.html").read_bytes() == page
 
 

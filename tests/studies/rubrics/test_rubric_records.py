@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tinsmith.lab.experiment.keys import Asking
-from tinsmith.studies.rubrics.settings_record import asking_circumstances
 from tinsmith.lab.runs.files import TASKS
-from tinsmith.studies.rubrics.records import (read_tasks, write_tasks,)
 from tinsmith.studies.rubrics.builtin import builtin_dataset
+from tinsmith.studies.rubrics.frame import Asking
+from tinsmith.studies.rubrics.records import read_tasks, write_tasks
+from tinsmith.studies.rubrics.settings_record import asking_circumstances
 from tinsmith.studies.rubrics.splitting import split_tasks
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinsmith.studies.rubrics.splitting import split_tasks
-from tinsmith.studies.rubrics.task import (Rubric, RubricTask,)
+from tinsmith.studies.rubrics.task import Rubric, RubricTask
 from tinsmith.types.errors import ConfigError, DataError
 
 

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.lab.judge.tree import (Branch, Leaf, Node, NodeState, Strategy, criteria_of, evaluate, flat_tree, pass_rate,)
-from tinsmith.studies.rubrics.tree_schema import (TREE_SCHEMA, tree_of,)
-from tinsmith.studies.rubrics.tree_schema import MAX_DEPTH
+from tinsmith.lab.judge.tree import (
+    Branch,
+    Leaf,
+    Node,
+    NodeState,
+    Strategy,
+    criteria_of,
+    evaluate,
+    flat_tree,
+    pass_rate,
+)
+from tinsmith.studies.rubrics.tree_schema import MAX_DEPTH, TREE_SCHEMA, tree_of
 from tinsmith.types.errors import DataError, InputError
 
 

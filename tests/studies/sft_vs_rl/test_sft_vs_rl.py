@@ -11,27 +11,37 @@ from typing import Any
 import pytest
 
 from running import KEY, Running
-from tinsmith.stats.estimates import Bootstrap
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.papers import matter as paper_matter
-from tinsmith.lab.study.cell import Cell
-from tinsmith.lab.study.compute_spent import Cost
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.estimate import minutes
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.studies.sft_vs_rl.planted_world import (ATOMS, LABELS, PLANTED_BASE, PlantedRecipe, kinds, planted_slice, posteriors,)
-from tinsmith.lab.experiment.registry import find
-from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
-from tinsmith.studies.sft_vs_rl.keys import QUESTION
-from tinsmith.studies.sft_vs_rl.results import known_truth
-from tinsmith.studies.sft_vs_rl.settings import (WORDS, sft_vs_rl_settings,)
-from tinsmith.lab.study.driver import (PAGE, SECONDS_JSON, STUDY_JSON,)
-from tinsmith.lab.papers.worlds import (Told, nano_base, papers_of,)
-from tinsmith.models.folder_config import read_config
-from tinsmith.models.names import expected_tensors
-from tinsmith.lab.study.results import Draws
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
+from tinsmith.lab.papers import matter as paper_matter
+from tinsmith.lab.papers.estimate import minutes
+from tinsmith.lab.papers.worlds import nano_base, papers_of
+from tinsmith.lab.progress import Told
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.compute_spent import Cost
+from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON
+from tinsmith.lab.study.results import Draws
+from tinsmith.models.folder_config import read_config
+from tinsmith.models.names import expected_tensors
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.studies.sft_vs_rl.keys import QUESTION
+from tinsmith.studies.sft_vs_rl.planted_world import (
+    ATOMS,
+    LABELS,
+    PLANTED_BASE,
+    PlantedRecipe,
+    kinds,
+    planted_slice,
+    posteriors,
+)
+from tinsmith.studies.sft_vs_rl.results import known_truth
+from tinsmith.studies.sft_vs_rl.settings import WORDS, sft_vs_rl_settings
+from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.

@@ -10,19 +10,19 @@ import pytest
 from fake_runs import LABELS, START, Story, seeds_of, write_run
 
 from golden_pages import assert_golden
-from tinsmith.stats.claims import (CheckName, Finding, Verdict,)
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.study.results import Draws, Seconds, Spent, arm_row, read_arm, scores
+from tinsmith.lab.study.tried_rates import Tried
+from tinsmith.pages.page import document_html
+from tinsmith.stats.claims import CheckName, Finding, Verdict
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.sft_vs_rl.judging import Evidence
 from tinsmith.studies.sft_vs_rl.outcome import TUNED
 from tinsmith.studies.sft_vs_rl.page import sft_vs_rl_page
-from tinsmith.studies.sft_vs_rl.results import (Known, OFFSET_RULE, SftVsRl, Truth,)
-from tinsmith.studies.sft_vs_rl.settings import (ArmName, OFFSET, WORDS,)
-from tinsmith.studies.sft_vs_rl.story import (headline, sentences,)
-from tinsmith.lab.results.arms import Arm
-from tinsmith.pages.page import document_html
-from tinsmith.lab.study.results import (Draws, Seconds, Spent, arm_row, read_arm, scores,)
-from tinsmith.lab.study.tried_rates import Tried
+from tinsmith.studies.sft_vs_rl.results import OFFSET_RULE, Known, SftVsRl, Truth
+from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
+from tinsmith.studies.sft_vs_rl.story import headline, sentences
 
 SEEDS = (1, 2, 3, 4, 5)
 WEAK = ((0.40, 0.32, 0.28), (0.28, 0.42, 0.30), (0.28, 0.30, 0.42))

@@ -64,8 +64,8 @@ def incentives(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Say which policy a reward makes optimal, what it scores, and which labels die in it."""
-    from tinsmith.cli.analyse.incentives import (survey, survey_json,)
-    from tinsmith.cli.analyse.inputs import (read_matrix, read_posteriors, reward_settings,)
+    from tinsmith.cli.analyse.incentives import survey, survey_json
+    from tinsmith.cli.analyse.inputs import read_matrix, read_posteriors, reward_settings
     from tinsmith.cli.analyse.tables import print_survey
     from tinsmith.types.errors import ConfigError
 
@@ -123,10 +123,10 @@ def consistency(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
     """Recover the whole numbers behind published rates: class sizes, right answers, n. Exit 1: there are none."""
-    from tinsmith.stats.consistency.solving import (LARGEST_N, recover,)
-    from tinsmith.cli.analyse.rates import (Printed, check_only, read_table, table_of_options,)
-    from tinsmith.cli.analyse.seeds import (print_seeds, seeds_json,)
-    from tinsmith.cli.analyse.tables import (print_recovery, recovery_json,)
+    from tinsmith.cli.analyse.rates import Printed, check_only, read_table, table_of_options
+    from tinsmith.cli.analyse.seeds import print_seeds, seeds_json
+    from tinsmith.cli.analyse.tables import print_recovery, recovery_json
+    from tinsmith.stats.consistency.solving import LARGEST_N, recover
 
     printed = Printed(
         recall=tuple(recall or ()),

@@ -7,15 +7,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tinsmith.stats.incentives.bayes import (best_deterministic, best_policy,)
-from tinsmith.stats.incentives.policies import (Optimum, table_optimum,)
-from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
-from tinsmith.stats.rates import (ClassMetric, FloatArray, Metric,)
-from tinsmith.stats.incentives.sensitivity import (Sensitivity, sensitivity,)
+from tinsmith.lab.labels.task import TASKS, Task
 from tinsmith.lab.rewards.optima import reward_optimum
-from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
+from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.rewards.terms import Reward
-from tinsmith.lab.labels.task import (TASKS, Task,)
+from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
+from tinsmith.stats.incentives.policies import Optimum, table_optimum
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.incentives.sensitivity import Sensitivity, sensitivity
+from tinsmith.stats.rates import ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import ConfigError
 
 WEIGHTS = (1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tinsmith.cli.analyse.parts import is_number, json_of, numbers_of, split_labels
+from tinsmith.lab.labels.subjects import Subject
 from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.stats.rates import FloatArray
 from tinsmith.studies.disruption.worked_example import worked_example
-from tinsmith.cli.analyse.parts import (is_number, json_of, numbers_of, split_labels,)
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.types.errors import ConfigError, DataError
 
 EXAMPLE = "example"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
+from tinsmith.cli.analyse.tables import open_console, print_recovery, recovery_value
 from tinsmith.stats.confusion import collapsed_macro_f1
+from tinsmith.stats.consistency.reported import ReportedTable
+from tinsmith.stats.consistency.solutions import Recovery, Solution
 from tinsmith.stats.consistency.solving import recover
 from tinsmith.stats.intervals import wilson
-from tinsmith.stats.consistency.reported import ReportedTable
-from tinsmith.studies.disruption.published_tables import (LABELS, STATED_N, seed_exp5, seed_ladder,)
-from tinsmith.stats.consistency.solutions import (Recovery, Solution,)
-from tinsmith.cli.analyse.tables import (open_console, print_recovery, recovery_value,)
+from tinsmith.studies.disruption.published_tables import LABELS, STATED_N, seed_exp5, seed_ladder
 
 
 def print_seeds() -> None:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from tinsmith.stats.intervals import wilson
-from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
-from tinsmith.stats.rates import (ClassMetric, FloatArray, Metric,)
+from tinsmith.cli.analyse.incentives import WEIGHTS, Survey
 from tinsmith.stats.consistency.reported import ReportedTable
-from tinsmith.stats.consistency.solutions import (CountRange, Recovery, Solution,)
-from tinsmith.cli.analyse.incentives import (Survey, WEIGHTS,)
+from tinsmith.stats.consistency.solutions import CountRange, Recovery, Solution
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.intervals import wilson
+from tinsmith.stats.rates import ClassMetric, FloatArray, Metric
 
 _SHOWN_KINDS = 6
 _SHOWN_SOLUTIONS = 20

@@ -71,9 +71,14 @@ def chosen_source(kind: SourceKind, options: BuildOptions, out: Path) -> Source:
 
 
 def _openalex(options: BuildOptions, out: Path) -> Source:
-    from tinsmith.data.sources.openalex.source import (ApiSource, OpenAlexChoices, PagesSource, SnapshotSource,)
-    from tinsmith.data.sources.openalex.api import (API, ApiQuery, key_from_environment,)
+    from tinsmith.data.sources.openalex.api import API, ApiQuery, key_from_environment
     from tinsmith.data.sources.openalex.record import Keep
+    from tinsmith.data.sources.openalex.source import (
+        ApiSource,
+        OpenAlexChoices,
+        PagesSource,
+        SnapshotSource,
+    )
 
     choices = OpenAlexChoices(
         keep=frozenset(Keep(word) for word in _kept(options.keep, tuple(Keep))),
@@ -102,7 +107,7 @@ def _openalex(options: BuildOptions, out: Path) -> Source:
 
 
 def _sciscinet(options: BuildOptions) -> Source:
-    from tinsmith.data.sources.sciscinet.source import (KEEP, SciSciNetSource,)
+    from tinsmith.data.sources.sciscinet.source import KEEP, SciSciNetSource
 
     tables = _need(options.tables, "tables", "--source sciscinet")
     return SciSciNetSource(tables, frozenset(_kept(options.keep, KEEP)), bool(options.skip_bad))

@@ -51,7 +51,7 @@ def build(
 ) -> None:
     """Make a corpus: papers.parquet, edges.parquet, card.json and what was set aside."""
     from tinsmith.cli.bar import progress_bar
-    from tinsmith.cli.data.build_source import (BuildOptions, chosen_source,)
+    from tinsmith.cli.data.build_source import BuildOptions, chosen_source
     from tinsmith.data.corpus_card import SourceKind, summary
     from tinsmith.data.corpus_writer import check_vacant
     from tinsmith.data.sources.source import build_corpus
@@ -173,12 +173,12 @@ def cut_slice(
     """Cut a frozen slice: labelled, chosen and split by the hash of each paper's id."""
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.columns import open_console
-    from tinsmith.cli.data.slice_tables import (slice_lines, slice_table,)
+    from tinsmith.cli.data.slice_tables import slice_lines, slice_table
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
     from tinsmith.data.schema import CdStatus
-    from tinsmith.data.slices.settings import (Caps, SliceSettings, Task, parse_day,)
     from tinsmith.data.slices.cutting import make_slice
+    from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
     from tinsmith.data.slices.splits import SplitScheme
     from tinsmith.types.errors import ConfigError
 
@@ -239,8 +239,8 @@ def baselines(
     require_slice(folder)  # before what is heavy is imported
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.columns import open_console
-    from tinsmith.cli.data.slice_tables import (baseline_lines, baseline_table,)
-    from tinsmith.data.baselines.fitting import (TRAIN_ROWS, run_baselines,)
+    from tinsmith.cli.data.slice_tables import baseline_lines, baseline_table
+    from tinsmith.data.baselines.fitting import TRAIN_ROWS, run_baselines
     from tinsmith.data.slices.reader import Slice
 
     rows = TRAIN_ROWS if train_rows is None else train_rows

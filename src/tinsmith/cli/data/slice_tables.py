@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from tinsmith.data.baselines.report import (BaselineReport, Figure, TargetReport,)
+from tinsmith.data.baselines.report import BaselineReport, Figure, TargetReport
 from tinsmith.data.slices.card import SliceCard
 from tinsmith.data.slices.settings import Task
 

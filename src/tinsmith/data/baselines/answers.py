@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.data.baselines.report import (Baseline, BaselineReport,)
+from tinsmith.data.baselines.report import Baseline, BaselineReport
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 

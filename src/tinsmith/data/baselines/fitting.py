@@ -11,10 +11,25 @@ import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from tinsmith.data.baselines.answers import (AnswersRow, BASELINE_ANSWERS, write_answers,)
-from tinsmith.data.baselines.models import (Metadata, Texts, boosted, linear,)
-from tinsmith.data.baselines.report import (Baseline, BaselineReport, BaselineScore, Figure, TargetReport, write_report,)
-from tinsmith.data.baselines.scores_by_row import (CONFIDENCE, Figures, RESAMPLES, figures, interval, prior_figures, resampled,)
+from tinsmith.data.baselines.answers import BASELINE_ANSWERS, AnswersRow, write_answers
+from tinsmith.data.baselines.models import Metadata, Texts, boosted, linear
+from tinsmith.data.baselines.report import (
+    Baseline,
+    BaselineReport,
+    BaselineScore,
+    Figure,
+    TargetReport,
+    write_report,
+)
+from tinsmith.data.baselines.scores_by_row import (
+    CONFIDENCE,
+    RESAMPLES,
+    Figures,
+    figures,
+    interval,
+    prior_figures,
+    resampled,
+)
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.slices.card import BASELINES

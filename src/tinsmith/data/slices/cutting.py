@@ -18,12 +18,23 @@ from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import CARD, PAPERS
-from tinsmith.data.slices.card import (BASELINES, CorpusReference, PAGE, SIDECAR, SLICE, SliceCard, SplitCard, read_slice_card, split_file, write_slice_card,)
-from tinsmith.data.slices.pool import (Pool, gather_pool,)
-from tinsmith.data.slices.selection import (Selection, select,)
+from tinsmith.data.slices.card import (
+    BASELINES,
+    PAGE,
+    SIDECAR,
+    SLICE,
+    CorpusReference,
+    SliceCard,
+    SplitCard,
+    read_slice_card,
+    split_file,
+    write_slice_card,
+)
+from tinsmith.data.slices.pool import Pool, gather_pool
+from tinsmith.data.slices.selection import Selection, select
 from tinsmith.data.slices.settings import SliceSettings
+from tinsmith.data.slices.splits import Split, SplitScheme, ids_sha256, legacy_sha256
 from tinsmith.data.slices.writer import write_rows
-from tinsmith.data.slices.splits import (Split, SplitScheme, ids_sha256, legacy_sha256,)
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 

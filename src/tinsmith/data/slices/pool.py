@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import UNDEFINED, Novelty
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
+from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.types.errors import DataError
 
 _METRICS = (

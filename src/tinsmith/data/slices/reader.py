@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from tinsmith.data.slices.card import (SIDECAR, SliceCard, read_slice_card, split_file,)
-from tinsmith.data.slices.rows import (PaperRow, decode_row,)
-from tinsmith.data.slices.splits import (Split, ids_sha256,)
+from tinsmith.data.slices.card import SIDECAR, SliceCard, read_slice_card, split_file
+from tinsmith.data.slices.rows import PaperRow, decode_row
+from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import file_sha256
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tinsmith.data.slices.pool import Pool
 from tinsmith.data.slices.settings import SliceSettings
-from tinsmith.data.slices.splits import (Split, SplitScheme, id_hashes, legacy_splits, native_codes,)
+from tinsmith.data.slices.splits import Split, SplitScheme, id_hashes, legacy_splits, native_codes
 from tinsmith.types.errors import ConfigError
 
 _TRAIN = tuple(Split).index(Split.TRAIN)

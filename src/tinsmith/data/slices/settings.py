@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tinsmith.data.labels import Disruption, Novelty, Thresholds
 from tinsmith.data.schema import CdStatus
-from tinsmith.data.slices.splits import (Split, SplitScheme,)
+from tinsmith.data.slices.splits import Split, SplitScheme
 from tinsmith.types.errors import ConfigError
 
 

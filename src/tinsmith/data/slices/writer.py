@@ -10,7 +10,7 @@ import polars as pl
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.progress import Progress
-from tinsmith.data.slices.rows import (PaperRow, encode_row,)
+from tinsmith.data.slices.rows import PaperRow, encode_row
 
 _BLOCK = 100_000
 """Rows whose texts are in memory together."""

@@ -19,11 +19,11 @@ from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.corpus_card import SourceDescription, SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.progress import Progress, Silent
-from tinsmith.data.sources.world.citations import (Citations, draw_citations,)
-from tinsmith.data.sources.world.dirt import (Dirt, Edges, draw_dirt,)
-from tinsmith.data.sources.world.papers import (WorldPapers, draw_papers,)
+from tinsmith.data.sources.world.citations import Citations, draw_citations
+from tinsmith.data.sources.world.dirt import Dirt, Edges, draw_dirt
+from tinsmith.data.sources.world.papers import WorldPapers, draw_papers
 from tinsmith.data.sources.world.records import Records
-from tinsmith.data.sources.world.spec import (PRESETS, Preset, WorldSpec,)
+from tinsmith.data.sources.world.spec import PRESETS, Preset, WorldSpec
 from tinsmith.data.sources.world.text import TextWriter
 
 CHUNK: Final = 8_192

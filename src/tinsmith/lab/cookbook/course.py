@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import tinker
 
-from tinsmith.stats.alarms import Alarm
-from tinsmith.lab.rewards.terms import rounded_sum
-from tinsmith.lab.cookbook.ground import (CookbookGround, CookbookItem, Earned,)
-from tinsmith.lab.course import (Examined, Examinee, Score, Tested,)
+from tinsmith.lab.cookbook.ground import CookbookGround, CookbookItem, Earned
+from tinsmith.lab.course import Examined, Examinee, Score, Tested
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.policy import told_drift
-from tinsmith.lab.progress import (Progress, untold,)
-from tinsmith.lab.rollout_metrics import (Line, examined_lines,)
-from tinsmith.lab.rollouts import (Failure, Rollout, Sampling, sample_groups,)
+from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.rewards.terms import rounded_sum
+from tinsmith.lab.rollout_metrics import Line, examined_lines
+from tinsmith.lab.rollouts import Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import RlSettings
+from tinsmith.stats.alarms import Alarm
 from tinsmith.types.seeds import derive
 
 CookbookRollout = Rollout[CookbookItem, Earned]

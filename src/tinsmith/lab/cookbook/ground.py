@@ -16,9 +16,18 @@ from typing import Any, TypeVar, cast
 
 import tinker
 
-from tinsmith.lab.cookbook.types import (Env, EnvGroupBuilder, RLDataset, StepLike, Stop, TokensWithLogprobs, Trajectory, Transition,)
+from tinsmith.lab.cookbook.types import (
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    StepLike,
+    Stop,
+    TokensWithLogprobs,
+    Trajectory,
+    Transition,
+)
 from tinsmith.lab.environment import Environment
-from tinsmith.lab.rollouts import (Turn, Unread, WAIT_SECONDS,)
+from tinsmith.lab.rollouts import WAIT_SECONDS, Turn, Unread
 from tinsmith.lab.rollouts import Trajectory as Ran
 from tinsmith.types.errors import ConfigError, InputError
 

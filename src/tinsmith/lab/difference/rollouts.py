@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from tinsmith.lab.difference.fields import (ABSENT, same, unequal_fields,)
+from tinsmith.lab.difference.fields import ABSENT, same, unequal_fields
 from tinsmith.lab.difference.timeline import Line
 
 _PLACE: Final = ("step", "split", "prompt_id", "sample")

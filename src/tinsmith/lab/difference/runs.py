@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tinsmith.lab.difference.fields import (FieldDifference, unequal_fields,)
-from tinsmith.lab.difference.rollouts import (RolloutDifference, unequal_order, unequal_rewards, unequal_samples,)
-from tinsmith.lab.difference.tensors import (TensorDifference, unequal_tensors,)
-from tinsmith.lab.difference.timeline import (Timeline, decode, timeline,)
-from tinsmith.lab.runs.files import (METRICS, ROLLOUTS, TRACE,)
+from tinsmith.lab.difference.fields import FieldDifference, unequal_fields
+from tinsmith.lab.difference.rollouts import (
+    RolloutDifference,
+    unequal_order,
+    unequal_rewards,
+    unequal_samples,
+)
+from tinsmith.lab.difference.tensors import TensorDifference, unequal_tensors
+from tinsmith.lab.difference.timeline import Timeline, decode, timeline
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
 from tinsmith.types.errors import DataError

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tinsmith.lab.difference.runs import (Comparison, Difference, Phase,)
 from tinsmith.lab.difference.fields import FieldDifference
 from tinsmith.lab.difference.rollouts import RolloutDifference
+from tinsmith.lab.difference.runs import Comparison, Difference, Phase
 from tinsmith.lab.difference.tensors import TensorDifference
 from tinsmith.pages.wording import counted
 

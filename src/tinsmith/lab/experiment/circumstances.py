@@ -11,8 +11,8 @@ import platform
 from pathlib import Path
 from typing import Final
 
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.experiment.plan import Plan
 from tinsmith.ops.extension import native, physical_cores
 from tinsmith.ops.processor import cpu_flags, cpu_model
 from tinsmith.types.fingerprints import file_sha256

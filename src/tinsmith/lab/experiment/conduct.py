@@ -14,25 +14,31 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import tinker
 
-from tinsmith.stats.alarms import Alarm
+from tinsmith.lab.course import Score
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.going_on import going_on
-from tinsmith.lab.experiment.manifest import (Json, Prepared, require_same_models, require_same_run, seeds,)
-from tinsmith.lab.experiment.materials import (Materials, gather,)
-from tinsmith.lab.experiment.opening import (Examined, StoppableRun, open_run, train,)
+from tinsmith.lab.experiment.manifest import (
+    Json,
+    Prepared,
+    require_same_models,
+    require_same_run,
+    seeds,
+)
+from tinsmith.lab.experiment.materials import Materials, gather
+from tinsmith.lab.experiment.opening import Examined, StoppableRun, open_run, train
 from tinsmith.lab.experiment.place_limits import place_limits
-from tinsmith.lab.experiment.plan import Plan
 from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.experiment.same_base import require_same_base
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.lab.runs.existing_run import (IfExists, settle,)
-from tinsmith.lab.runs.files import (MANIFEST, STATE,)
+from tinsmith.lab.progress import Told
+from tinsmith.lab.run import BestStep, Finished
+from tinsmith.lab.runs.existing_run import IfExists, settle
+from tinsmith.lab.runs.files import MANIFEST, STATE
+from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.kinds import Status
-from tinsmith.lab.runs.folder import (Mark, RunFolder,)
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
-from tinsmith.lab.course import Score
-from tinsmith.lab.run import (BestStep, Finished,)
-from tinsmith.lab.service.facts import (model_identity, weights_sha256,)
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.reach import wrong_key
+from tinsmith.stats.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 

@@ -5,13 +5,10 @@ The same `name@version` must never mean something else: a test compares these wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from tinsmith.lab.papers.joint_frame import JointFrame
-from tinsmith.lab.experiment.keys import Frame
-from tinsmith.lab.experiment.places import places_of
-from tinsmith.lab.experiment.plan import (Plan, kind_of, make_plan,)
-from tinsmith.lab.experiment.registry import EXPERIMENTS
+from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.settings import told_apart
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.fingerprints import sha256_of
@@ -32,22 +29,18 @@ def plan_fingerprint(plan: Plan) -> str:
             "settings": told_apart(plan.settings),
             "reward_settings": dict(plan.reward_settings),
             "arithmetic": plan.arithmetic,
-            **(
-                {"prompt_sha256": plan.frame.asked().prompt_sha256}
-                if isinstance(plan.frame, Frame | JointFrame)
-                else {}
-            ),
+            **plan.experiment.subject.named(plan.frame),
             **engine,
         }
     )
 
 
-def all_fingerprints() -> Mapping[str, Mapping[str, str]]:
-    """Return the fingerprint of every experiment without overrides, by `name@version` and place."""
+def fingerprints_of(experiments: Iterable[Experiment]) -> Mapping[str, Mapping[str, str]]:
+    """Return the fingerprint of experiments without overrides, by `name@version` and place."""
     return {
         one.full_name: {
             at.value: plan_fingerprint(make_plan(one, {"at": at.value}))
-            for at in places_of(kind_of(one, {}))
+            for at in one.subject.kinds[one.kind].places
         }
-        for one in EXPERIMENTS.values()
+        for one in experiments
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.lab.runs.existing_run import (IfExists, holds_run,)
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.runs.existing_run import IfExists, holds_run
 
 
 def going_on(plan: Plan) -> str:

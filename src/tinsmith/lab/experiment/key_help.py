@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Final
 
+from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment
-from tinsmith.lab.experiment.keys import (At, ENGINE, KEYS,)
-from tinsmith.lab.experiment.places import places_of
-from tinsmith.lab.experiment.plan import (defaults, kind_of,)
+from tinsmith.lab.experiment.keys import ENGINE
+from tinsmith.lab.experiment.plan import defaults, kind_of
 
 _ENGINE_WORDS: Final[Mapping[str, str]] = {
     "arithmetic": "How numbers are computed: canonical, invariant or fast.",
@@ -37,8 +37,9 @@ class KeyHelp:
 def key_help(experiment: Experiment) -> list[KeyHelp]:
     """Return every key of an experiment, those that decide results first."""
     kind = kind_of(experiment, {})
-    keys = KEYS[kind]
-    places = {at: defaults(experiment, kind, at) for at in places_of(kind)}
+    entry = experiment.subject.kinds[kind]
+    keys = entry.keys
+    places = {at: defaults(experiment, kind, at) for at in entry.places}
     words = {name: said for part in keys.parts for name, said in words_of(part).items()}
     found: list[KeyHelp] = []
     for part in keys.parts:

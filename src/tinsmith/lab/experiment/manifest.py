@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import cast
 
+from tinsmith.lab.difference.fields import FieldDifference, unequal_fields
 from tinsmith.lab.experiment.circumstances import circumstances
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.lab.difference.fields import (FieldDifference, unequal_fields,)
-from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.rollouts import SEED_BITS
+from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.settings import told_apart
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
@@ -75,7 +75,7 @@ class Prepared:
             "version": plan.experiment.version,
             "title": plan.title,
             "question": plan.experiment.question,
-            "parent": plan.experiment.parent,
+            "parent": None if plan.experiment.parent is None else plan.experiment.parent.name,
             "delta": dict(plan.experiment.delta),
             "overrides": dict(plan.overrides),
             "identity_sha256": sha256_of(self.identity()),

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinsmith.studies.debate.matter import debate_matter
-from tinsmith.lab.experiment.keys import (DebateFrame, RubricFrame,)
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.matter import Matter
-from tinsmith.lab.experiment.named_model import (SERVED_NAME, named_model,)
-from tinsmith.lab.papers.matter import slice_matter
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.studies.rubrics.matter import rubric_matter
-from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.experiment.named_model import SERVED_NAME, named_model
+from tinsmith.lab.progress import Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +30,7 @@ def gather(plan: Plan, told: Told) -> Materials:
         DataError: the data cannot be used.
     """
     named_model(plan)  # what is refused is told before a world is built
-    matter: Matter
-    if isinstance(plan.frame, RubricFrame):
-        matter = rubric_matter(plan)
-    elif isinstance(plan.frame, DebateFrame):
-        matter = debate_matter(plan, plan.frame, told)
-    else:
-        matter = slice_matter(plan, told)
-    return with_model(plan, matter, told)
+    return with_model(plan, plan.experiment.subject.matter(plan, told), told)
 
 
 def with_model(plan: Plan, matter: Matter, told: Told) -> Materials:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.course import Course
+from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.course import Course
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.ops.extension import native
 from tinsmith.lab.labels.evaluating import PROBED
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
-from tinsmith.lab.settings import (CommonSettings, RlSettings, Selection, SftSettings,)
+from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings
+from tinsmith.ops.extension import native
 
 MEASURED_PARAMETERS: Final = 134_479_872
 """Of SmolLM2-135M: weights of all layers and the head."""

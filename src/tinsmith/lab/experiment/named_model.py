@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.keys import (At, Circumstances,)
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.keys import Circumstances
 from tinsmith.lab.experiment.own_rates import require_own_rates
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.models.published.packaged import (PREFIX, packaged_model,)
-from tinsmith.models.published.sources import (find_model, is_here,)
+from tinsmith.models.published.packaged import PREFIX, packaged_model
+from tinsmith.models.published.sources import find_model, is_here
 from tinsmith.types.errors import ConfigError
 
 SERVED_NAME: Final = "base"

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.manifest import seeds
 from tinsmith.lab.experiment.materials import Materials
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.lab.runs.folder import (Mark, RunFolder,)
-from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.labels.course import LabelCourse
 from tinsmith.lab.rl import train_rl
-from tinsmith.lab.rollouts import (A, I, WAIT_SECONDS,)
-from tinsmith.lab.run import (Finished, Run,)
-from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.runs.folder import Mark, RunFolder
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.lab.sft import train_sft
 from tinsmith.lab.sinks import sinks_for
 from tinsmith.lab.standing import Standing

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.experiment.places import places_of
-from tinsmith.lab.experiment.plan import Plan
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.types.errors import ConfigError
@@ -41,7 +40,7 @@ def require_own_rates(plan: Plan) -> None:
             "no learning rate is known for this model, and none is given",
             field="model_name",
             value=named,
-            fix=(small if At.SMALL in places_of(plan.frame.kind) else "")
+            fix=(small if At.SMALL in plan.entry.places else "")
             + " ".join(f"{key}=..." for key in missing)
             + " of your own",
         )

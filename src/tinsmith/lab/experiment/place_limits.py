@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.fingerprints import plan_fingerprint
 from tinsmith.lab.experiment.key_help import shown_value
-from tinsmith.lab.experiment.keys import At
-from tinsmith.lab.experiment.places import (FORCED, places_of,)
-from tinsmith.lab.experiment.plan import (Plan, kind_of, make_plan,)
-from tinsmith.lab.experiment.registry import (EXPERIMENTS, inherited,)
+from tinsmith.lab.experiment.plan import make_plan
 
 _WHY: Final[Mapping[At, str]] = {
     At.NANO: "what the nano base was made for",
@@ -39,11 +38,11 @@ def place_limits(plan: Plan) -> list[str]:
 
     What the command line says holds at every place, and is not told.
     """
-    at, kind = plan.frame.at, plan.frame.kind
-    written = inherited(plan.experiment)
+    at = plan.frame.at
+    written = plan.experiment.inherited
     kept = {
         key: value
-        for key, value in FORCED[at].get(kind, {}).items()
+        for key, value in plan.entry.forced.get(at, {}).items()
         if written.get(key, value) != value and key not in plan.overrides
     }
     if not kept:
@@ -60,9 +59,9 @@ def place_limits(plan: Plan) -> list[str]:
     own = plan_fingerprint(make_plan(plan.experiment, here))
     twins = [
         one.full_name
-        for one in EXPERIMENTS.values()
+        for one in plan.experiment.subject.experiments
         if one.name != plan.experiment.name
-        and at in places_of(kind_of(one, {}))
+        and at in one.subject.kinds[one.kind].places
         and plan_fingerprint(make_plan(one, here)) == own
     ]
     if twins:

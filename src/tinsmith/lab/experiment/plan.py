@@ -10,83 +10,23 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar, cast, get_type_hints
 
-from tinsmith.lab.experiment.experiment import (Experiment, Value,)
-from tinsmith.lab.papers.joint_frame import (JointFrame, require_selection,)
-from tinsmith.lab.experiment.key_text import (folder_name, truth, unknown_key, unreadable,)
-from tinsmith.lab.experiment.keys import (Asking, At, Circumstances, ENGINE, Frame, KEYS, RubricFrame,)
-from tinsmith.lab.experiment.places import (FORCED, VALUES, places_of,)
-from tinsmith.lab.experiment.registry import inherited
-from tinsmith.lab.user_task.frame import TaskFrame
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, Value
+from tinsmith.lab.experiment.key_text import folder_name, truth, unknown_key, unreadable
+from tinsmith.lab.experiment.keys import ENGINE, Circumstances
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.rewards.label_reward import make_label_reward
-from tinsmith.lab.labels.task import Task
-from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
 
 T = TypeVar("T")
-
-REWARD_PREFIX = "reward."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """An experiment with nothing left open but the model's and the papers' fingerprints."""
-
-    experiment: Experiment
-    overrides: Mapping[str, Value]
-    """What the command line changed: a derived experiment."""
-    frame: Frame | RubricFrame | JointFrame | TaskFrame
-    settings: CommonSettings
-    reward_settings: Mapping[str, float]
-    arithmetic: Arithmetic
-    deviation: Deviation
-    """What the embedded server is to do wrong, to see that the checks find it."""
-    gradient_unit: GradientUnit
-    """Of the embedded server."""
-    circumstances: Circumstances
-    asking: Asking | None = None
-    """For an experiment on rubrics."""
-
-    @property
-    def on_papers(self) -> Frame | JointFrame:
-        """The frame of an experiment on papers."""
-        assert isinstance(self.frame, Frame | JointFrame), "this experiment is not on papers"
-        return self.frame
-
-    @property
-    def task(self) -> Task:
-        """What is asked of an experiment's papers."""
-        return self.on_papers.asked()
-
-    def resolved(self) -> dict[str, object]:
-        """Return every key that decides results, with its value."""
-        known = KEYS[self.frame.kind].known
-        values: dict[str, object] = {
-            each.name: getattr(part, each.name)
-            for part in (self.frame, self.settings)
-            for each in fields(part)
-            if each.name in known and each.name != "kind"
-        }
-        values |= {f"{REWARD_PREFIX}{key}": value for key, value in self.reward_settings.items()}
-        return values | {key: getattr(self, key) for key in ENGINE}
-
-    @property
-    def title(self) -> str:
-        """The name, and what was changed of it."""
-        changed = " ".join(f"{key}={value}" for key, value in self.overrides.items())
-        return f"{self.experiment.full_name} {changed}".strip()
-
-
-BY_NAMED_REWARD = (Kind.RL, Kind.JOINT)
-"""Kinds whose reward is one of REWARDS, with its settings."""
 
 
 def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
@@ -96,11 +36,11 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         ConfigError: an unknown or unused key, or a value that is not allowed.
     """
     kind = kind_of(experiment, overrides)
-    keys = KEYS[kind]
-    _require_known(overrides, kind)
+    entry = experiment.subject.kinds[kind]
+    keys = entry.keys
+    _require_known(overrides, experiment, kind)
     _require_own_server(overrides)
     values = {**defaults(experiment, kind, at_of(overrides)), **overrides}
-    frame = _filled(keys.frame, values)
     rewards = {
         key.removeprefix(REWARD_PREFIX): cast(float, _convert(key, value, float))
         for key, value in overrides.items()
@@ -111,21 +51,14 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         for key, value in sorted(overrides.items())
         if key not in keys.circumstances
     }
-    if isinstance(frame, Frame | JointFrame):
-        task = frame.asked()  # what is refused is told before anything is built
-        if kind in BY_NAMED_REWARD:
-            make_label_reward(frame.reward, task, **rewards)
-    settings = _filled(keys.loop, values)
-    if isinstance(frame, JointFrame):
-        require_selection(settings.select_by)
     arithmetic = cast(Arithmetic, _engine_value("arithmetic", overrides))
     where = _filled(Circumstances, values)
     _require_device(arithmetic, where)
-    return Plan(
+    plan = Plan(
         experiment=experiment,
         overrides=MappingProxyType(changed),
-        frame=frame,
-        settings=settings,
+        frame=_filled(keys.frame, values),
+        settings=_filled(keys.loop, values),
         reward_settings=MappingProxyType(rewards),
         arithmetic=arithmetic,
         deviation=cast(Deviation, _engine_value("deviation", overrides)),
@@ -133,22 +66,24 @@ def make_plan(experiment: Experiment, overrides: Mapping[str, str]) -> Plan:
         circumstances=where,
         asking=None if keys.asking is None else _filled(keys.asking, values),
     )
+    experiment.subject.check(plan)  # what is refused is told before anything is built
+    return plan
 
 
 def kind_of(experiment: Experiment, overrides: Mapping[str, str]) -> Kind:
     """Return what kind of experiment it is.
 
     Raises:
-        ConfigError: it is to be another kind than there is.
+        ConfigError: it is to be another kind than its subject has.
     """
-    own = cast(Kind, _convert("kind", inherited(experiment)["kind"], Kind))
+    own, kinds = experiment.kind, experiment.subject.kinds
     kind = cast(Kind, _convert("kind", overrides.get("kind", own.value), Kind))
-    if KEYS[kind].frame is not KEYS[own].frame:
+    if kind not in kinds:
         raise ConfigError(
             f"this experiment is of kind {own}; another kind cannot answer its question",
             field="kind",
             value=kind.value,
-            allowed=", ".join(each for each in Kind if KEYS[each].frame is KEYS[own].frame),
+            allowed=", ".join(each for each in Kind if each in kinds),
         )
     return kind
 
@@ -168,15 +103,16 @@ def defaults(experiment: Experiment, kind: Kind, at: At) -> dict[str, object]:
     Raises:
         ConfigError: there are no numbers for such an experiment at this place.
     """
-    if kind not in VALUES[at]:
+    entry = experiment.subject.kinds[kind]
+    if at not in entry.values:
         raise ConfigError(
             f"there are no settings for {kind} at this place",
             field="at",
             value=at.value,
-            allowed=", ".join(places_of(kind)),
+            allowed=", ".join(entry.places),
         )
-    forced = FORCED[at].get(kind, {})
-    return {**VALUES[at][kind], **inherited(experiment), **experiment.own_at(at), **forced}
+    forced = entry.forced.get(at, {})
+    return {**entry.values[at], **experiment.inherited, **experiment.own_at(at), **forced}
 
 
 def with_default_log_path(plan: Plan) -> Plan:
@@ -221,13 +157,15 @@ def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:
         )
 
 
-def _require_known(overrides: Mapping[str, str], kind: Kind) -> None:
-    known = KEYS[kind].known
+def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: Kind) -> None:
+    kinds = experiment.subject.kinds
+    entry, known = kinds[kind], kinds[kind].keys.known
+    in_others = {name for each in kinds.values() for name in each.keys.known}
+    in_loops = {each.name for loop in (RlSettings, SftSettings) for each in fields(loop)}
     for key in overrides:
-        if key in known or (kind in BY_NAMED_REWARD and key.startswith(REWARD_PREFIX)):
+        if key in known or (entry.named_reward and key.startswith(REWARD_PREFIX)):
             continue
-        elsewhere = {name for keys in KEYS.values() for name in keys.known}
-        if key not in elsewhere and not key.startswith("reward"):
+        if key not in in_others | in_loops | entry.keys.without and not key.startswith("reward"):
             raise unknown_key(key, overrides[key], known)
         raise ConfigError(
             f"{kind} does not use this key",

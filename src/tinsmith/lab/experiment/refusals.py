@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tinsmith.data.slices.card import read_slice_card
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import named_model
 from tinsmith.lab.experiment.own_rates import require_own_rates
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.lab.runs.existing_run import (IfExists, require_room, settle,)
+from tinsmith.lab.runs.existing_run import IfExists, require_room, settle
 from tinsmith.lab.service.reach import require_server
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import DataError
 
 
 def require_possible(plan: Plan) -> None:
@@ -33,11 +33,6 @@ def require_possible(plan: Plan) -> None:
                 allowed="a folder that `tinsmith data slice` wrote",
             )
         read_slice_card(where.data)
-    asking = plan.asking
-    read = {} if asking is None else {"data_path": asking.data_path, "prices": asking.prices}
-    for key, file in read.items():
-        if file is not None and not file.is_file():
-            raise ConfigError("there is no such file", field=key, value=str(file))
     if where.dry_run:
         return
     chosen = where.behavior_if_log_dir_exists

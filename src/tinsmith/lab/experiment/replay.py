@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
+from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.keys import Asking
-from tinsmith.lab.experiment.manifest import (Json, Prepared, changed_identity,)
-from tinsmith.lab.experiment.materials import (Materials, gather, with_model,)
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.user_task.run import (open_file, require_same_code,)
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.models.published.sources import is_here
-from tinsmith.lab.difference.runs import (Comparison, compare_runs,)
+from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
+from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
+from tinsmith.lab.experiment.materials import Materials, gather, with_model
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import MANIFEST
-from tinsmith.lab.runs.kinds import (Kind, Status,)
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.lab.user_task.loading import load_file
+from tinsmith.lab.user_task.run import open_file, require_same_code
+from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError, DataError
 
 _PACKAGE: Final = ("tinsmith", "source_sha256")
@@ -48,7 +48,14 @@ class Replayed:
     replay_s: float
 
 
-def replay(folder: Path, *, steps: int | None, out: Path | None, told: Told) -> Replayed:
+def replay(
+    folder: Path,
+    find: Callable[[str], Experiment],
+    *,
+    steps: int | None,
+    out: Path | None,
+    told: Told,
+) -> Replayed:
     """Run `folder`'s run again: `steps` of it, or as far as it came.
 
     Raises:
@@ -59,7 +66,7 @@ def replay(folder: Path, *, steps: int | None, out: Path | None, told: Told) -> 
     run = read_run(folder)
     manifest = RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
-    plan, materials = _again(run, manifest, steps, told)
+    plan, materials = _again(run, manifest, find, steps, told)
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
     plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
     try:
@@ -90,11 +97,17 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     return None if manifest.get("status") == Status.FINISHED.value else done
 
 
-def _again(run: Run, manifest: Json, steps: int | None, told: Told) -> tuple[Plan, Materials]:
+def _again(
+    run: Run,
+    manifest: Json,
+    find: Callable[[str], Experiment],
+    steps: int | None,
+    told: Told,
+) -> tuple[Plan, Materials]:
     """Return the run's plan and materials once more, with its data and model where they were."""
     around = cast(Json, manifest.get("circumstances") or {})
-    changes = _changes(run, around, steps)
     if run.config.kind is Kind.TASK:
+        changes = _changes(run, around, USER_TASK, steps)
         found = load_file(Path(str(around["task_file"])))
         require_same_code(found, manifest)
         opened = open_file(found, changes)
@@ -102,20 +115,18 @@ def _again(run: Run, manifest: Json, steps: int | None, told: Told) -> tuple[Pla
         known = Materials(matter=opened.matter, model_name="", models={})
         _require_identity(Prepared(opened.plan, known), manifest, told)
         return opened.plan, with_model(opened.plan, opened.matter, told)
-    plan = make_plan(find(run.config.title), changes)
+    experiment = find(run.config.title)
+    plan = make_plan(experiment, _changes(run, around, experiment.subject, steps))
     materials = gather(plan, told)
     _require_identity(Prepared(plan, materials), manifest, told)
     return plan, materials
 
 
-_DATA: Final[Mapping[Kind, str]] = {Kind.RLVR: "data_path", Kind.TASK: "task_file"}
-"""What a manifest tells of where a run's data were; papers are in a `data_folder`."""
-
-
-def _changes(run: Run, around: Json, steps: int | None) -> dict[str, str]:
+def _changes(run: Run, around: Json, subject: SubjectEntry, steps: int | None) -> dict[str, str]:
     """Return the keys that make the run's plan once more, as they stand on a command line."""
-    config, place = run.config, _DATA.get(run.config.kind, "data_folder")
-    handed_over = place != "data_path" and around.get(place, "") is None
+    config, place = run.config, subject.found_by
+    keys = subject.kinds[config.kind].keys
+    handed_over = keys.asking is None and around.get(place, "") is None
     if config.name.startswith("python/") or handed_over:
         raise ConfigError(
             "this run cannot be made again from its folder: its data were handed over in Python",
@@ -131,10 +142,10 @@ def _changes(run: Run, around: Json, steps: int | None) -> dict[str, str]:
             fix="run it again with this version, then it can be replayed",
         )
     where: dict[str, object] = {}
-    if config.kind is Kind.RLVR:
-        # How a judge is asked decides nothing, but its limits are to be kept in a replay too.
-        where = {each.name: around.get(each.name) for each in fields(Asking)}
-    elif config.kind is not Kind.TASK:
+    if keys.asking is not None:
+        # How others are asked decides nothing, but their limits are to be kept in a replay too.
+        where = {each.name: around.get(each.name) for each in fields(keys.asking)}
+    elif "data" in keys.known:
         where = {"data": around["data"]}
     where |= {"base_url": around["base_url"], "device": around["device"]}
     where |= {"model_name": _model(around), "stop_after": steps}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 
 from tinsmith.lab.judge.prompting import JudgePrompt
-from tinsmith.lab.judge.verdicts import (ParseFailure, SCHEMA_VERSION, Spent, Verdict, parse_verdicts,)
+from tinsmith.lab.judge.verdicts import SCHEMA_VERSION, ParseFailure, Spent, Verdict, parse_verdicts
 
 A = TypeVar("A")
 

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinsmith.lab.judge.answers import (A, AnswerForm, Question,)
+from tinsmith.lab.judge.answers import A, AnswerForm, Question
 from tinsmith.lab.judge.verdicts import ParseFailure
 from tinsmith.types.fingerprints import sha256_of
 

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from tinsmith.lab.judge.answers import (A, AnswerForm, Answered, Question, ratings_form,)
-from tinsmith.lab.judge.cache import (VerdictCache, cache_key,)
-from tinsmith.lab.judge.endpoint import (Endpoint, OPENAI_URL, Reply, Trouble,)
+from tinsmith.lab.judge.answers import A, Answered, AnswerForm, Question, ratings_form
+from tinsmith.lab.judge.cache import VerdictCache, cache_key
+from tinsmith.lab.judge.endpoint import OPENAI_URL, Endpoint, Reply, Trouble
 from tinsmith.lab.judge.limits import CallLimits
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import (JudgePrompt, JudgeRequest, judge_prompt,)
-from tinsmith.lab.judge.verdicts import (FailureCause, JudgeFailure, Judged, ParseFailure, Spent,)
-from tinsmith.lab.judge.waiting import (Clock, SystemClock, after_asked, backoff,)
+from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest, judge_prompt
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
+from tinsmith.lab.judge.waiting import Clock, SystemClock, after_asked, backoff
 from tinsmith.types.errors import ConfigError
 
 LONGEST_ASKED_WAIT_S: Final = 600.0

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.judge.answers import (AnswerForm, Question, TOKENS_A_RATING,)
-from tinsmith.lab.judge.prompting import (JudgePrompt, characters, fence_mark, fenced, numbered,)
-from tinsmith.lab.judge.verdicts import (ParseFailure, checked_criteria, fields_of,)
-from tinsmith.lab.strict_json import (NotJsonError, read_json,)
+from tinsmith.lab.judge.answers import TOKENS_A_RATING, AnswerForm, Question
+from tinsmith.lab.judge.prompting import JudgePrompt, characters, fence_mark, fenced, numbered
+from tinsmith.lab.judge.verdicts import ParseFailure, checked_criteria, fields_of
+from tinsmith.lab.strict_json import NotJsonError, read_json
 
 _SYSTEM: Final = """\
 You compare two responses to a task, A and B. You get the task and both responses{given}.

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from tinsmith.lab.judge.answers import (Question, ratings_form,)
-from tinsmith.lab.judge.prompting import (JudgeRequest, judge_prompt,)
+from tinsmith.lab.judge.answers import Question, ratings_form
+from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.types.errors import ConfigError
 
@@ -54,7 +54,7 @@ def load_prices(override: Path | None = None) -> PriceTable:
     Raises:
         ConfigError: the user's file cannot be read, or a price in it is no number from 0 up.
     """
-    shipped = files("tinsmith.tasks.judges").joinpath("prices.toml").read_text(encoding="utf-8")
+    shipped = files("tinsmith.lab.judge").joinpath("prices.toml").read_text(encoding="utf-8")
     prices = _parse(shipped, "prices.toml")
     if override is not None:
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.strict_json import (JsonObject, JsonValue, NotJsonError, read_json,)
+from tinsmith.lab.strict_json import JsonObject, JsonValue, NotJsonError, read_json
 from tinsmith.types.errors import DataError, JudgeError
 
 SCHEMA_VERSION: Final = 1

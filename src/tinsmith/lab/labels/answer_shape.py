@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.lab.labels.answers import (Answer, Confidence, Outcome,)
-from tinsmith.lab.strict_json import (JsonObject, JsonValue, NotJsonError, read_json,)
+from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.labels.wrappings import (FENCE, has_think, outer_object,)
+from tinsmith.lab.labels.wrappings import FENCE, has_think, outer_object
+from tinsmith.lab.strict_json import JsonObject, JsonValue, NotJsonError, read_json
 from tinsmith.types.errors import ContractError
 
 CONFIDENCE_KEY: Final = "confidence"

@@ -15,8 +15,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.labels.answer_shape import (CONFIDENCE_KEY, JUSTIFICATION_KEY, SIGNALS_KEY, Shape,)
-from tinsmith.lab.labels.answers import (Answer, Confidence, Outcome,)
+from tinsmith.lab.labels.answer_shape import CONFIDENCE_KEY, JUSTIFICATION_KEY, SIGNALS_KEY, Shape
+from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.types.errors import ConfigError
 

@@ -8,22 +8,22 @@ from typing import cast
 
 import tinker
 
-from tinsmith.stats.alarms import Alarm
-from tinsmith.lab.labels.answers import (Answer, Outcome,)
-from tinsmith.lab.rewards.label_reward import (LabelReward, LabelTerms,)
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.course import (Examined, Examinee, Tested, chosen_and_last, tested_share,)
-from tinsmith.lab.labels.evaluating import (Evaluated, PaperRollout, evaluate, information,)
-from tinsmith.lab.labels.exact import LabelGradient
+from tinsmith.lab.course import Examined, Examinee, Tested, chosen_and_last, tested_share
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.labels.offset import tested_with_offset
-from tinsmith.lab.policy import told_drift
-from tinsmith.lab.progress import (Progress, untold,)
-from tinsmith.lab.rollout_metrics import (Line, share,)
-from tinsmith.lab.schedule import subset
-from tinsmith.lab.settings import (CommonSettings, Gradient, RlSettings, SftSettings,)
+from tinsmith.lab.labels.answers import Answer, Outcome
+from tinsmith.lab.labels.evaluating import Evaluated, PaperRollout, evaluate, information
+from tinsmith.lab.labels.exact import LabelGradient
 from tinsmith.lab.labels.ground import Study
-from tinsmith.lab.labels.watch import (Watch, score,)
+from tinsmith.lab.labels.offset import tested_with_offset
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.watch import Watch, score
+from tinsmith.lab.policy import told_drift
+from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.rewards.label_reward import LabelReward, LabelTerms
+from tinsmith.lab.rollout_metrics import Line, share
+from tinsmith.lab.schedule import subset
+from tinsmith.lab.settings import CommonSettings, Gradient, RlSettings, SftSettings
+from tinsmith.stats.alarms import Alarm
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tinsmith.renderers.renderer import Message, Role
 from tinsmith.lab.labels.answers import Answer
 from tinsmith.lab.labels.leaks import check_prompt
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import Task
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import InputError
 
 

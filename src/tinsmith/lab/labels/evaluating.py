@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import tinker
 
-from tinsmith.stats.evaluation import (Answered, Evaluation,)
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.scores import label_probabilities, trained_label_logprobs
+from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.rollout_metrics import Line, examined_lines
+from tinsmith.lab.rollouts import Rollout, Sampling, sample_groups
+from tinsmith.lab.settings import CommonSettings
+from tinsmith.stats.evaluation import Answered, Evaluation
 from tinsmith.stats.evaluations import Evaluations
 from tinsmith.stats.information import label_information
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.scores import (label_probabilities, trained_label_logprobs,)
-from tinsmith.lab.progress import (Progress, untold,)
-from tinsmith.lab.rollout_metrics import (Line, examined_lines,)
-from tinsmith.lab.rollouts import (Rollout, Sampling, sample_groups,)
-from tinsmith.lab.settings import CommonSettings
-from tinsmith.lab.labels.ground import Study
 from tinsmith.types.seeds import derive
 
 PaperRollout = Rollout[Item, Answer]

@@ -24,11 +24,11 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.rewards.terms import rounded_sum
 from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.labels.scores import (label_probabilities, trained_label_logprobs,)
 from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.scores import label_probabilities, trained_label_logprobs
+from tinsmith.lab.rewards.terms import rounded_sum
 from tinsmith.lab.terms import Terms
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from itertools import product, takewhile
 from typing import TYPE_CHECKING
 
-from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.lab.labels.answers import (Answer, Confidence,)
+from tinsmith.lab.environment import OneReply
+from tinsmith.lab.labels.answers import Answer, Confidence
 from tinsmith.lab.labels.environment import SingleTurn
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task
-from tinsmith.lab.environment import OneReply
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import (Rollout, Trajectory,)
+from tinsmith.lab.rollouts import Rollout, Trajectory
+from tinsmith.renderers.renderer import Message, Renderer, Role
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

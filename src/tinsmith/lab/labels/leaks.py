@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tinsmith.renderers.renderer import Message, Role
-from tinsmith.lab.labels.paper import (Item, Paper,)
+from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import shown
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import Task
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import DataError
 
 FORBIDDEN: Final = (

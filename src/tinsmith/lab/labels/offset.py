@@ -13,14 +13,14 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
-from tinsmith.stats.confusion import Confusion
-from tinsmith.stats.evaluation import (Answered, Evaluation,)
-from tinsmith.stats.rates import Metric
 from tinsmith.lab.labels.contracts import Outcome
+from tinsmith.lab.labels.ground import Study
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.labels.ground import Study
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.evaluation import Answered, Evaluation
+from tinsmith.stats.rates import Metric
 
 GRID = tuple(float(each) / 4 for each in range(-8, 9))
 """Offsets of a label against the first one, in nats."""

@@ -146,7 +146,7 @@ def read_sections(
     Raises:
         ConfigError: see `parse_sections`.
     """
-    content = files("tinsmith.tasks").joinpath("prompts", *path.split("/")).read_bytes()
+    content = files("tinsmith.lab.labels").joinpath("prompts", *path.split("/")).read_bytes()
     return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tinsmith.renderers.renderer import Message, Role
 from tinsmith.lab.labels.paper import Paper
 from tinsmith.lab.labels.task import Task
+from tinsmith.renderers.renderer import Message, Role
 
 UNKNOWN = "unknown"
 """What a prompt says where the record has nothing."""

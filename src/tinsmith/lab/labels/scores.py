@@ -14,11 +14,11 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.ops.exact import exp
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.ops.exact import exp
 
 
 def label_logprobs(

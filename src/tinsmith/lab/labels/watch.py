@@ -8,22 +8,22 @@ from typing import cast
 
 import msgspec
 
+from tinsmith.lab.course import Score
+from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.labels.answers import Answer
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.rewards.label_reward import LabelTerms
+from tinsmith.lab.settings import Selection
 from tinsmith.stats.alarms import Alarm
 from tinsmith.stats.collapse import CollapseMonitor
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluation
 from tinsmith.stats.evaluations import Evaluations
-from tinsmith.stats.groups import (Group, census,)
-from tinsmith.stats.monitor_state import (MonitorState, Signals,)
+from tinsmith.stats.groups import Group, census
+from tinsmith.stats.monitor_state import MonitorState, Signals
 from tinsmith.stats.rates import Metric
-from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.rewards.label_reward import LabelTerms
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.labels.task import Task
-from tinsmith.lab.course import Score
-from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.settings import Selection
 
 DRAWS = 1000
 """Resamples behind the interval of balanced accuracy; the test split's own are drawn in the report."""

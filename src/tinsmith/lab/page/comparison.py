@@ -1,58 +1,32 @@
-"""Compares runs, whatever they are on: which comparison serves them, its page, and its table for a terminal."""
+"""Compares runs, whatever they are on: their subject says how."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
-from rich.table import Table
-
-from tinsmith.studies.disruption.comparison import (compare_labels, comparison_document,)
-from tinsmith.studies.disruption.summary import summary_table
-from tinsmith.studies.debate.pages.comparison import compare_debates
-from tinsmith.studies.debate.pages.comparison_page import (debates_document, debates_summary,)
-from tinsmith.pages.document import Document
-from tinsmith.studies.rubrics.pages.comparison import compare_rubrics
-from tinsmith.studies.rubrics.pages.comparison_page import (rubrics_document, rubrics_summary,)
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.page.run_page import Subjects
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.labels.subjects import Subject
 from tinsmith.types.errors import ConfigError
 
 COMPARISON: Final = "compare.html"
 """The page, where no other file is named."""
-_ALONE: Final = MappingProxyType(
-    {
-        Kind.RLVR: "runs on rubrics and runs on papers have no score in common",
-        Kind.DEBATE: "runs under challenge and others have no figure in common",
-    }
-)
-"""Kinds that are compared with their like alone, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What a comparison shows: `sentences` say what happened, which claims hold, and what could not be read."""
-
-    page: Document
-    table: Table
-    sentences: tuple[str, ...]
-
-
-def compare(folders: Sequence[Path], task: Subject | None = None) -> Comparison:
-    """Compare runs of one kind, or runs on the labels of papers.
+def compare(folders: Sequence[Path], subjects: Subjects, task: str | None = None) -> Comparison:
+    """Compare runs of one subject, or runs on papers.
 
     Args:
         folders: of the runs.
+        subjects: what runs can be on.
         task: the label that is compared; runs on two labels take part with what they say of it.
 
     Raises:
         DataError: a folder holds no run.
-        ConfigError: the same folder twice, kinds that are not compared with each other, or a task where there is no
-            choice of one.
+        ConfigError: the same folder twice, subjects that are not compared with each other, or a task where there is
+            no choice of one.
     """
     if len({folder.resolve() for folder in folders}) != len(folders):
         raise ConfigError(
@@ -61,42 +35,16 @@ def compare(folders: Sequence[Path], task: Subject | None = None) -> Comparison:
             value=[str(folder) for folder in folders],
             allowed="each folder once",
         )
-    kind = shared_kind(folders)
-    if kind is not None and task is not None:
-        raise no_choice(task)
-    if kind is Kind.RLVR:
-        rubrics = compare_rubrics(folders)
-        page, table, found = rubrics_document(rubrics), rubrics_summary(rubrics), rubrics
-    elif kind is Kind.DEBATE:
-        debates = compare_debates(folders)
-        page, table, found = debates_document(debates), debates_summary(debates), debates
-    else:
-        labels = compare_labels(folders, task)
-        page, table, found = comparison_document(labels), summary_table(labels), labels
-        return Comparison(page, table, (*found.headline, *found.story[-1:], *found.notes))
-    return Comparison(page, table, (*found.story, *found.notes))
-
-
-def shared_kind(folders: Sequence[Path]) -> Kind | None:
-    """Return the kind of runs that are compared with their like alone; None where they are on labels.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: some are of such a kind and some are not.
-    """
-    kinds = [read_run(folder).config.kind for folder in folders]
-    for kind, why in _ALONE.items():
-        if kind in kinds and any(other is not kind for other in kinds):
-            alike = [str(one) for one, found in zip(folders, kinds, strict=True) if found is kind]
-            raise ConfigError(why, field="DIR", value=alike, allowed="runs of one kind")
-    return kinds[0] if kinds[0] in _ALONE else None
-
-
-def no_choice(task: str) -> ConfigError:
-    """Return the error of a choice of a label where there is none."""
-    return ConfigError(
-        "there is no such choice of a label here",
-        field="--task",
-        value=task,
-        allowed=f"{' or '.join(Subject)}, with several runs on papers; the page of one run has both labels",
-    )
+    found = [subjects[read_run(folder).config.kind] for folder in folders]
+    for one in found:
+        if one.alone is not None and any(other is not one for other in found):
+            alike = [str(f) for f, other in zip(folders, found, strict=True) if other is one]
+            raise ConfigError(one.alone, field="DIR", value=alike, allowed="runs of one kind")
+    if found[0].alone is not None and task is not None:
+        raise ConfigError(
+            "there is no such choice of a label here",
+            field="--task",
+            value=task,
+            allowed="none: these runs have no labels to choose from",
+        )
+    return found[0].compare(folders, task)

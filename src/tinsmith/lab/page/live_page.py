@@ -13,9 +13,10 @@ from typing import Final
 
 from markupsafe import escape
 
-from tinsmith.pages.page import write
+from tinsmith.lab.experiment.experiment import SubjectEntry
 from tinsmith.lab.page.run_page import run_html
 from tinsmith.lab.runs.files import REPORT
+from tinsmith.pages.page import write
 
 RELOADED_SECONDS: Final = 10
 _OPEN, _CLOSE = "<!--unfinished-->", "<!--/unfinished-->"
@@ -41,11 +42,11 @@ class Drawn:
     trouble: str | None = None
 
 
-def draw_page(folder: Path, unfinished: Unfinished | None = None) -> Drawn:
+def draw_page(folder: Path, subject: SubjectEntry, unfinished: Unfinished | None = None) -> Drawn:
     """Write `report.html` of the run in `folder`, whatever state it is in; raises nothing."""
     alone = ThreadPoolExecutor(1)
     try:
-        trouble = alone.submit(_draw, folder, unfinished).exception()
+        trouble = alone.submit(_draw, folder, subject, unfinished).exception()
     finally:
         alone.shutdown(wait=False)  # who interrupts it does not wait for a page
     if trouble is None:
@@ -75,6 +76,6 @@ def with_progress(html: str, unfinished: Unfinished) -> str:
     return _BODY.sub(lambda body: body[0].rstrip("\n") + "\n" + bar, html, count=1)
 
 
-def _draw(folder: Path, unfinished: Unfinished | None) -> None:
-    html = run_html(folder)
+def _draw(folder: Path, subject: SubjectEntry, unfinished: Unfinished | None) -> None:
+    html = run_html(folder, subject)
     write(html if unfinished is None else with_progress(html, unfinished), folder / REPORT)

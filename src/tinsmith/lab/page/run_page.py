@@ -1,184 +1,43 @@
-"""The page of one run: everything its folder says, from the summary down to single rollouts."""
+"""The page of one run, whatever it is on: its subject says what stands on it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from tinsmith.stats.calibration import Calibration
-from tinsmith.lab.results.arms import (Arm, arms_of,)
-from tinsmith.studies.disruption.browser import browser
-from tinsmith.lab.results.claim_tables import claims_block
-from tinsmith.studies.disruption.confidence import (calibration_svg, calibration_table,)
-from tinsmith.studies.debate.pages.page import debate_html
-from tinsmith.pages.document import (Block, Document, Heading, Pairs, Plate, Plates, Section, Size, Words, drawn, kept, missing, note,)
-from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.lab.results.gathering import (Gathered, disagreements,)
-from tinsmith.studies.joint.page import joint_document
-from tinsmith.lab.results.judging import (judge_alone, pairing,)
-from tinsmith.lab.results.matrices import (confusion_blocks, evaluated_matrices, shown_splits,)
-from tinsmith.pages.page import (document_html, write,)
-from tinsmith.studies.rubrics.pages.page import rubric_html
-from tinsmith.lab.results.run_details import (failures_section, run_document,)
-from tinsmith.lab.results.run_figures import run_plates
-from tinsmith.lab.results.run_map import (papers_words, run_map,)
-from tinsmith.lab.results.run_story import run_story
-from tinsmith.lab.results.snapshot import (model_systems, snapshot_blocks,)
-from tinsmith.lab.user_task.page import task_html
-from tinsmith.lab.results.trajectory import trajectory_table
-from tinsmith.lab.results.views import run_views
+from tinsmith.lab.experiment.experiment import SubjectEntry
 from tinsmith.lab.runs.files import REPORT
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import (Run, SPLIT_WORDS,)
-from tinsmith.types.errors import DataError
+from tinsmith.pages.page import document_html, write
+
+Subjects = Mapping[Kind, SubjectEntry]
 
 
-def report_run(folder: Path, out: Path | None = None) -> Path:
+def report_run(folder: Path, subject: SubjectEntry, out: Path | None = None) -> Path:
     """Write the page of the run in `folder`, by default as its `report.html`; return where it is.
 
     Raises:
         DataError: there is no run in `folder`.
     """
     file = out or folder / REPORT
-    write(run_html(folder), file)
+    write(run_html(folder, subject), file)
     return file
 
 
-def run_html(folder: Path) -> str:
-    """Return the page of the run in `folder`.
+def run_html(folder: Path, subject: SubjectEntry) -> str:
+    """Return the page of the run in `folder`; the same folder, the same bytes.
 
     Raises:
         DataError: there is no run in `folder`.
     """
-    run = read_run(folder)
-    if run.config.kind is Kind.RLVR:
-        return rubric_html(run)
-    if run.config.kind is Kind.TASK:
-        return task_html(run)
-    if run.config.kind is Kind.DEBATE:
-        return debate_html(run)
-    if run.config.kind is Kind.JOINT:
-        return document_html(joint_document(run))
-    (arm,) = arms_of([run])
-    return document_html(_page(arm))
+    return document_html(subject.page(read_run(folder)))
 
 
-def _page(arm: Arm) -> Document:
-    run, gathered = arm.first, arm.members[0].gathered
-    systems, judged = model_systems(run, gathered), judge_alone(arm)
-    calibrations, notes = _calibrations(gathered)
-    return run_document(
-        run,
-        kind="Report of one run",
-        facts=_facts(run),
-        story=run_story(run, systems, judged),
-        notes=(*run.notes, *gathered.notes, *disagreements(run, gathered), *notes),
-        alarms="Alarms of the collapse monitor",
-        top=(Heading("Run map"), run_map([arm])),
-        sections=(
-            Section(
-                "snapshot",
-                "Evaluation snapshot",
-                (
-                    Words(
-                        "The selected checkpoint beside rows that any model must beat before its score means something."
-                    ),
-                    *snapshot_blocks(run, systems),
-                ),
-                short="Snapshot",
-            ),
-            Section(
-                "claims",
-                "Claims",
-                (
-                    Words(
-                        "A claim is printed as true only if nothing simpler explains it. "
-                        + pairing([arm])
-                    ),
-                    claims_block(judged),
-                ),
-            ),
-            *_evaluated(run, gathered),
-            Section("confidence", "Stated confidence", _confidence(calibrations), "Confidence"),
-            failures_section(failures_table(gathered.failures)),
-            Section(
-                "rollouts",
-                "Rollouts",
-                [
-                    browser(gathered, run.labels)
-                    or missing("Missing: rollouts.jsonl has no readable line.")
-                ],
-            ),
-        ),
-    )
+def subject_of(folder: Path, subjects: Subjects) -> SubjectEntry:
+    """Return what the run in `folder` is on.
 
-
-def _facts(run: Run) -> Pairs:
-    config = run.config
-    reward = str(config.reward.get("name", "without a name")) if config.reward else "none"
-    task = config.task
-    return (
-        ("Reward", reward),
-        ("Model", config.model_name or "not stated"),
-        ("Task", f"{task.name}, prompt {task.prompt}, contract {task.contract}"),
-        ("Papers", papers_words(run)),
-    )
-
-
-def _evaluated(run: Run, gathered: Gathered) -> tuple[Section, ...]:
-    """Return what evaluations say over the run and at its end."""
-    never = "Missing: the validation split was never answered."
-    flags = note("Red dotted lines are alarms, numbered as in the table of the summary.")
-    return (
-        Section(
-            "views",
-            "Three views",
-            (
-                Words(
-                    "Is the contract kept, are the classes in balance, how often is an answer invalid: on the "
-                    "validation split unless the row says otherwise. Bars are 95\u00a0% intervals."
-                ),
-                drawn(run_views(run, gathered), never),
-            ),
-        ),
-        Section("trajectory", "Trajectory", [trajectory_table(run, gathered) or missing(never)]),
-        Section(
-            "steps",
-            "Over the steps",
-            kept(flags if run.alarms else None, Plates(run_plates(run))),
-        ),
-        Section(
-            "confusion",
-            "Confusion",
-            confusion_blocks(
-                evaluated_matrices(gathered),
-                "Missing: no evaluation has its answers in rollouts.jsonl.",
-            ),
-        ),
-    )
-
-
-def _confidence(calibrations: Sequence[tuple[str, Calibration]]) -> Sequence[Block]:
-    if not calibrations:
-        return [missing("Missing: no evaluated answer states a confidence.")]
-    plate = Plate(
-        "Stated confidence against being right",
-        "Larger marks stand for more papers; lines are 95\u00a0% intervals. On the diagonal a word can be believed.",
-        calibration_svg("calibration", calibrations),
-    )
-    return [Plates([plate], Size.HALF), calibration_table(calibrations)]
-
-
-def _calibrations(gathered: Gathered) -> tuple[list[tuple[str, Calibration]], list[str]]:
-    found: list[tuple[str, Calibration]] = []
-    notes: list[str] = []
-    for split in shown_splits(gathered):
-        evaluation = gathered.last(split)
-        if evaluation is None:
-            continue
-        try:
-            found.append((SPLIT_WORDS[split], evaluation.calibration()))
-        except DataError as error:
-            notes.append(f"The stated confidence of {split} cannot be read: {error.what}.")
-    return [one for one in found if one[1].num_items], notes
+    Raises:
+        DataError: there is no run in `folder`.
+    """
+    return subjects[read_run(folder).config.kind]

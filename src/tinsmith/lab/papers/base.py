@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tinsmith.lab.nano_base import (BaseRecipe, Conversation, Progress, build_base,)
-from tinsmith.renderers.renderer import Message, Role
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.environment import SingleTurn
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task
+from tinsmith.lab.nano_base import BaseRecipe, Conversation, Progress, build_base
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.seeds import derive, random_bits
 
 

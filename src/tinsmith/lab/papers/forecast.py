@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinsmith.stats.incentives.posteriors import Posteriors
-from tinsmith.stats.rates import (ClassMetric, Metric,)
-from tinsmith.data.baselines.report import (Baseline, BaselineScore, read_report,)
+from tinsmith.data.baselines.report import Baseline, BaselineScore, read_report
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.experiment.plan import (BY_NAMED_REWARD, Plan,)
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.papers.frame import on_papers, task_asked
 from tinsmith.lab.rewards.optima import reward_optimum
 from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.labels.task import Task
+from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.rates import ClassMetric, Metric
 
 
 def forecast(plan: Plan, source: Slice) -> list[str]:
@@ -24,9 +25,9 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
     Raises:
         DataError: the baselines are damaged.
     """
-    if plan.frame.kind not in BY_NAMED_REWARD:
+    if not plan.entry.named_reward:
         return []
-    every = plan.task.alone
+    every = task_asked(plan).alone
     return [
         line if len(every) == 1 else f"{task.name}: {line}"
         for task in every
@@ -35,7 +36,7 @@ def forecast(plan: Plan, source: Slice) -> list[str]:
 
 
 def _forecast(task: Task, plan: Plan, source: Slice) -> list[str]:
-    reward = plan.on_papers.reward
+    reward = on_papers(plan).reward
     score = _baseline(task, source)
     if score is None:
         return []

@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.papers.forecast import forecast
-from tinsmith.lab.papers.base import PaperBaseRecipe
-from tinsmith.lab.experiment.plan import (BY_NAMED_REWARD, Plan,)
-from tinsmith.lab.papers.worlds import (JOINT_WORLD, Told, WorldRecipe, nano_base, open_slice, papers_of, slice_identity, world_slice,)
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.files import BASELINES
-from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.rewards.label_reward import (LabelReward, make_label_reward,)
-from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.ground import (Papers, Study,)
+from tinsmith.lab.labels.ground import Papers, Study
+from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.papers.forecast import forecast
+from tinsmith.lab.papers.frame import on_papers, task_asked
+from tinsmith.lab.papers.worlds import (
+    JOINT_WORLD,
+    WorldRecipe,
+    nano_base,
+    open_slice,
+    papers_of,
+    slice_identity,
+    world_slice,
+)
+from tinsmith.lab.progress import Told
+from tinsmith.lab.rewards.label_reward import LabelReward, make_label_reward
+from tinsmith.lab.runs.files import BASELINES
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.service.connect import Connection
+from tinsmith.renderers.choose import renderer_for
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,11 +52,15 @@ class PaperMatter:
 
     def identity(self) -> Mapping[str, object]:
         """See Matter."""
-        return {"prompt_sha256": self.plan.task.prompt_sha256, "data": dict(self.data)}
+        return {"prompt_sha256": task_asked(self.plan).prompt_sha256, "data": dict(self.data)}
 
     def config(self) -> Mapping[str, object]:
         """See Matter."""
-        frame, task, rewards = self.plan.on_papers, self.plan.task, self.plan.reward_settings
+        frame, task, rewards = (
+            on_papers(self.plan),
+            task_asked(self.plan),
+            self.plan.reward_settings,
+        )
         return {
             "task": {
                 "name": task.name,
@@ -75,7 +89,7 @@ class PaperMatter:
 
     def nano_base(self, told: Told) -> Path:
         """See Matter. It reads papers and no labels: a control with shuffled ones has the base of what it controls."""
-        return nano_base(PaperBaseRecipe(), self.plan.task, self.papers, told)
+        return nano_base(PaperBaseRecipe(), task_asked(self.plan), self.papers, told)
 
     def models(self) -> Mapping[str, str]:
         """See Matter."""
@@ -83,7 +97,7 @@ class PaperMatter:
 
     def before(self) -> Sequence[str]:
         """Return what naming the commonest pair of labels would get, and what the reward makes optimal."""
-        lines = [] if len(self.plan.task.subjects) == 1 else [self._commonest_pair()]
+        lines = [] if len(task_asked(self.plan).subjects) == 1 else [self._commonest_pair()]
         return lines if self.source is None else lines + forecast(self.plan, self.source)
 
     def _commonest_pair(self) -> str:
@@ -107,10 +121,12 @@ class PaperMatter:
         del folder, connection
         plan = self.plan
         reward: LabelReward | None = None
-        if plan.frame.kind in BY_NAMED_REWARD:
-            reward = make_label_reward(plan.on_papers.reward, plan.task, **plan.reward_settings)
+        if plan.entry.named_reward:
+            reward = make_label_reward(
+                on_papers(plan).reward, task_asked(plan), **plan.reward_settings
+            )
         study = Study(
-            task=plan.task,
+            task=task_asked(plan),
             papers=self.papers,
             renderer=renderer_for(tokenizer),
             tokenizer=tokenizer,
@@ -124,7 +140,7 @@ def slice_matter(plan: Plan, told: Told) -> PaperMatter:
     Raises:
         DataError: it cannot be used.
     """
-    world = WorldRecipe() if len(plan.task.subjects) == 1 else JOINT_WORLD
+    world = WorldRecipe() if len(task_asked(plan).subjects) == 1 else JOINT_WORLD
     return matter_of(plan, named_slice(plan, told, world))
 
 
@@ -158,7 +174,7 @@ def matter_of(plan: Plan, source: Slice) -> PaperMatter:
     """
     return PaperMatter(
         plan=plan,
-        papers=papers_of(source, plan.task, shuffle_seed=shuffle_seed(plan)),
+        papers=papers_of(source, task_asked(plan), shuffle_seed=shuffle_seed(plan)),
         data=slice_identity(source),
         source=source,
     )
@@ -166,4 +182,4 @@ def matter_of(plan: Plan, source: Slice) -> PaperMatter:
 
 def shuffle_seed(plan: Plan) -> int | None:
     """Return the seed to shuffle a plan's training labels with; None: they stay where they are."""
-    return plan.settings.seed if plan.on_papers.shuffle_labels else None
+    return plan.settings.seed if on_papers(plan).shuffle_labels else None

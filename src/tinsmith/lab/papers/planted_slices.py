@@ -11,14 +11,22 @@ import polars as pl
 
 from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
-from tinsmith.data.slices.card import (CorpusReference, SIDECAR, SLICE, SliceCard, SplitCard, split_file, write_slice_card,)
+from tinsmith.data.slices.card import (
+    SIDECAR,
+    SLICE,
+    CorpusReference,
+    SliceCard,
+    SplitCard,
+    split_file,
+    write_slice_card,
+)
 from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.rows import (PaperRow, encode_row,)
-from tinsmith.data.slices.settings import (SliceSettings, Task,)
-from tinsmith.data.slices.splits import (Split, ids_sha256,)
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.models.staging import one_writer, present, staged
+from tinsmith.data.slices.rows import PaperRow, encode_row
+from tinsmith.data.slices.settings import SliceSettings, Task
+from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.progress import Told
+from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.home import home
 

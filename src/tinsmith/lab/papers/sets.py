@@ -15,10 +15,10 @@ import msgspec
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.papers.worlds import (WorldRecipe, open_slice, shuffled, world_slice,)
-from tinsmith.lab.labels.paper import (Item, Paper, items_of, paper_of,)
-from tinsmith.lab.labels.task import Task
 from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits

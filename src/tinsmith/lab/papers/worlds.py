@@ -6,36 +6,33 @@ one that was made from something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tinsmith.data.baselines.report import read_report
 from tinsmith.data.baselines.fitting import run_baselines
+from tinsmith.data.baselines.report import read_report
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.labels import SEED_CUT, Thresholds
 from tinsmith.data.metrics import MetricSettings, compute_metrics
 from tinsmith.data.progress import Silent
-from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.settings import (Caps, SliceSettings, Task,)
 from tinsmith.data.slices.cutting import make_slice
+from tinsmith.data.slices.reader import Slice
+from tinsmith.data.slices.settings import Caps, SliceSettings, Task
+from tinsmith.data.slices.splits import Split
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
-from tinsmith.data.slices.splits import Split
-from tinsmith.lab.nano_base import cached_base
-from tinsmith.lab.papers.base import (PaperBaseRecipe, paper_conversations,)
-from tinsmith.models.staging import one_writer, present, staged
-from tinsmith.lab.labels.paper import (Item, items_of,)
-from tinsmith.lab.labels.task import Task as LabTask
 from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.paper import Item, items_of
+from tinsmith.lab.labels.task import Task as LabTask
+from tinsmith.lab.nano_base import cached_base
+from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
+from tinsmith.lab.progress import Told
+from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION
-
-Told = Callable[[str], None]
-"""What is being made, for a person."""
 
 PER_CLASS = 2400
 CAPS = Caps(train=5000, validation=500, test=500)

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tinsmith.lab.results.gathering import Gathered, gather
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.records import Config, Run, Split
+from tinsmith.pages.tables import shown
 from tinsmith.stats.evaluation import combine
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.runs import Runs
-from tinsmith.lab.results.gathering import (Gathered, gather,)
-from tinsmith.pages.tables import shown
-from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import (Config, Run, Split,)
 
 SHUFFLED = frozenset({"control/shuffled_labels", "joint/shuffled_labels"})
 EXACT = "control/exact_gradient"

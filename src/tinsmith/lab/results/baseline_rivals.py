@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tinsmith.stats.confusion import encode
-from tinsmith.stats.runs import Runs
-from tinsmith.data.baselines.report import (Baseline, BaselineScore,)
+from tinsmith.data.baselines.report import Baseline, BaselineScore
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.runs.records import Run
+from tinsmith.stats.confusion import encode
+from tinsmith.stats.runs import Runs
 from tinsmith.types.seeds import derive
 
 RIVALS = (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT, Baseline.BOTH)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tinsmith.stats.claims import (Check, Finding, Verdict,)
-from tinsmith.pages.document import (Block, ClaimRow, ClaimTable, missing,)
-from tinsmith.lab.results.judging import (Judged, METRIC,)
+from tinsmith.lab.results.judging import METRIC, Judged
+from tinsmith.pages.document import Block, ClaimRow, ClaimTable, missing
+from tinsmith.stats.claims import Check, Finding, Verdict
 
 ALONE: Final = (
     "No claim is judged: the run has no answers to the test split, or its slice has no baselines."

@@ -8,20 +8,20 @@ from typing import Final
 
 from markupsafe import Markup
 
-from tinsmith.stats.alarms import (AlarmKind, Limits,)
-from tinsmith.data.baselines.report import (Baseline, TargetReport,)
+from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.results.arms import Arm
-from tinsmith.pages.curves import (Flag, Limit, Line,)
-from tinsmith.pages.document import Plate
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
-from tinsmith.lab.results.drawn_metrics import (Drawn, chart_plate, lines_of, series,)
-from tinsmith.pages.measures import (Measure, from_figure,)
-from tinsmith.pages.palette import (Mark, class_mark, series_mark,)
+from tinsmith.lab.results.drawn_metrics import Drawn, chart_plate, lines_of, series
 from tinsmith.lab.results.pooled import Pooled
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
-from tinsmith.lab.results.views import (ViewRow, views_svg,)
+from tinsmith.lab.results.views import ViewRow, views_svg
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Run
+from tinsmith.pages.curves import Flag, Limit, Line
+from tinsmith.pages.document import Plate
+from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.measures import Measure, from_figure
+from tinsmith.pages.palette import Mark, class_mark, series_mark
+from tinsmith.stats.alarms import AlarmKind, Limits
 
 _LIMITS = Limits()
 _MISSING = "Missing: no run answered the validation split."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tinsmith.lab.results.gathering import Cause
-from tinsmith.pages.tables import (Table, TableRow, column, text, whole,)
+from tinsmith.pages.tables import Table, TableRow, column, text, whole
 
 
 def failures_table(

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tinsmith.stats.evaluation import (Answered, Evaluation,)
-from tinsmith.stats.rates import Metric
-from tinsmith.lab.runs.reader import read_rollouts
-from tinsmith.lab.runs.records import (RolloutRecord, Run, Split,)
 from tinsmith.lab.labels.contracts import Outcome
-from tinsmith.lab.strict_json import (NotJsonError, read_json,)
+from tinsmith.lab.runs.reader import read_rollouts
+from tinsmith.lab.runs.records import RolloutRecord, Run, Split
+from tinsmith.lab.strict_json import NotJsonError, read_json
+from tinsmith.stats.evaluation import Answered, Evaluation
+from tinsmith.stats.rates import Metric
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 

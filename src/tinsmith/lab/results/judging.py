@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tinsmith.stats.claims import (Check, CheckName, Claim, Comparison, Finding, Verdict, judge,)
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.baseline_rivals import RIVALS, metadata_of, pairing_words, rival
+from tinsmith.lab.results.snapshot import BASELINE_WORDS
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.records import Split
+from tinsmith.stats.claims import Check, CheckName, Claim, Comparison, Finding, Verdict, judge
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
-from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.baseline_rivals import (RIVALS, metadata_of, pairing_words, rival,)
-from tinsmith.lab.results.snapshot import BASELINE_WORDS
-from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import Split
 from tinsmith.types.errors import DataError
 
 METRIC = Metric.MACRO_F1

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.pages.document import (Block, Label, Matrices, Matrix, MatrixCell, missing, note,)
 from tinsmith.lab.results.gathering import Gathered
+from tinsmith.lab.runs.records import SPLIT_WORDS, Split
+from tinsmith.pages.document import Block, Label, Matrices, Matrix, MatrixCell, missing, note
 from tinsmith.pages.palette import class_slot
-from tinsmith.lab.runs.records import (SPLIT_WORDS, Split,)
 
 
 def matrix(caption: str, labels: Sequence[str], counts: NDArray[np.int64]) -> Matrix:

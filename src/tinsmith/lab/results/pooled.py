@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.intervals import (percentile, wilson,)
-from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray, Metric, SCORES,)
-from tinsmith.stats.resampling import (resampled_counts, resampled_seeds,)
-from tinsmith.stats.runs import Runs
 from tinsmith.lab.results.arms import Arm
-from tinsmith.pages.measures import (BOOTSTRAP, Measure, Measures,)
 from tinsmith.lab.runs.records import Split
+from tinsmith.pages.measures import BOOTSTRAP, Measure, Measures
+from tinsmith.stats.intervals import percentile, wilson
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
+from tinsmith.stats.resampling import resampled_counts, resampled_seeds
+from tinsmith.stats.runs import Runs
 
 _METRICS = (Metric.LABEL_MATCH, Metric.MACRO_F1, Metric.BALANCED_ACCURACY, Metric.MIN_CLASS_RECALL)
 _BY_CLASS = (ClassMetric.RECALL, ClassMetric.PREDICTED_SHARE)

@@ -7,11 +7,22 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.pages.document import (Block, Callout, Document, Fold, Pairs, Section, Values, Words, missing, summary,)
-from tinsmith.lab.results.run_map import (KIND_WORDS, status_words, steps_words,)
-from tinsmith.pages.tables import (Cell, Table, TableRow, column, flattened, number, text, whole,)
+from tinsmith.lab.results.run_map import KIND_WORDS, status_words, steps_words
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import (Config, Run,)
+from tinsmith.lab.runs.records import Config, Run
+from tinsmith.pages.document import (
+    Block,
+    Callout,
+    Document,
+    Fold,
+    Pairs,
+    Section,
+    Values,
+    Words,
+    missing,
+    summary,
+)
+from tinsmith.pages.tables import Cell, Table, TableRow, column, flattened, number, text, whole
 
 NOTHING_MORE: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
 

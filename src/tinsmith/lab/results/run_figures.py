@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinsmith.stats.alarms import (AlarmKind, Limits,)
-from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import Plate
-from tinsmith.lab.results.drawn_metrics import (Drawn, drawn_plates,)
+from tinsmith.lab.results.drawn_metrics import Drawn, drawn_plates
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Run
+from tinsmith.pages.curves import Limit
+from tinsmith.pages.document import Plate
+from tinsmith.stats.alarms import AlarmKind, Limits
 
 _LIMITS: Final = Limits()
 TERMS: Final = ("parse", "contract", "task", "think")

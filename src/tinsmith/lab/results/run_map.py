@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.results.arms import Arm
-from tinsmith.pages.document import (MapRow, RunMap,)
-from tinsmith.pages.tables import shown
-from tinsmith.lab.runs.kinds import (Kind, Status,)
+from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.records import Run
+from tinsmith.pages.document import MapRow, RunMap
+from tinsmith.pages.tables import shown
 
 STATUS_WORDS: Mapping[str, str] = {
     Status.FINISHED: "finished",

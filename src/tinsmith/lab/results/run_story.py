@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinsmith.lab.results.judging import Judged
+from tinsmith.lab.results.run_map import KIND_WORDS, status_words, steps_words
+from tinsmith.lab.results.snapshot import System
+from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.records import Run
+from tinsmith.pages.measures import Measures, from_row
+from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.alarms import AlarmKind
 from tinsmith.stats.claims import Verdict
-from tinsmith.lab.results.judging import Judged
-from tinsmith.pages.measures import (Measures, from_row,)
-from tinsmith.lab.results.run_map import (KIND_WORDS, status_words, steps_words,)
-from tinsmith.lab.results.snapshot import System
-from tinsmith.pages.wording import (counted, listed, percent, told,)
-from tinsmith.lab.runs.kinds import (Kind, Status,)
-from tinsmith.lab.runs.records import Run
 
 
 def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tinsmith.data.baselines.report import (Baseline, TargetReport,)
-from tinsmith.pages.document import (Block, kept, note,)
+from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.results.gathering import Gathered
-from tinsmith.pages.measures import (Measure, Measures, from_evaluation, from_figure, from_row,)
+from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
+from tinsmith.pages.document import Block, kept, note
+from tinsmith.pages.measures import Measure, Measures, from_evaluation, from_figure, from_row
 from tinsmith.pages.palette import class_slot
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, column, measured, text, whole,)
-from tinsmith.lab.runs.records import (Run, SPLIT_WORDS, Split,)
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, column, measured, text, whole
 
 BASELINE_WORDS: Mapping[Baseline, tuple[str, str]] = {
     Baseline.MAJORITY: ("Constant", "always the most frequent training class"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.stats.estimates import (Bootstrap, Difference, difference,)
-from tinsmith.stats.rates import Metric
-from tinsmith.stats.runs import Runs
 from tinsmith.data.baselines.report import Baseline
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import rival
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.pages.wording import listed
+from tinsmith.stats.estimates import Bootstrap, Difference, difference
+from tinsmith.stats.rates import Metric
+from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
 
 AGAINST = (Baseline.MAJORITY, Baseline.METADATA, Baseline.TEXT)

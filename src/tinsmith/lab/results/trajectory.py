@@ -6,11 +6,21 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tinsmith.lab.results.gathering import Gathered
-from tinsmith.pages.measures import (Measure, from_evaluation,)
+from tinsmith.lab.runs.records import Run, Split
+from tinsmith.pages.measures import Measure, from_evaluation
 from tinsmith.pages.palette import class_slot
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, column, measured, number, text, whole,)
+from tinsmith.pages.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    column,
+    measured,
+    number,
+    text,
+    whole,
+)
 from tinsmith.pages.wording import listed
-from tinsmith.lab.runs.records import (Run, Split,)
 
 
 def evaluated_steps(run: Run) -> tuple[int, ...]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tinsmith.pages.curves import Limit
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
 from tinsmith.lab.results.gathering import Gathered
-from tinsmith.pages.measures import (Measures, from_evaluation, from_row,)
-from tinsmith.pages.palette import (INVALID_MARK, class_mark, series_mark,)
 from tinsmith.lab.results.trajectory import evaluated_steps
-from tinsmith.lab.runs.records import (Run, Split,)
+from tinsmith.lab.runs.records import Run, Split
+from tinsmith.pages.curves import Limit
+from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.measures import Measures, from_evaluation, from_row
+from tinsmith.pages.palette import INVALID_MARK, class_mark, series_mark
 
 
 @dataclass(frozen=True, slots=True)

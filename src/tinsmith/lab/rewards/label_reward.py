@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields
 
 from tinsmith.lab.labels.answers import Answer
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.rewards.state import RewardState
-from tinsmith.lab.rewards.terms import (Reward, Terms, rounded_sum,)
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import Task
+from tinsmith.lab.rewards.registry import make_reward
+from tinsmith.lab.rewards.state import RewardState
+from tinsmith.lab.rewards.terms import Reward, Terms, rounded_sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

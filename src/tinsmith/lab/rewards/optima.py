@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinsmith.stats.incentives.policies import (Optimum, reacting_optimum, table_optimum,)
-from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.lab.rewards.set_rewards import SetReward, followed
 from tinsmith.lab.rewards.terms import Reward
-from tinsmith.lab.rewards.set_rewards import (SetReward, followed,)
+from tinsmith.stats.incentives.policies import Optimum, reacting_optimum, table_optimum
+from tinsmith.stats.incentives.posteriors import Posteriors
 
 
 def reward_optimum(posteriors: Posteriors, make: Callable[[], Reward]) -> Optimum:

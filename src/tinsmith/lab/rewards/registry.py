@@ -8,10 +8,17 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.rewards.objectives import (GMeanInfluence, InverseShare, MacroF1Influence, MinRecallDual, Objective, PriorMatching,)
-from tinsmith.lab.rewards.terms import (Reward, RewardTable, SOFT, STRONG, TableReward,)
-from tinsmith.lab.rewards.set_rewards import (Memory, SetReward,)
 from tinsmith.lab.labels.task import Task
+from tinsmith.lab.rewards.objectives import (
+    GMeanInfluence,
+    InverseShare,
+    MacroF1Influence,
+    MinRecallDual,
+    Objective,
+    PriorMatching,
+)
+from tinsmith.lab.rewards.set_rewards import Memory, SetReward
+from tinsmith.lab.rewards.terms import SOFT, STRONG, Reward, RewardTable, TableReward
 from tinsmith.types.errors import ConfigError
 
 EXP5_WEIGHT: Final = 3.0

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.rewards.objectives import (Matrix, Objective, View,)
-from tinsmith.lab.rewards.state import (RewardState, wrong_state,)
-from tinsmith.lab.rewards.terms import (Reward, RewardTable, Terms, indices, terms_of, total_matrix,)
+from tinsmith.lab.rewards.objectives import Matrix, Objective, View
 from tinsmith.lab.rewards.share_table import ShareTable
+from tinsmith.lab.rewards.state import RewardState, wrong_state
+from tinsmith.lab.rewards.terms import Reward, RewardTable, Terms, indices, terms_of, total_matrix
 from tinsmith.types.errors import CheckpointError, ConfigError, DataError
 
 

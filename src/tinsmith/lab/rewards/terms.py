@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.rewards.state import (RewardState, wrong_state,)
 from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.rewards.state import RewardState, wrong_state
 from tinsmith.types.errors import DataError
 
 _DECIMALS: Final = 12

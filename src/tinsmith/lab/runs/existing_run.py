@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-from tinsmith.lab.runs.files import (CONFIG, MANIFEST,)
+from tinsmith.lab.runs.files import CONFIG, MANIFEST
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.types.errors import ConfigError
 

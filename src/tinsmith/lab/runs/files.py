@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinsmith.data.slices import card as slice_card
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
+from tinsmith.data.slices import card as slice_card
 
 CONFIG: Final = "config.json"
 """What was asked for. Its being there says that there is a run."""

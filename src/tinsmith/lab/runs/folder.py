@@ -19,9 +19,18 @@ from typing import IO, cast
 
 import msgspec
 
-from tinsmith.lab.runs.existing_run import (IfExists, holds_run, require_room, settle,)
-from tinsmith.lab.runs.files import (CHECKPOINTS, CONFIG, GROWING, METRICS, ROLLOUTS, STATE, TRACE, WHOLE,)
-from tinsmith.lab.service.saved_state import (damage, is_saved,)
+from tinsmith.lab.runs.existing_run import IfExists, holds_run, require_room, settle
+from tinsmith.lab.runs.files import (
+    CHECKPOINTS,
+    CONFIG,
+    GROWING,
+    METRICS,
+    ROLLOUTS,
+    STATE,
+    TRACE,
+    WHOLE,
+)
+from tinsmith.lab.service.saved_state import damage, is_saved
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 

@@ -14,10 +14,28 @@ from typing import TypeVar
 import msgspec
 
 from tinsmith.data.baselines.answers import read_answers
-from tinsmith.data.baselines.report import (Baseline, BaselineReport, TargetReport, read_report,)
-from tinsmith.lab.runs.files import (BASELINES, CHECKPOINTS, CONFIG, MANIFEST, METRICS, REPORT, ROLLOUTS, TIMINGS,)
+from tinsmith.data.baselines.report import Baseline, BaselineReport, TargetReport, read_report
+from tinsmith.lab.runs.files import (
+    BASELINES,
+    CHECKPOINTS,
+    CONFIG,
+    MANIFEST,
+    METRICS,
+    REPORT,
+    ROLLOUTS,
+    TIMINGS,
+)
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import (CheckpointRecord, Config, JointRollout, Manifest, RUBRIC_QUALITY, RolloutRecord, Row, Run,)
+from tinsmith.lab.runs.records import (
+    RUBRIC_QUALITY,
+    CheckpointRecord,
+    Config,
+    JointRollout,
+    Manifest,
+    RolloutRecord,
+    Row,
+    Run,
+)
 from tinsmith.types.errors import DataError
 
 T = TypeVar("T")

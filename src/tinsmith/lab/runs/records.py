@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tinsmith.data.baselines.report import (Baseline, TargetReport,)
+from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.runs.kinds import Kind
 
 RUBRIC_QUALITY: Final = "rubric_quality"

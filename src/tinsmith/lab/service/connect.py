@@ -20,7 +20,7 @@ from pathlib import Path
 
 import tinker
 
-from tinsmith.lab.service.start import (Said, wait_until_ready,)
+from tinsmith.lab.service.start import Said, wait_until_ready
 from tinsmith.lab.service.tombstone import Tombstone
 
 _CLOSE_SECONDS = 5.0

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.key_text import truth
-from tinsmith.lab.study.keys import (StudyKeys, seeds_apart,)
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.keys import StudyKeys, seeds_apart
 
 CELLS: Final = "cells"
 """The folder of a study's runs, in the study's own."""
@@ -23,7 +24,7 @@ class StudyArm:
     """In the names of folders."""
     words: str
     """On the page."""
-    experiment: str
+    experiment: Experiment
     rates: tuple[float, ...] = ()
     """Ascending. Several are tried, one is taken as it is; none: nothing is trained."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -69,7 +70,7 @@ class Study:
         rated = {} if rate is None else {"learning_rate": repr(rate)}
         shown = "".join(f"-rate={value}" for value in rated.values())
         return Cell(
-            name=arm.experiment,
+            experiment=arm.experiment,
             overrides={**self.shared, **arm.keys, **rated, "seed": str(seed)},
             folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
         )

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinsmith.lab.experiment.experiment import Experiment
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One run of a study."""
 
-    name: str
-    """The experiment's."""
+    experiment: Experiment
     overrides: Mapping[str, str]
     folder: Path

@@ -15,30 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tinsmith.lab.study.cell import Cell
-from tinsmith.lab.experiment.manifest import (Prepared, require_same_run,)
+from tinsmith.lab.experiment.experiment import Experiment
+from tinsmith.lab.experiment.manifest import Prepared, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
 from tinsmith.lab.experiment.same_base import require_same_base
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.ops.extension import physical_cores
+from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST
-from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.kinds import Status
+from tinsmith.lab.study.cell import Cell
+from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import ConfigError, LostError
-
-QUICKSTART = (
-    "sft/lora_offset",
-    "ladder/exp4",
-    "ladder/exp5",
-    "remedy/exp6",
-)
-"""What a newcomer sees: supervised training, the source notes' accuracy reward, their class weight, and the remedy."""
-
-CONTROL = "control/shuffled_labels"
-"""Without it the claim gate refuses every claim."""
 
 _LOCK = ".lock"
 
@@ -47,7 +36,7 @@ LOST = 3
 
 
 def run_study(
-    names: Sequence[str], out: Path, overrides: Mapping[str, str], told: Told
+    experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], told: Told
 ) -> list[Path]:
     """Run experiments into folders below `out`; return the folders, in order.
 
@@ -56,7 +45,8 @@ def run_study(
         LostError: a server was lost; the same call goes on.
     """
     cells = [
-        Cell(name=name, overrides=overrides, folder=out / name.replace("/", "-")) for name in names
+        Cell(experiment=one, overrides=overrides, folder=out / one.name.replace("/", "-"))
+        for one in experiments
     ]
     run_cells(cells, told)
     return [cell.folder for cell in cells]
@@ -93,7 +83,7 @@ def run_cells(cells: Sequence[Cell], told: Told) -> None:
     waiting = [cell for cell in cells if not _ended(cell, told)]
     if not waiting:
         return
-    plans = [make_plan(find(cell.name), cell.overrides) for cell in waiting]
+    plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
     gather(plans[0], told)  # what they share is built once, before they all look for it
     at_once = min(len(waiting), physical_cores())
     threads = str(max(1, physical_cores() // at_once))
@@ -122,7 +112,7 @@ def _ended(cell: Cell, told: Told) -> bool:
     manifest = RunFolder(cell.folder).read_json(MANIFEST)
     if not manifest:
         return False
-    plan = make_plan(find(cell.name), cell.overrides)
+    plan = make_plan(cell.experiment, cell.overrides)
     prepared = Prepared(plan, gather(plan, told))
     try:
         require_same_run(manifest, prepared)
@@ -145,7 +135,7 @@ def _run(cell: Cell, threads: str) -> None:
         "log_path": str(cell.folder),
         "behavior_if_log_dir_exists": IfExists.RESUME.value,
     }
-    command = [sys.executable, "-m", "tinsmith", "run", cell.name]
+    command = [sys.executable, "-m", "tinsmith", "run", cell.experiment.name]
     command += [f"{key}={value}" for key, value in changes.items()]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
@@ -155,14 +145,14 @@ def _run(cell: Cell, threads: str) -> None:
         raise
     if code == LOST:
         raise LostError(
-            f"{cell.name} lost its server",
+            f"{cell.experiment.name} lost its server",
             field="log_path",
             value=str(cell.folder),
             fix="the same command goes on from the last checkpoint",
         )
     if code != 0:
         raise ConfigError(
-            f"{cell.name} stopped with exit code {code}; its own message is above",
+            f"{cell.experiment.name} stopped with exit code {code}; its own message is above",
             field="log_path",
             value=str(cell.folder),
         )

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.models.config import DecoderConfig
-from tinsmith.lab.study.results import Spent
-from tinsmith.lab.runs.files import ROLLOUTS
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.schedule import batch
-from tinsmith.lab.settings import (RlSettings, SftSettings,)
+from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.study.results import Spent
+from tinsmith.models.config import DecoderConfig
 from tinsmith.types.errors import DataError
 
 

@@ -16,19 +16,19 @@ from typing import Final
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.study.cell import Cell
-from tinsmith.lab.experiment.estimate import (minutes, time_and_disk,)
+from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.study.cells import (run_cells, sole_process,)
-from tinsmith.lab.study.arms import (CELLS, Study, StudyArm,)
-from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.papers.estimate import minutes
+from tinsmith.lab.progress import Told
 from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.study.arms import CELLS, Study, StudyArm
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.cells import run_cells, sole_process
+from tinsmith.lab.study.page import study_markdown
+from tinsmith.lab.study.results import Seconds, StudyFound, read_arm
+from tinsmith.lab.study.tried_rates import Tried, chosen, held_against_chosen, read_tried
 from tinsmith.pages.document import Document
 from tinsmith.pages.page import document_html
-from tinsmith.lab.study.page import study_markdown
-from tinsmith.lab.study.results import (Seconds, StudyFound, read_arm,)
-from tinsmith.lab.study.tried_rates import (Tried, chosen, held_against_chosen, read_tried,)
 
 STUDY_JSON: Final = "study.json"
 """The same bytes wherever and however often the study is run."""
@@ -148,13 +148,13 @@ def forecast(study: Study, later: Sequence[StudyArm], paper_tokens: int | None) 
     taken: float | None = 0.0
     for arm in arms:
         cell, *others = study.reported(arm, next(iter(arm.rates), None))
-        each = minutes(make_plan(find(cell.name), cell.overrides), paper_tokens)
+        each = minutes(make_plan(cell.experiment, cell.overrides), paper_tokens)
         times = 1 + len(others) + len(study.tuning(arm))
         taken = None if each is None or taken is None else taken + times * (each + _START_MINUTES)
     runs = tuning + reported
     return [
         f"{study.name}: {study.question}",
-        *(f"{arm.words}: {arm.experiment}{_rates(arm)}" for arm in arms),
+        *(f"{arm.words}: {arm.experiment.name}{_rates(arm)}" for arm in arms),
         f"{tuning} runs to choose rates on seed {study.tuning_seed}, {reported} to report",
         f"{runs} runs in {study.out / CELLS}: {time_and_disk(taken, runs * _MEGABYTES)}",
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from tinsmith.lab.experiment.key_text import (unknown_key, unreadable,)
+from tinsmith.lab.experiment.key_text import unknown_key, unreadable
 from tinsmith.lab.settings import Selection
 from tinsmith.types.errors import ConfigError
 

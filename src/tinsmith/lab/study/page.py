@@ -11,13 +11,34 @@ from typing import Final
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from tinsmith.pages.document import (Block, Document, Drawing, Facts, Pairs, Ruling, Section, Story, drawn,)
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
-from tinsmith.pages.drawing import (draw, one,)
+from tinsmith.lab.study.results import ArmRow, Scores, Seconds, StudyFound
+from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
+from tinsmith.pages.document import (
+    Block,
+    Document,
+    Drawing,
+    Facts,
+    Pairs,
+    Ruling,
+    Section,
+    Story,
+    drawn,
+)
+from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.palette import series_mark
-from tinsmith.lab.study.results import (ArmRow, Scores, Seconds, StudyFound,)
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, absent, column, measured, number, shown, text,)
-from tinsmith.lab.study.tried_rates import (CAPTION, Tried, rate_words,)
+from tinsmith.pages.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    absent,
+    column,
+    measured,
+    number,
+    shown,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

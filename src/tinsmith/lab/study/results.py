@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tinsmith.lab.results.arms import Arm, Member
+from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.results.judging import BOOTSTRAP as CLAIMS
+from tinsmith.lab.results.snapshot import baseline_systems
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.study.tried_rates import Tried, chance_words
+from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate
+from tinsmith.pages.wording import listed
 from tinsmith.stats.claims import ENOUGH_SEEDS
-from tinsmith.stats.estimates import (Bootstrap, estimate,)
+from tinsmith.stats.estimates import Bootstrap, estimate
 from tinsmith.stats.evaluation import combine
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
-from tinsmith.lab.results.arms import (Arm, Member,)
-from tinsmith.lab.results.gathering import gather
-from tinsmith.lab.results.judging import BOOTSTRAP as CLAIMS
-from tinsmith.pages.measures import (BOOTSTRAP, Measure, from_estimate,)
-from tinsmith.lab.results.snapshot import baseline_systems
-from tinsmith.lab.study.tried_rates import (Tried, chance_words,)
-from tinsmith.pages.wording import listed
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import (Run, Split,)
 from tinsmith.types.errors import DataError
 
 FEWEST_RATES: Final = 5

@@ -9,15 +9,15 @@ from typing import Final
 
 import msgspec
 
+from tinsmith.lab.results.gathering import gather
+from tinsmith.lab.runs.files import MANIFEST
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Manifest, Selected, Split
+from tinsmith.pages.measures import BOOTSTRAP, Measure
+from tinsmith.pages.wording import listed
 from tinsmith.stats.estimates import difference
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
-from tinsmith.lab.results.gathering import gather
-from tinsmith.pages.measures import (BOOTSTRAP, Measure,)
-from tinsmith.pages.wording import listed
-from tinsmith.lab.runs.files import MANIFEST
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import (Manifest, Selected, Split,)
 from tinsmith.types.errors import DataError
 
 LIKE_IT: Final = "not told apart"

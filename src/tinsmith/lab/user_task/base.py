@@ -11,12 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from tinsmith.lab.nano_base import (BaseRecipe, Conversation, cached_base,)
-from tinsmith.renderers.renderer import Message, Role
-from tinsmith.lab.user_task.calls import (Raised, attempt,)
+from tinsmith.lab.nano_base import BaseRecipe, Conversation, cached_base
+from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.items import UserItem
-from tinsmith.lab.user_task.scoring import (Failed, read_reply,)
+from tinsmith.lab.user_task.scoring import Failed, read_reply
 from tinsmith.lab.user_task.task import Task
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
 

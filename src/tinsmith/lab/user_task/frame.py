@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.types.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFrame:
+class TaskFrame(RunFrame):
     """See the module."""
 
     kind: Kind = Kind.TASK
-    at: At = At.NANO
-    """Whose numbers: for the nano base on two cores, for a small pretrained model there, or for a large one."""
     eval_samples: int = 4
     """Answers to each held-out item in a sampled evaluation."""
 

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, cast
 
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.lab.user_task.calls import (Raised, attempt,)
-from tinsmith.lab.user_task.task import (Items, Task,)
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, cast, get_type_hints
 
-from tinsmith.lab.user_task.calls import (Raised, attempt,)
-from tinsmith.lab.user_task.task import (Task, Value,)
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
 
 ENTRY: Final = "task"

@@ -9,21 +9,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.lab.user_task.base import (TaskBaseRecipe, task_base,)
-from tinsmith.lab.user_task.frame import TaskFrame
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.files import (SECTIONS, TASK,)
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.progress import Told
+from tinsmith.lab.runs.files import SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.user_task.calls import (Raised, attempt,)
-from tinsmith.lab.user_task.items import (UserItem, UserSplit,)
-from tinsmith.lab.user_task.scoring import (Failed, score_group,)
-from tinsmith.lab.user_task.task import (Task, Value, function_of,)
-from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.schedule import subset
+from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.subject_course import SubjectCourse
-from tinsmith.lab.user_task.subject import (UserAnswer, UserSubject,)
+from tinsmith.lab.user_task.base import TaskBaseRecipe, task_base
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.frame import TaskFrame
+from tinsmith.lab.user_task.items import UserItem, UserSplit
+from tinsmith.lab.user_task.scoring import Failed, score_group
+from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
+from tinsmith.lab.user_task.task import Task, Value, function_of
+from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
 

@@ -5,28 +5,55 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tinsmith.stats.alarms import AlarmKind
-from tinsmith.pages.curves import Line
-from tinsmith.pages.document import (Block, Document, Example, Heading, Pairs, Plate, Plates, Reply, Section, Verbatim, Words, kept, missing, note,)
-from tinsmith.lab.results.drawn_metrics import (Drawn, NO_EXAMINATION, chart_plate, drawn_plates, flags_of,)
+from tinsmith.lab.results.drawn_metrics import (
+    NO_EXAMINATION,
+    Drawn,
+    chart_plate,
+    drawn_plates,
+    flags_of,
+)
 from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.pages.page import document_html
-from tinsmith.pages.palette import series_mark
-from tinsmith.lab.results.run_details import (failures_section, run_document,)
-from tinsmith.pages.tables import (Table, TableRow, column, measured, number, text,)
-from tinsmith.lab.user_task.gains import (gains_of, gains_table, mean_of,)
-from tinsmith.lab.user_task.records import (Examination, SectionRecord, TaskRollout, TaskRunRecords, TurnRecord, read_task_run,)
-from tinsmith.lab.user_task.story import (cannot_be_said, task_story,)
+from tinsmith.lab.results.run_details import failures_section, run_document
 from tinsmith.lab.runs.records import Run
+from tinsmith.lab.user_task.gains import gains_of, gains_table, mean_of
+from tinsmith.lab.user_task.records import (
+    Examination,
+    SectionRecord,
+    TaskRollout,
+    TaskRunRecords,
+    TurnRecord,
+    read_task_run,
+)
+from tinsmith.lab.user_task.story import cannot_be_said, task_story
+from tinsmith.pages.curves import Line
+from tinsmith.pages.document import (
+    Block,
+    Document,
+    Example,
+    Heading,
+    Pairs,
+    Plate,
+    Plates,
+    Reply,
+    Section,
+    Verbatim,
+    Words,
+    kept,
+    missing,
+    note,
+)
+from tinsmith.pages.palette import series_mark
+from tinsmith.pages.tables import Table, TableRow, column, measured, number, text
+from tinsmith.stats.alarms import AlarmKind
 
 SHOWN: Final = 6
 """Items with their answers, if there are as many."""
 _LONGEST: Final = 3000
 
 
-def task_html(run: Run) -> str:
+def task_document(run: Run) -> Document:
     """Return the page of a run on a user's own task; the same folder, the same bytes."""
-    return document_html(_page(read_task_run(run)))
+    return _page(read_task_run(run))
 
 
 def _page(read: TaskRunRecords) -> Document:

@@ -17,7 +17,7 @@ import msgspec
 from tinsmith.lab.results.gathering import Cause
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
-from tinsmith.lab.runs.records import (FailureRecord, Run, Split,)
+from tinsmith.lab.runs.records import FailureRecord, Run, Split
 
 TASK: Final = "task.json"
 SECTIONS: Final = "sections.json"

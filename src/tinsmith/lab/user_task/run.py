@@ -9,29 +9,31 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from tinsmith.lab.experiment.conduct import (Conducted, conduct,)
-from tinsmith.lab.experiment.estimate import (model_minutes, time_and_disk,)
-from tinsmith.lab.experiment.experiment import Experiment
+from tinsmith.lab.experiment.conduct import Conducted, conduct
+from tinsmith.lab.experiment.estimate import model_minutes, time_and_disk
+from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.experiment.fingerprints import plan_fingerprint
-from tinsmith.lab.experiment.key_help import (KeyHelp, key_help, shown_value,)
-from tinsmith.lab.experiment.key_text import (truth, unknown_key, unreadable,)
-from tinsmith.lab.experiment.keys import (KEYS, Kind,)
+from tinsmith.lab.experiment.key_help import KeyHelp, key_help, shown_value
+from tinsmith.lab.experiment.key_text import truth, unknown_key, unreadable
 from tinsmith.lab.experiment.materials import with_model
 from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.experiment.own_rates import require_own_rates
-from tinsmith.lab.experiment.plan import (Plan, make_plan, with_default_log_path,)
+from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
 from tinsmith.lab.experiment.refusals import require_possible
-from tinsmith.lab.user_task.matter import (TaskMatter, code_sha256,)
-from tinsmith.lab.papers.worlds import Told
 from tinsmith.lab.page.run_page import report_run
+from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.lab.user_task.items import split_items
-from tinsmith.lab.user_task.loading import (OwnKey, TaskFile, load_file,)
-from tinsmith.lab.user_task.task import (Task, Value,)
+from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.loading import OwnKey, TaskFile, load_file
+from tinsmith.lab.user_task.matter import TaskMatter, code_sha256
+from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
 
-_KEYS: Final = KEYS[Kind.TASK]
+_KEYS: Final = TASK_KINDS[Kind.TASK].keys
 _NOT_IN_FILE: Final = frozenset({"kind", "at"})
 _CHARACTERS_PER_TOKEN: Final = 4.0
 _QUESTION: Final = "What does the model learn of this task?"
@@ -154,6 +156,7 @@ def _opened(
     experiment = Experiment(
         name=name,
         question=task.question or _QUESTION,
+        subject=USER_TASK,
         parent=None,
         delta={"kind": Kind.TASK.value, **_settings(task)},
     )
@@ -268,6 +271,7 @@ def task_help(found: TaskFile) -> TaskHelp:
     experiment = Experiment(
         name=task.name or found.path.stem,
         question=task.question or _QUESTION,
+        subject=USER_TASK,
         parent=None,
         delta={"kind": Kind.TASK.value, **settings},
     )
@@ -334,7 +338,7 @@ def _left(done: Conducted) -> TaskRun:
     }
     return TaskRun(
         folder=done.folder,
-        report=None if done.finished is None else report_run(done.folder),
+        report=None if done.finished is None else report_run(done.folder, USER_TASK),
         metrics=MappingProxyType(last),
         alarms=tuple(alarm.message for alarm in done.alarms),
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tinsmith.lab.user_task.calls import (Raised, attempt,)
-from tinsmith.lab.user_task.task import (OfConversation, OfGroup, Reward, Task,)
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.task import OfConversation, OfGroup, Reward, Task
 
 PARSE: Final = "parse"
 REWARD: Final = "reward"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tinsmith.lab.user_task.gains import (Gain, Gains, gain_words, mean_of,)
+from tinsmith.lab.user_task.gains import Gain, Gains, gain_words, mean_of
 from tinsmith.lab.user_task.records import TaskRunRecords
-from tinsmith.pages.wording import (counted, signed,)
+from tinsmith.pages.wording import counted, signed
 
 FEW = 12
 """Items below which a page says that they are few."""

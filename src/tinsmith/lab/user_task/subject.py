@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.lab.user_task.calls import (Raised, attempt,)
-from tinsmith.lab.user_task.items import (UserItem, UserSplit,)
-from tinsmith.lab.user_task.scoring import (Earned, Failed, REPLY, read_reply, score_group,)
-from tinsmith.lab.user_task.task import (Answered, Section, Task,)
-from tinsmith.lab.environment import (Environment, Over,)
+from tinsmith.lab.environment import Environment, Over
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import (Rollout, Trajectory, Unread,)
-from tinsmith.lab.subject import (NamedTerms, SectionRecord, Side,)
+from tinsmith.lab.rollouts import Rollout, Trajectory, Unread
+from tinsmith.lab.subject import NamedTerms, SectionRecord, Side
+from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.items import UserItem, UserSplit
+from tinsmith.lab.user_task.scoring import REPLY, Earned, Failed, read_reply, score_group
+from tinsmith.lab.user_task.task import Answered, Section, Task
+from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.types.errors import TaskError
 
 

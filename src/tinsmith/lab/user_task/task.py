@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.checks import (require_callable, require_name, require_share,)
+from tinsmith.lab.user_task.checks import require_callable, require_name, require_share
 from tinsmith.types.errors import ConfigError
 
 Item = Any

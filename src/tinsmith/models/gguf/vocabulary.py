@@ -14,7 +14,7 @@ from gguf import TokenType
 
 from tinsmith.models.gguf.file import Value, read_gguf
 from tinsmith.models.published.packaged import PREFIX
-from tinsmith.models.published.sources import (Kind, Source,)
+from tinsmith.models.published.sources import Kind, Source
 from tinsmith.renderers.tokenizer import load_tokenizer, preset_tokenizer
 from tinsmith.types.errors import ConfigError
 

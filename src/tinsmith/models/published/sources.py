@@ -11,9 +11,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from tinsmith.models.published.hub import cached_model
-from tinsmith.models.published.packaged import (PACKAGED, PREFIX, packaged_model, require_fetched,)
 from tinsmith.models.presets import PRESETS
+from tinsmith.models.published.hub import cached_model
+from tinsmith.models.published.packaged import PACKAGED, PREFIX, packaged_model, require_fetched
 from tinsmith.types.errors import ConfigError
 
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.schema import CARD
-from tinsmith.data.slices.card import (PAGE, SLICE,)
+from tinsmith.data.slices.card import PAGE, SLICE
 from tinsmith.data.slices.reader import Slice
 from tinsmith.pages.cards.corpus import corpus_page
 from tinsmith.pages.cards.slice import slice_page
-from tinsmith.pages.page import (document_html, write,)
+from tinsmith.pages.page import document_html, write
 from tinsmith.types.errors import DataError
 
 

@@ -11,9 +11,17 @@ from tinsmith.data.corpus_card import SourceKind
 from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
 from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import METRICS, CdStatus
-from tinsmith.pages.cards.sections import (cd_section, counted_rows, label_counts, novelty_section, quantity, share, years_section,)
-from tinsmith.pages.document import (Callout, Document, Section, Words,)
-from tinsmith.pages.tables import (Table, flattened, plain,)
+from tinsmith.pages.cards.sections import (
+    cd_section,
+    counted_rows,
+    label_counts,
+    novelty_section,
+    quantity,
+    share,
+    years_section,
+)
+from tinsmith.pages.document import Callout, Document, Section, Words
+from tinsmith.pages.tables import Table, flattened, plain
 
 _CUTS = (0.001, 0.01, 0.02, 0.1)
 _TITLES = {

@@ -13,9 +13,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from tinsmith.data.labels import Disruption, Novelty
-from tinsmith.pages.cards.figures import (signed_tick, thousands,)
-from tinsmith.pages.drawing import (WIDE, draw, one,)
-from tinsmith.pages.palette import (HEAT, INK, MUTED, class_mark,)
+from tinsmith.pages.cards.figures import signed_tick, thousands
+from tinsmith.pages.drawing import WIDE, draw, one
+from tinsmith.pages.palette import HEAT, INK, MUTED, class_mark
 
 _LINEAR = 1e-4  # |CD| below which the signed logarithmic axis is linear
 _PER_DECADE = 12

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tinsmith.data.baselines.report import TargetReport
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
-from tinsmith.pages.drawing import (WIDE, draw, one,)
+from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.drawing import WIDE, draw, one
 from tinsmith.pages.measures import from_figure
-from tinsmith.pages.palette import (HEAT, class_mark, series_mark,)
+from tinsmith.pages.palette import HEAT, class_mark, series_mark
 
 
 def years_figure(years: NDArray[np.int64], series: Mapping[str, NDArray[np.int64]]) -> Markup:

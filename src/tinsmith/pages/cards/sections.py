@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tinsmith.data.labels import UNDEFINED, Disruption, Novelty, Thresholds
-from tinsmith.pages.cards.distributions import (cd_figure, novelty_figure,)
+from tinsmith.pages.cards.distributions import cd_figure, novelty_figure
 from tinsmith.pages.cards.figures import years_figure
-from tinsmith.pages.document import (Block, Callout, Drawing, Section, Words,)
-from tinsmith.pages.tables import (Table, plain,)
+from tinsmith.pages.document import Block, Callout, Drawing, Section, Words
+from tinsmith.pages.tables import Table, plain
 
 ABOUT_CD = (
     "The CD index of a paper is (nᵢ − nⱼ) / (nᵢ + nⱼ + nₖ): of the later papers in its window, nᵢ cite it "

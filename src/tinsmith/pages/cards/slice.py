@@ -9,16 +9,28 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tinsmith.data.baselines.report import (Baseline, BaselineReport, Figure, TargetReport, read_report,)
+from tinsmith.data.baselines.report import (
+    Baseline,
+    BaselineReport,
+    Figure,
+    TargetReport,
+    read_report,
+)
 from tinsmith.data.slices.card import SLICE
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.settings import Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.pages.cards.figures import baselines_figure
-from tinsmith.pages.cards.sections import (cd_section, novelty_section, quantity, share, years_section,)
-from tinsmith.pages.document import (Callout, Document, Drawing, Section, Words,)
-from tinsmith.pages.tables import (Table, flattened, plain,)
+from tinsmith.pages.cards.sections import (
+    cd_section,
+    novelty_section,
+    quantity,
+    share,
+    years_section,
+)
+from tinsmith.pages.document import Callout, Document, Drawing, Section, Words
+from tinsmith.pages.tables import Table, flattened, plain
 
 _OPTIONAL: Mapping[str, Callable[[PaperRow], object]] = {
     "publication_year": lambda row: row.publication_year,

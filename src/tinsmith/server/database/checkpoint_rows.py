@@ -15,7 +15,7 @@ from tinsmith.engine.checkpoints import is_checkpoint, list_checkpoints, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.staging import present
 from tinsmith.server.database.database import Database
-from tinsmith.server.database.records import (CheckpointRecord, dumped_metadata, loaded_metadata,)
+from tinsmith.server.database.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import CheckpointError, InputError
 from tinsmith.types.model_names import ModelName

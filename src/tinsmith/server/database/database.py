@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
-from tinsmith.server.database.schema import (prepare, refusal,)
+from tinsmith.server.database.schema import prepare, refusal
 from tinsmith.types.errors import InputError
 
 Storable = str | bytes | int | float | None

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import hashlib
 
-from tinsmith.server.database.database import (Database, Durability,)
-from tinsmith.server.database.records import (ErrorCategory, Failed, Finished, NoResult, Outcome, PendingRequest,)
+from tinsmith.server.database.database import Database, Durability
+from tinsmith.server.database.records import (
+    ErrorCategory,
+    Failed,
+    Finished,
+    NoResult,
+    Outcome,
+    PendingRequest,
+)
 from tinsmith.types.errors import InputError
 
 REFUSED = "refused request"

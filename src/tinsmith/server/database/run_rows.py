@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tinsmith.server.database.database import (Database, Durability,)
-from tinsmith.server.database.records import (TrainingRun, dumped_metadata, loaded_metadata,)
-from tinsmith.server.database.session_rows import (number_used, require_session,)
+from tinsmith.server.database.database import Database, Durability
+from tinsmith.server.database.records import TrainingRun, dumped_metadata, loaded_metadata
+from tinsmith.server.database.session_rows import number_used, require_session
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 
 

@@ -7,7 +7,12 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from tinsmith.server.database.database import Database
-from tinsmith.server.database.records import (SamplingSession, Session, dumped_metadata, loaded_metadata,)
+from tinsmith.server.database.records import (
+    SamplingSession,
+    Session,
+    dumped_metadata,
+    loaded_metadata,
+)
 from tinsmith.types.errors import InputError
 
 

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
 from tinsmith.server.draws import Drawn
-from tinsmith.server.openai.text import (Choice, Grown, ModelText,)
+from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import BackendError, TinsmithError
 from tinsmith.types.sampling import StopReason
 

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from tinsmith.server.body import Finite, Int32, Request, TokenId
-from tinsmith.server.openai.messages import (ChatMessage, unread,)
+from tinsmith.server.openai.messages import ChatMessage, unread
 from tinsmith.server.requests import MAX_SAMPLES
 from tinsmith.server.settings import SamplingSettings
 from tinsmith.types.errors import InputError

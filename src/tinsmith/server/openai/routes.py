@@ -13,9 +13,9 @@ from tinsmith.models.published.packaged import PREFIX
 from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
 from tinsmith.server.body import parse_json
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import (ModelNotFoundError, error_answer, error_body, model_entry,)
-from tinsmith.server.openai.requests import (ChatRequest, CompletionRequest, NUM_TOKENS,)
-from tinsmith.server.openai.stream import (Answer, events, whole,)
+from tinsmith.server.openai.answers import ModelNotFoundError, error_answer, error_body, model_entry
+from tinsmith.server.openai.requests import NUM_TOKENS, ChatRequest, CompletionRequest
+from tinsmith.server.openai.stream import Answer, events, whole
 from tinsmith.server.openai.text import ModelText
 from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service

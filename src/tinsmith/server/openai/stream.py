@@ -14,9 +14,17 @@ from fastapi.responses import JSONResponse
 
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
-from tinsmith.server.openai.answers import (Json, Progress, chat_logprobs, completion_logprobs, finish_reason, refusal, usage,)
-from tinsmith.server.openai.requests import (ChatRequest, CompletionRequest,)
-from tinsmith.server.openai.text import (Choice, Grown, ModelText,)
+from tinsmith.server.openai.answers import (
+    Json,
+    Progress,
+    chat_logprobs,
+    completion_logprobs,
+    finish_reason,
+    refusal,
+    usage,
+)
+from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
+from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.sampling import StopReason
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.rates import (ClassMetric, Metric,)
-from tinsmith.stats.consistency.reported import (Rate, ReportedRun,)
+from tinsmith.stats.consistency.reported import Rate, ReportedRun
+from tinsmith.stats.rates import ClassMetric, Metric
 
 Ints = NDArray[np.int64]
 

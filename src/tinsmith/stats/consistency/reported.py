@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tinsmith.stats.rates import (ClassMetric, Metric,)
+from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
 OVER_ALL = (Metric.LABEL_MATCH.value, Metric.INVALID_RATE.value, "parse_ok", "format_strict_ok")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
 from tinsmith.stats.rates import FloatArray
 
 Functional = Callable[[FloatArray], FloatArray]

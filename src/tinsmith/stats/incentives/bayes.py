@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.incentives.ascent import (Functional, STEPS, ascend, best_rule,)
-from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
-from tinsmith.stats.rates import (FloatArray, Metric,)
+from tinsmith.stats.incentives.ascent import STEPS, Functional, ascend, best_rule
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.rates import FloatArray, Metric
 from tinsmith.types.errors import ConfigError
 
 MOST_RULES = 200_000

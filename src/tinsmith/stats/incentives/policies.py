@@ -12,10 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.incentives.ascent import (Functional, Rest, STEPS, ascend, best_rule, rests_at, tied_share,)
+from tinsmith.stats.incentives.ascent import (
+    STEPS,
+    Functional,
+    Rest,
+    ascend,
+    best_rule,
+    rests_at,
+    tied_share,
+)
 from tinsmith.stats.incentives.bayes import starts
-from tinsmith.stats.incentives.posteriors import (Policy, Posteriors,)
-from tinsmith.stats.rates import (ClassMetric, FloatArray,)
+from tinsmith.stats.incentives.posteriors import Policy, Posteriors
+from tinsmith.stats.rates import ClassMetric, FloatArray
 from tinsmith.types.errors import ConfigError
 
 DEAD_SHARE = 0.01

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray, Metric, SCORES,)
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
 from tinsmith.types.errors import DataError
 
 _NOT_ONE = 1e-3

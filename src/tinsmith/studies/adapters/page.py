@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinsmith.studies.adapters.results import (AdapterFigures, AdaptersFound, Apart, METRIC,)
-from tinsmith.studies.adapters.settings import (QUESTION, WORDS,)
-from tinsmith.pages.document import (Document, Section, Story, Words,)
-from tinsmith.lab.study.page import (OwnColumn, heads, rates_section, scores_section, seconds_section, settings_section, study_document, study_facts,)
-from tinsmith.lab.study.results import (Seconds, limits,)
-from tinsmith.pages.tables import (Cell, Table, TableRow, absent, column, number, text, whole,)
-from tinsmith.pages.wording import (listed, told,)
+from tinsmith.lab.study.page import (
+    OwnColumn,
+    heads,
+    rates_section,
+    scores_section,
+    seconds_section,
+    settings_section,
+    study_document,
+    study_facts,
+)
+from tinsmith.lab.study.results import Seconds, limits
+from tinsmith.pages.document import Document, Section, Story, Words
+from tinsmith.pages.tables import Cell, Table, TableRow, absent, column, number, text, whole
+from tinsmith.pages.wording import listed, told
+from tinsmith.studies.adapters.results import METRIC, AdapterFigures, AdaptersFound, Apart
+from tinsmith.studies.adapters.settings import QUESTION, WORDS
 from tinsmith.types.adapters import AdapterKind
 
 _LORA = WORDS[AdapterKind.LORA]

@@ -10,23 +10,23 @@ from typing import Final, cast
 
 import msgspec
 
-from tinsmith.stats.claims import (Comparison, judge,)
-from tinsmith.stats.estimates import (Bootstrap, difference,)
-from tinsmith.stats.rates import Metric
-from tinsmith.stats.significance import holm
 from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import read
 from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.baseline_rivals import metadata_of
+from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.results import StudyFound, answers
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.held import held_base
 from tinsmith.ops.native import NativeKernels
-from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.baseline_rivals import metadata_of
-from tinsmith.lab.study.results import (StudyFound, answers,)
-from tinsmith.lab.runs.files import (MANIFEST, STATE, TRACE,)
-from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.runs.records import Split
+from tinsmith.stats.claims import Comparison, judge
+from tinsmith.stats.estimates import Bootstrap, difference
+from tinsmith.stats.rates import Metric
+from tinsmith.stats.significance import holm
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import DataError
 

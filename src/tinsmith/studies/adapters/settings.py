@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.key_help import shown_value
-from tinsmith.lab.experiment.keys import (At, KEYS,)
-from tinsmith.lab.experiment.places import NOTEBOOK
-from tinsmith.lab.study.arms import (Study, StudyArm,)
-from tinsmith.lab.study.keys import (DRY_RUN, StudyKey, StudyKeys, TUNING_SEED, count, learning_rates, require_a_score,)
-from tinsmith.lab.study.results import FEWEST_RATES
+from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.arms import Study, StudyArm
+from tinsmith.lab.study.keys import (
+    DRY_RUN,
+    TUNING_SEED,
+    StudyKey,
+    StudyKeys,
+    count,
+    learning_rates,
+    require_a_score,
+)
+from tinsmith.lab.study.results import FEWEST_RATES
+from tinsmith.studies.disruption.experiments import SFT_DORA, SFT_LORA, SFT_QDORA, SFT_QLORA
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError
 
@@ -52,6 +62,15 @@ _SET: Final = frozenset(
 )
 """Keys of a run that the study sets itself."""
 
+EXPERIMENTS: Final[Mapping[AdapterKind, Experiment]] = MappingProxyType(
+    {
+        AdapterKind.LORA: SFT_LORA,
+        AdapterKind.DORA: SFT_DORA,
+        AdapterKind.QLORA: SFT_QLORA,
+        AdapterKind.QDORA: SFT_QDORA,
+    }
+)
+
 ADAPTER_KEYS: Final = StudyKeys(
     own=(
         StudyKey("out", "runs/study-adapters", "The study's folder."),
@@ -68,7 +87,7 @@ ADAPTER_KEYS: Final = StudyKeys(
         TUNING_SEED,
         DRY_RUN,
     ),
-    passed_on=(KEYS[Kind.SFT].known - {*_SET, "kind", "quiet"})
+    passed_on=(LABEL_KINDS[Kind.SFT].keys.known - {*_SET, "kind", "quiet"})
     | {f"{_RATES_OF}{adapter}" for adapter in WORDS},
     set_by_study=_SET,
     instead="rates, seeds, adapters and out instead",
@@ -103,7 +122,7 @@ def adapter_study(overrides: Mapping[str, str]) -> Study:
     every = learning_rates("rates", overrides.get("rates", usual), least=FEWEST_RATES)
     own = {key: learning_rates(key, text, least=FEWEST_RATES) for key, text in own_rates.items()}
     arms = tuple(
-        StudyArm(adapter.value, WORDS[adapter], f"sft/{adapter}", own.get(key, every))
+        StudyArm(adapter.value, WORDS[adapter], EXPERIMENTS[adapter], own.get(key, every))
         for key, adapter in by_adapter.items()
     )
     shared = {**_place(overrides), **passed_on}

@@ -9,14 +9,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tinsmith.studies.adapters.page import (adapter_page, adapter_sentences,)
-from tinsmith.studies.adapters.results import (AdaptersFound, adapter_figures, settings_of,)
-from tinsmith.studies.adapters.settings import adapter_study
-from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import (Outcome, RunCells, Stages, Study, Tuned, conduct_study,)
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.lab.study.results import (DRAWS, Draws, answers, arm_row, baselines_of, hashes_of, seconds_of,)
+from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, conduct_study
+from tinsmith.lab.study.results import (
+    DRAWS,
+    Draws,
+    answers,
+    arm_row,
+    baselines_of,
+    hashes_of,
+    seconds_of,
+)
+from tinsmith.studies.adapters.page import adapter_page, adapter_sentences
+from tinsmith.studies.adapters.results import AdaptersFound, adapter_figures, settings_of
+from tinsmith.studies.adapters.settings import adapter_study
 from tinsmith.types.adapters import AdapterKind
 
 _DRAWS: Final = Draws(tables=DRAWS.claims)

@@ -24,9 +24,6 @@ from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import MicroBatches, TrainingSession
-from tinsmith.studies.bits.cells import (AdapterUse, Cell, Dtype,)
-from tinsmith.studies.bits.load import (Load, random_tokens, serve,)
-from tinsmith.studies.bits.outcome import (Completion, Marks, Outcome, Size, TEMPERATURES,)
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import OpenedBase
 from tinsmith.models.build import build_decoder
@@ -35,6 +32,9 @@ from tinsmith.models.slots import load, values
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
 from tinsmith.ops.stock import StockKernels
+from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype
+from tinsmith.studies.bits.load import Load, random_tokens, serve
+from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome, Size
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import ConfigError

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.studies.bits.outcome import (Completion, Marks, Outcome, TEMPERATURES,)
-from tinsmith.ops import kl
-from tinsmith.ops.exact import exp, mean
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.difference.tensors import unequal_tensors
-from tinsmith.studies.bits.results import (Apart, Place, Sampled, Trained,)
+from tinsmith.ops import kl
+from tinsmith.ops.exact import exp, mean
+from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome
+from tinsmith.studies.bits.results import Apart, Place, Sampled, Trained
 from tinsmith.types.sketches import TensorMark
 
 Floats = NDArray[np.float32]

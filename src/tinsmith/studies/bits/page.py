@@ -14,14 +14,14 @@ from rich import box
 from rich.table import Table as ConsoleTable
 from rich.text import Text
 
-from tinsmith.pages.document import (Document, Section, drawn, note, summary,)
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
-from tinsmith.pages.drawing import (draw, one,)
+from tinsmith.pages.document import Document, Section, drawn, note, summary
+from tinsmith.pages.dots import Dots, Panel, dots_svg
+from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.page import (document_html, write,)
-from tinsmith.pages.palette import (ALARM, INK, LINE, series_mark,)
-from tinsmith.studies.bits.results import (CellResult, Sampled, Sweep, Verdict, place_words, story,)
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, absent, column, text,)
+from tinsmith.pages.page import document_html, write
+from tinsmith.pages.palette import ALARM, INK, LINE, series_mark
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, column, text
+from tinsmith.studies.bits.results import CellResult, Sampled, Sweep, Verdict, place_words, story
 
 _LEAST: Final = 1e-10
 """Where differences of zero stand on an axis of powers of ten."""

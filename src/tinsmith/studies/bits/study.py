@@ -16,13 +16,21 @@ from typing import Final
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.studies.bits.cells import (Cell, Expected, Plan, Variation, cannot, cell_words, expected,)
-from tinsmith.studies.bits.measures import (peers, sampled, trained,)
-from tinsmith.studies.bits.outcome import (Job, Outcome, Size,)
 from tinsmith.models.published.sources import find_model
 from tinsmith.ops.processor import cpu_model
+from tinsmith.studies.bits.cells import (
+    Cell,
+    Expected,
+    Plan,
+    Variation,
+    cannot,
+    cell_words,
+    expected,
+)
+from tinsmith.studies.bits.measures import peers, sampled, trained
+from tinsmith.studies.bits.outcome import Job, Outcome, Size
 from tinsmith.studies.bits.page import report_sweep
-from tinsmith.studies.bits.results import (CellResult, SWEEP_JSON, SWEEP_PAGE, Sweep, Verdict,)
+from tinsmith.studies.bits.results import SWEEP_JSON, SWEEP_PAGE, CellResult, Sweep, Verdict
 from tinsmith.types.errors import BackendError
 from tinsmith.types.version import VERSION
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import torch
 
-from tinsmith.studies.bits.cells import (Cell, cell_of,)
-from tinsmith.studies.bits.laboratory import compute
-from tinsmith.studies.bits.outcome import (Job, Outcome,)
 from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.ops.extension import configure
+from tinsmith.studies.bits.cells import Cell, cell_of
+from tinsmith.studies.bits.laboratory import compute
+from tinsmith.studies.bits.outcome import Job, Outcome
 from tinsmith.types.arithmetic import Arithmetic, Isa
 from tinsmith.types.errors import TinsmithError
 

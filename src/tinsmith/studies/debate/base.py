@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.lab.nano_base import (BaseRecipe, Conversation,)
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.nano_base import BaseRecipe, Conversation
 from tinsmith.lab.papers.base import reading
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.challenge_leaks import quoted_spans
 from tinsmith.studies.debate.demonstrations import demonstrations
 from tinsmith.studies.debate.script import Script
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.prompting import messages
-from tinsmith.lab.labels.task import Task
 from tinsmith.types.seeds import derive
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Self
 
-from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.challenge_leaks import check_challenge
-from tinsmith.studies.debate.exchange import (Exchange, reasons_of,)
-from tinsmith.studies.debate.opponent import (Opponent, Pending,)
-from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import Stance
-from tinsmith.lab.labels.environment import (Awaited, Transcript,)
+from tinsmith.lab.labels.environment import Awaited, Transcript
 from tinsmith.lab.labels.leaks import check_prompt
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import Task
+from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.debate.challenge_leaks import check_challenge
+from tinsmith.studies.debate.exchange import Exchange, reasons_of
+from tinsmith.studies.debate.opponent import Opponent, Pending
+from tinsmith.studies.debate.script import Script
+from tinsmith.studies.debate.stance import Stance
 from tinsmith.types.errors import InputError
 
 _TURNS = 2

@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 
 import tinker
 
-from tinsmith.stats.alarms import Alarm
-from tinsmith.studies.debate.statistics import (Debated, by_group, figures, metrics,)
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.studies.debate.cues import (Cues, pieces_of,)
-from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.opponent import Opponent
-from tinsmith.studies.debate.rewards import (Credit, DebateReward, DebateTerms,)
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.course import (Examined, Examinee, Score, Tested,)
-from tinsmith.studies.debate.ground import (DebateGround, DebateRollout,)
+from tinsmith.lab.course import Examined, Examinee, Score, Tested
 from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.policy import told_drift
-from tinsmith.lab.progress import (Progress, untold,)
-from tinsmith.lab.rollout_metrics import (Line, examined_lines, share,)
-from tinsmith.lab.rollouts import (Failure, Sampling, sample_groups,)
+from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.rollout_metrics import Line, examined_lines, share
+from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings
-from tinsmith.lab.labels.ground import Papers
+from tinsmith.stats.alarms import Alarm
+from tinsmith.studies.debate.cues import Cues, pieces_of
+from tinsmith.studies.debate.exchange import Exchange
+from tinsmith.studies.debate.ground import DebateGround, DebateRollout
+from tinsmith.studies.debate.opponent import Opponent
+from tinsmith.studies.debate.rewards import Credit, DebateReward, DebateTerms
+from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
 from tinsmith.types.challenges import Arm
 from tinsmith.types.seeds import derive
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.renderers.renderer import Message, Role
 from tinsmith.lab.labels.answers import Confidence
+from tinsmith.lab.labels.paper import Item, Paper
+from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.task import Task
+from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.cues import pieces_of
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Stance
-from tinsmith.lab.labels.paper import (Item, Paper,)
-from tinsmith.lab.labels.prompting import messages
-from tinsmith.lab.labels.task import Task
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinsmith.lab.labels.answers import (Answer, Outcome,)
-from tinsmith.lab.labels.contracts import (Contract, Form, JUSTIFICATION_KEY, SIGNALS_KEY,)
-from tinsmith.studies.debate.stance import Stance
+from tinsmith.lab.labels.answers import Answer, Outcome
+from tinsmith.lab.labels.contracts import JUSTIFICATION_KEY, SIGNALS_KEY, Contract, Form
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.strict_json import (JsonObject, NotJsonError, read_json,)
+from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
+from tinsmith.studies.debate.stance import Stance
 
 
 @dataclass(frozen=True, slots=True)

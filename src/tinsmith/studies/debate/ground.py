@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from tinsmith.lab.environment import Environment, OneReply, Over
+from tinsmith.lab.labels.environment import Awaited, SingleTurn
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.rollouts import Rollout, Trajectory
 from tinsmith.renderers.renderer import Renderer
 from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.exchange import (Exchange, reasons_of,)
+from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Opponent
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Stance
-from tinsmith.lab.labels.environment import (Awaited, SingleTurn,)
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import Task
-from tinsmith.lab.environment import (Environment, OneReply, Over,)
-from tinsmith.lab.rollouts import (Rollout, Trajectory,)
 from tinsmith.types.challenges import Arm
 
 DebateRollout = Rollout[Item, Exchange]

@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from tinsmith.ops.exact import Float64Array, log
-from tinsmith.studies.debate.cues import (Cue, Cues, plain_word,)
 from tinsmith.lab.labels.paper import Item
+from tinsmith.ops.exact import Float64Array, log
+from tinsmith.studies.debate.cues import Cue, Cues, plain_word
 from tinsmith.types.errors import DataError
 
 _LETTERS: Final = 4

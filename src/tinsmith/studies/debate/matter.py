@@ -7,30 +7,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.named_model import is_loaded_here, served_name
+from tinsmith.lab.labels.ground import Papers
 from tinsmith.lab.nano_base import cached_base
-from tinsmith.studies.debate.base import (DebateBaseRecipe, debate_conversations,)
-from tinsmith.lab.experiment.keys import (DebateFrame, ITSELF, NOBODY, SCRIPTED, WhichCues, WhichPapers,)
-from tinsmith.lab.experiment.named_model import (is_loaded_here, served_name,)
-from tinsmith.lab.papers.matter import (PaperMatter, matter_of, named_slice,)
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.studies.debate.planted_debates import (DebatesRecipe, WORD_CUES, debates_slice,)
-from tinsmith.lab.papers.worlds import Told
+from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.matter import PaperMatter, matter_of, named_slice
+from tinsmith.lab.progress import Told
+from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.service.facts import serves
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.studies.debate.cues import (Cues, WORLD_CUES,)
-from tinsmith.studies.debate.learned_cues import learned_cues
-from tinsmith.studies.debate.opponent import (Opponent, ScriptedOpponent, arguable,)
-from tinsmith.studies.debate.rewards import debate_reward
-from tinsmith.studies.debate.script import (Script, load_script,)
-from tinsmith.studies.debate.stance import Arms
-from tinsmith.lab.service.connect import Connection
+from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.course import DebateCourse
+from tinsmith.studies.debate.cues import WORLD_CUES, Cues
+from tinsmith.studies.debate.frame import (
+    ITSELF,
+    NOBODY,
+    SCRIPTED,
+    DebateFrame,
+    WhichCues,
+    WhichPapers,
+)
 from tinsmith.studies.debate.ground import DebateGround
+from tinsmith.studies.debate.learned_cues import learned_cues
 from tinsmith.studies.debate.model_opponent import ModelOpponent
-from tinsmith.lab.rollouts import WAIT_SECONDS
-from tinsmith.lab.service.facts import serves
-from tinsmith.lab.labels.ground import Papers
+from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent, arguable
+from tinsmith.studies.debate.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
+from tinsmith.studies.debate.rewards import debate_reward
+from tinsmith.studies.debate.script import Script, load_script
+from tinsmith.studies.debate.stance import Arms
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -96,7 +104,7 @@ class DebateMatter:
             recipe = replace(recipe, vocab_size=2048)  # whole abstracts have more words
         items = self.on_papers.papers.train
         return cached_base(
-            recipe, debate_conversations(recipe, self.plan.task, self.script, items), told
+            recipe, debate_conversations(recipe, task_asked(self.plan), self.script, items), told
         )
 
     def models(self) -> Mapping[str, str]:
@@ -108,7 +116,7 @@ class DebateMatter:
 
     def before(self) -> Sequence[str]:
         """Return how many papers are discussed, and what following any named label would discriminate."""
-        labels = len(self.plan.task.labels)
+        labels = len(task_asked(self.plan).labels)
         whole, kept = self.on_papers.papers, self.papers
         lines = [
             f"{len(kept.train)} of {len(whole.train)} training papers and {len(kept.test)} of "
@@ -137,7 +145,7 @@ class DebateMatter:
         silent = replace(arms, evidence=0.0)
         return DebateCourse(
             ground=DebateGround(
-                task=self.plan.task, renderer=renderer, script=self.script, opponent=opponent
+                task=task_asked(self.plan), renderer=renderer, script=self.script, opponent=opponent
             ),
             papers=self.papers,
             settings=self.plan.settings,
@@ -150,7 +158,7 @@ class DebateMatter:
     def _opponent(
         self, connection: Connection, own: PreTrainedTokenizerBase, arms: Arms
     ) -> Opponent | None:
-        frame, labels = self.frame, self.plan.task.labels
+        frame, labels = self.frame, task_asked(self.plan).labels
         if frame.opponent == NOBODY:
             return None
         if frame.opponent == SCRIPTED:
@@ -206,7 +214,7 @@ def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
     matter = matter_of(plan, source)
     cues = WORD_CUES if of_words else WORLD_CUES
     if frame.cues is WhichCues.LEARNED:
-        cues = learned_cues(matter.papers.train, plan.task.labels)
+        cues = learned_cues(matter.papers.train, task_asked(plan).labels)
     papers = matter.papers
     if frame.papers is WhichPapers.ARGUABLE:
         papers = Papers(

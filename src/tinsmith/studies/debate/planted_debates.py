@@ -18,12 +18,12 @@ from typing import Final
 
 from tinsmith.data.labels import Disruption
 from tinsmith.data.slices.reader import Slice
-from tinsmith.data.slices.rows import (PaperRow, encode_row,)
+from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.papers.planted_slices import (Planted, planted,)
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.studies.debate.cues import (Cue, Cues,)
 from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.papers.planted_slices import Planted, planted
+from tinsmith.lab.progress import Told
+from tinsmith.studies.debate.cues import Cue, Cues
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
 from tinsmith.types.version import VERSION

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.labels import Disruption, Novelty
-from tinsmith.studies.debate.challenge_leaks import quoted_spans
-from tinsmith.studies.debate.exchange import (Exchange, Reasons,)
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.judge.tree import (TreeScore, evaluate, flat_tree,)
+from tinsmith.lab.judge.tree import TreeScore, evaluate, flat_tree
+from tinsmith.studies.debate.challenge_leaks import quoted_spans
+from tinsmith.studies.debate.exchange import Exchange, Reasons
 
 MOST_WORDS: Final = 60
 """Of a justification."""

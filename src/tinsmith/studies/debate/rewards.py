@@ -25,9 +25,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.reasoning import (at_first_sight, verified,)
 from tinsmith.lab.rewards.terms import rounded_sum
+from tinsmith.studies.debate.exchange import Exchange
+from tinsmith.studies.debate.reasoning import at_first_sight, verified
 from tinsmith.types.errors import ConfigError
 
 REASONING: Final = 0.3

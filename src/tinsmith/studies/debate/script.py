@@ -8,10 +8,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+from tinsmith.lab.labels.paper import Paper
+from tinsmith.lab.labels.prompt_files import Template, read_sections
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.stance import Stance
-from tinsmith.lab.labels.paper import Paper
-from tinsmith.lab.labels.prompt_files import (Template, read_sections,)
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import random_bits
 

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.data.slices.rows import PaperRow
+from tinsmith.lab.labels.paper import Item, items_of
+from tinsmith.lab.labels.task import TASKS, Task
 from tinsmith.renderers.renderer import Message, Renderer
 from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.opponent import (Opponent, ScriptedOpponent,)
+from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent
 from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.studies.debate.script import load_script
-from tinsmith.lab.labels.paper import (Item, items_of,)
-from tinsmith.lab.labels.task import (TASKS, Task,)
 from tinsmith.types.errors import InputError
 
 _NOTHING: Final[Mapping[str, float]] = MappingProxyType({})

@@ -15,9 +15,15 @@ from statistics import NormalDist
 from types import MappingProxyType
 
 from tinsmith.stats.calibration import STATED
-from tinsmith.stats.differences import (Stratum, mover_reaches, paired_difference, share_difference, stratified_difference,)
-from tinsmith.stats.intervals import (Interval, checked_level, wilson,)
-from tinsmith.stats.significance import (McNemar, mcnemar,)
+from tinsmith.stats.differences import (
+    Stratum,
+    mover_reaches,
+    paired_difference,
+    share_difference,
+    stratified_difference,
+)
+from tinsmith.stats.intervals import Interval, checked_level, wilson
+from tinsmith.stats.significance import McNemar, mcnemar
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import DataError
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from tinsmith.lab.results.gathering import SHOWN, Gathered
+from tinsmith.lab.runs.records import SPLIT_WORDS, RolloutRecord, Split
 from tinsmith.pages.document import Browser
-from tinsmith.lab.results.gathering import (Gathered, SHOWN,)
 from tinsmith.pages.palette import class_slot
 from tinsmith.pages.wording import counted
-from tinsmith.lab.runs.records import (RolloutRecord, SPLIT_WORDS, Split,)
 
 LONGEST = 4000
 """Characters of one text; what is longer is cut."""

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tinsmith.stats.estimates import (Bootstrap, Difference, Estimate, difference, estimate,)
-from tinsmith.stats.rates import (ClassMetric, Metric,)
+from tinsmith.lab.papers.sets import AnyPaper, labelled
+from tinsmith.stats.estimates import Bootstrap, Difference, Estimate, difference, estimate
+from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.stats.runs import Runs
 from tinsmith.stats.significance import holm
 from tinsmith.studies.disruption.estimators import PaperClassifier
-from tinsmith.lab.papers.sets import (AnyPaper, labelled,)
 from tinsmith.types.errors import ConfigError
 
 

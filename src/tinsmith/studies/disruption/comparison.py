@@ -7,28 +7,59 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinsmith.data.baselines.report import TargetReport
-from tinsmith.lab.results.arms import (Arm, Member, arms_of_members,)
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.results.arms import Arm, Member, arms_of_members
 from tinsmith.lab.results.claim_tables import claims_block
-from tinsmith.lab.results.comparison_figures import (arm_views, informative_plates, progress_plates, ranking_svg, share_plates,)
-from tinsmith.studies.disruption.headline import headline
-from tinsmith.studies.disruption.story import comparison_story
-from tinsmith.pages.document import (Block, Document, Fold, Heading, Label, Legend, Matrix, Pairs, Plates, Section, Size, Story, Words, drawn, kept, missing, note, summary,)
-from tinsmith.lab.results.gathering import (disagreements, gather,)
-from tinsmith.studies.joint.gathering import label_alone
-from tinsmith.lab.results.judging import (BOOTSTRAP, Judged, judge_arms, pairing,)
-from tinsmith.studies.disruption.lost_classes import (LostClass, lost_classes, lost_table,)
-from tinsmith.lab.results.matrices import (confusion_blocks, matrix,)
-from tinsmith.pages.palette import class_slot
-from tinsmith.lab.results.pooled import (Pooled, pooled,)
-from tinsmith.lab.results.run_map import (by_descent, papers_words, run_map, status_words, steps_words,)
-from tinsmith.lab.results.snapshot import (System, snapshot_table,)
-from tinsmith.lab.results.standings import (Standing, standings,)
-from tinsmith.pages.tables import (Table, TableRow, column, number, text, whole,)
-from tinsmith.pages.wording import (counted, listed,)
+from tinsmith.lab.results.comparison_figures import (
+    arm_views,
+    informative_plates,
+    progress_plates,
+    ranking_svg,
+    share_plates,
+)
+from tinsmith.lab.results.gathering import disagreements, gather
+from tinsmith.lab.results.judging import BOOTSTRAP, Judged, judge_arms, pairing
+from tinsmith.lab.results.matrices import confusion_blocks, matrix
+from tinsmith.lab.results.pooled import Pooled, pooled
+from tinsmith.lab.results.run_map import (
+    by_descent,
+    papers_words,
+    run_map,
+    status_words,
+    steps_words,
+)
+from tinsmith.lab.results.snapshot import System, snapshot_table
+from tinsmith.lab.results.standings import Standing, standings
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import (Run, SPLIT_WORDS, Split,)
-from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.runs.records import SPLIT_WORDS, Run, Split
+from tinsmith.pages.document import (
+    Block,
+    Document,
+    Fold,
+    Heading,
+    Label,
+    Legend,
+    Matrix,
+    Pairs,
+    Plates,
+    Section,
+    Size,
+    Story,
+    Words,
+    drawn,
+    kept,
+    missing,
+    note,
+    summary,
+)
+from tinsmith.pages.palette import class_slot
+from tinsmith.pages.tables import Table, TableRow, column, number, text, whole
+from tinsmith.pages.wording import counted, listed
+from tinsmith.studies.disruption.headline import headline
+from tinsmith.studies.disruption.joint.gathering import label_alone
+from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
+from tinsmith.studies.disruption.story import comparison_story
 from tinsmith.types.errors import ConfigError, DataError
 
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from tinsmith.stats.calibration import (Calibration, Level,)
-from tinsmith.stats.intervals import wilson
-from tinsmith.pages.drawing import (draw, one,)
+from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.palette import (MUTED, series_mark,)
-from tinsmith.pages.tables import (Cell, Table, TableRow, column, measured, number, text, whole,)
+from tinsmith.pages.palette import MUTED, series_mark
+from tinsmith.pages.tables import Cell, Table, TableRow, column, measured, number, text, whole
+from tinsmith.stats.calibration import Calibration, Level
+from tinsmith.stats.intervals import wilson
 
 
 def accuracy(level: Level) -> Measure | None:

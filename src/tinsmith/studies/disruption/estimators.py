@@ -19,20 +19,29 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tinsmith.lab.experiment.conduct import conduct_and_stay, embedded_settings
+from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.materials import Materials, with_model
+from tinsmith.lab.experiment.plan import REWARD_PREFIX, make_plan
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.scores import label_probabilities
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.matter import PaperMatter, matter_of, shuffle_seed
+from tinsmith.lab.papers.sets import (
+    AnyPaper,
+    LoadedSlice,
+    items_identity,
+    labelled,
+    split_items,
+    unlabelled,
+)
+from tinsmith.lab.runs.files import CONFIG, METRICS
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.stats.confusion import Confusion
 from tinsmith.stats.rates import Metric
-from tinsmith.lab.experiment.conduct import (conduct_and_stay, embedded_settings,)
-from tinsmith.lab.experiment.experiment import Experiment
-from tinsmith.lab.experiment.materials import (Materials, with_model,)
-from tinsmith.lab.papers.matter import (PaperMatter, matter_of, shuffle_seed,)
-from tinsmith.lab.papers.sets import (AnyPaper, LoadedSlice, items_identity, labelled, split_items, unlabelled,)
-from tinsmith.lab.experiment.plan import (Plan, REWARD_PREFIX, make_plan,)
+from tinsmith.studies.disruption.subject import LABELS
 from tinsmith.studies.disruption.trained_policy import Policy
-from tinsmith.lab.runs.files import (CONFIG, METRICS,)
-from tinsmith.lab.runs.folder import RunFolder
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.task import Task
-from tinsmith.lab.labels.scores import label_probabilities
 from tinsmith.types.errors import ConfigError
 
 _OWN: Final = {"held_out", "verbose", "reward_settings"}
@@ -114,7 +123,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         done = conduct_and_stay(plan, told=self._told, materials=materials)
         assert done.finished is not None, "no parameter stops it before its end"
         self._policy = Policy(
-            task=plan.task,
+            task=task_asked(plan),
             sampler_path=done.finished.sampler_path,
             base_url=plan.circumstances.base_url,
             embedded=embedded_settings(plan, materials.models, folder),
@@ -131,7 +140,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         self.config_ = left.read_json(CONFIG)
         self.history_ = left.read_lines(METRICS)
         self.fingerprint_ = str(self.config_["identity_sha256"])
-        self.classes_: Strings = np.array(sorted(plan.task.labels))
+        self.classes_: Strings = np.array(sorted(task_asked(plan).labels))
         return self
 
     def predict(self, papers: Sequence[AnyPaper]) -> Strings:
@@ -213,7 +222,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
             return with_model(plan, matter_of(plan, papers.source), self._told)
-        items = labelled(papers, y, plan.task)
+        items = labelled(papers, y, task_asked(plan))
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
         matter = PaperMatter(plan=plan, papers=split, data=items_identity(split), source=None)
@@ -249,6 +258,7 @@ class SFT(PaperClassifier):
     _experiment: ClassVar[Experiment] = Experiment(
         name="python/sft",
         question="What does supervised fine-tuning learn from these papers?",
+        subject=LABELS,
         parent=None,
         delta={"kind": "sft", "prompt": "checklist", "contract": "two_key", "max_tokens": 64},
     )
@@ -277,6 +287,7 @@ class GRPO(PaperClassifier):
     _experiment: ClassVar[Experiment] = Experiment(
         name="python/grpo",
         question="What does reinforcement learning learn from these papers?",
+        subject=LABELS,
         parent=None,
         delta={
             "kind": "rl",

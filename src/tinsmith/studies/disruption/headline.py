@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from tinsmith.data.baselines.report import TargetReport
 from tinsmith.lab.results.arms import Arm
-from tinsmith.studies.disruption.lost_classes import LostClass
 from tinsmith.lab.results.pooled import Pooled
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
-from tinsmith.lab.results.standings import (AGAINST, Standing,)
-from tinsmith.pages.wording import (listed, percent,)
+from tinsmith.lab.results.standings import AGAINST, Standing
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.pages.wording import listed, percent
+from tinsmith.studies.disruption.lost_classes import LostClass
 
 
 def headline(

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinsmith.lab.labels.task import TASKS
+from tinsmith.lab.results.arms import EXACT, Arm
+from tinsmith.lab.rewards.optima import reward_optimum
+from tinsmith.lab.rewards.registry import REWARDS, make_reward
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.records import Split
+from tinsmith.pages.tables import Table, TableRow, column, number, text
+from tinsmith.pages.wording import percent
 from tinsmith.stats.alarms import Limits
 from tinsmith.stats.incentives.policies import Optimum
 from tinsmith.stats.incentives.posteriors import Posteriors
-from tinsmith.stats.rates import (CLASS_SCORES, ClassMetric, FloatArray,)
+from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.stats.runs import Runs
-from tinsmith.lab.results.arms import (Arm, EXACT,)
-from tinsmith.lab.rewards.optima import reward_optimum
-from tinsmith.pages.tables import (Table, TableRow, column, number, text,)
-from tinsmith.pages.wording import percent
-from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import Split
-from tinsmith.lab.rewards.registry import (REWARDS, make_reward,)
-from tinsmith.lab.labels.task import TASKS
 from tinsmith.types.errors import TinsmithError
 
 LOST = Limits().min_recall

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinsmith.stats.rates import (ClassMetric, Metric,)
-from tinsmith.stats.consistency.reported import ReportedTable
 from tinsmith.data.labels import Disruption
+from tinsmith.stats.consistency.reported import ReportedTable
+from tinsmith.stats.rates import ClassMetric, Metric
 
 LABELS = tuple(label.value for label in Disruption)
 STATED_N = 500

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tinsmith.stats.alarms import Limits
-from tinsmith.stats.claims import (CheckName, Finding, Verdict,)
-from tinsmith.data.baselines.report import (Baseline, TargetReport,)
+from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.judging import Judged
-from tinsmith.studies.disruption.lost_classes import LostClass
 from tinsmith.lab.results.pooled import Pooled
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
-from tinsmith.lab.results.standings import (Standing, standing_words,)
-from tinsmith.pages.wording import (counted, listed, percent, told,)
+from tinsmith.lab.results.standings import Standing, standing_words
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.pages.wording import counted, listed, percent, told
+from tinsmith.stats.alarms import Limits
+from tinsmith.stats.claims import CheckName, Finding, Verdict
+from tinsmith.studies.disruption.lost_classes import LostClass
 
 _LIMITS = Limits()
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.table import Table
 
+from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.page.compared import Comparison
 from tinsmith.lab.results.arms import Arm
-from tinsmith.studies.disruption.comparison import Compared
+from tinsmith.lab.results.snapshot import System, baseline_systems
 from tinsmith.pages.console import console_table
-from tinsmith.pages.measures import (Measure, Measures,)
-from tinsmith.lab.results.snapshot import (System, baseline_systems,)
+from tinsmith.pages.measures import Measure, Measures
+from tinsmith.studies.disruption.comparison import Compared, compare_labels, comparison_document
+from tinsmith.types.errors import ConfigError
 
 
 def summary_table(compared: Compared) -> Table:
@@ -72,3 +76,19 @@ def _most_said(measures: Measures, labels: tuple[str, ...]) -> str:
     }
     top = max(shares, key=shares.__getitem__, default=None)
     return "missing" if top is None else f"{top} {100 * shares[top]:.0f} %"
+
+
+def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
+    """Compare runs on labels; see SubjectEntry.
+
+    Raises:
+        DataError: a folder holds no run.
+        ConfigError: there is no such label, or the runs are not on it.
+    """
+    if task is not None and task not in tuple(Subject):
+        raise ConfigError(
+            "there is no such label", field="--task", value=task, allowed=" or ".join(Subject)
+        )
+    found = compare_labels(folders, None if task is None else Subject(task))
+    told = (*found.headline, *found.story[-1:], *found.notes)
+    return Comparison(comparison_document(found), summary_table(found), told)

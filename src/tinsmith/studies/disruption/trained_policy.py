@@ -15,15 +15,15 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 
+from tinsmith.lab.labels.contracts import Answer
+from tinsmith.lab.labels.ground import Papers, Study
+from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.scores import label_logprobs
+from tinsmith.lab.labels.task import Task
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Sampling, sample_groups
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.labels.task import Task
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
-from tinsmith.lab.labels.scores import label_logprobs
-from tinsmith.lab.rollouts import (Failure, Sampling, WAIT_SECONDS, sample_groups,)
-from tinsmith.lab.labels.ground import (Papers, Study,)
 from tinsmith.types.errors import BackendError, LostError
 
 if TYPE_CHECKING:

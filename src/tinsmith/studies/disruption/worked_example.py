@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.data.labels import Disruption
+from tinsmith.stats.incentives.posteriors import Posteriors
 
 _KINDS = ((0.36, 0.38, 0.26), (0.36, 0.26, 0.38), (0.31, 0.40, 0.29))
 """Probabilities of disruptive, consolidating, neutral; the fourth kind makes all priors 1/3."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tinsmith.lab.nano_base import (BaseRecipe, Conversation, cached_base,)
+from tinsmith.lab.nano_base import BaseRecipe, Conversation, cached_base
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.demonstrations import demonstrations
 from tinsmith.studies.rubrics.templates import LEXICON

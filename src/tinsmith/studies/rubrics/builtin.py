@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
-from tinsmith.studies.rubrics.dataset import (RubricDataset, read_text,)
+from tinsmith.studies.rubrics.dataset import RubricDataset, read_text
 from tinsmith.studies.rubrics.rules.rule_text import criterion_of
-from tinsmith.studies.rubrics.task import (Rubric, RubricTask,)
-from tinsmith.studies.rubrics.templates import (FAMILIES, LEXICON, Words,)
+from tinsmith.studies.rubrics.task import Rubric, RubricTask
+from tinsmith.studies.rubrics.templates import FAMILIES, LEXICON, Words
 from tinsmith.types.seeds import derive
 
 FILE: Final = "builtin_tasks.jsonl"
@@ -43,7 +43,7 @@ class WorkedTask:
 
 def builtin_dataset(which: BuiltinTasks = BuiltinTasks.FEW_WORDS) -> RubricDataset:
     """Return built-in tasks, as the file beside this module has them."""
-    folder = resources.files("tinsmith.tasks.rubrics")
+    folder = resources.files("tinsmith.studies.rubrics")
     return read_text(folder.joinpath(which.value).read_bytes(), which.value)
 
 

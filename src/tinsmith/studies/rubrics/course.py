@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 
 import tinker
 
-from tinsmith.stats.alarms import Alarm
-from tinsmith.stats.response_monitor import (ResponseMonitor, Responses,)
-from tinsmith.studies.rubrics.splitting import RubricSplit
-from tinsmith.studies.rubrics.task import RubricTask
-from tinsmith.lab.course import (Examined, Examinee, Score, Tested,)
+from tinsmith.lab.course import Examined, Examinee, Score, Tested
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.policy import told_drift
-from tinsmith.lab.progress import (Progress, untold,)
-from tinsmith.lab.rollout_metrics import (Line, examined_lines,)
-from tinsmith.lab.rollouts import (Failure, Sampling, sample_groups,)
-from tinsmith.studies.rubrics.ground import (JUDGE, Judgement, RubricGround, RubricRollout,)
+from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.rollout_metrics import Line, examined_lines
+from tinsmith.lab.rollouts import Failure, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings
+from tinsmith.stats.alarms import Alarm
+from tinsmith.stats.response_monitor import ResponseMonitor, Responses
+from tinsmith.studies.rubrics.ground import JUDGE, Judgement, RubricGround, RubricRollout
+from tinsmith.studies.rubrics.splitting import RubricSplit
+from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.seeds import derive
 
 

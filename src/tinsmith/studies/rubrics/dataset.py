@@ -9,8 +9,8 @@ from typing import Final, cast
 
 import polars as pl
 
-from tinsmith.studies.rubrics.lenient_json import (JsonRecord, decode, read_records,)
-from tinsmith.studies.rubrics.task import (RubricTask, task_of,)
+from tinsmith.studies.rubrics.lenient_json import JsonRecord, decode, read_records
+from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 

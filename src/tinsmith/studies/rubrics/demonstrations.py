@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tinsmith.studies.rubrics.builtin import worked_tasks
-from tinsmith.studies.rubrics.templates import (FAMILIES, LEXICON, Words,)
+from tinsmith.studies.rubrics.templates import FAMILIES, LEXICON, Words
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 

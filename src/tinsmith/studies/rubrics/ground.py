@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tinsmith.renderers.renderer import Message, Renderer, Role
-from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.studies.rubrics.rule_judge import RubricJudge
-from tinsmith.lab.judge.verdicts import (JudgeFailure, Judged, Spent, Verdict,)
-from tinsmith.studies.rubrics.task import RubricTask
-from tinsmith.lab.judge.tree import (evaluate, pass_rate,)
 from tinsmith.lab.environment import OneReply
-from tinsmith.lab.rollouts import (Rollout, Trajectory, Unread,)
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.tree import evaluate, pass_rate
+from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
+from tinsmith.lab.rollouts import Rollout, Trajectory, Unread
+from tinsmith.renderers.renderer import Message, Renderer, Role
+from tinsmith.studies.rubrics.rule_judge import RubricJudge
+from tinsmith.studies.rubrics.task import RubricTask
 
 JUDGE = "judge"
 """Where a failure took place."""

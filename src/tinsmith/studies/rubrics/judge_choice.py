@@ -9,19 +9,19 @@ import os
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.experiment.keys import (Asking, RubricFrame,)
-from tinsmith.lab.experiment.named_model import (SERVED_NAME, is_loaded_here,)
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.models.published.sources import find_model
-from tinsmith.studies.rubrics.records import RULES
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import (BlockingJudge, ChatSettings,)
-from tinsmith.lab.judge.endpoint import (OPENAI_URL, checked_url,)
-from tinsmith.studies.rubrics.rule_judge import (RubricJudge, RulesOnly,)
-from tinsmith.studies.rubrics.dataset import RubricDataset
-from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.service.facts import (model_identity, serves, weights_sha256,)
+from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
+from tinsmith.models.published.sources import find_model
+from tinsmith.studies.rubrics.dataset import RubricDataset
+from tinsmith.studies.rubrics.frame import Asking, RubricFrame
+from tinsmith.studies.rubrics.records import RULES
+from tinsmith.studies.rubrics.rule_judge import RubricJudge, RulesOnly
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.lab.experiment.keys import (Asking, RubricFrame,)
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.studies.rubrics.records import RULES
-from tinsmith.lab.judge.prices import (estimate_spent, load_prices, shown,)
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.judge.prices import estimate_spent, load_prices, shown
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import Spent
+from tinsmith.lab.settings import RlSettings
+from tinsmith.studies.rubrics.frame import Asking, RubricFrame
+from tinsmith.studies.rubrics.ground import Asked
+from tinsmith.studies.rubrics.records import RULES
 from tinsmith.studies.rubrics.splitting import RubricSplit
 from tinsmith.studies.rubrics.task import RubricTask
-from tinsmith.studies.rubrics.ground import Asked
-from tinsmith.lab.settings import RlSettings
 
 
 def cost_lines(plan: Plan, frame: RubricFrame, asking: Asking, split: RubricSplit) -> list[str]:

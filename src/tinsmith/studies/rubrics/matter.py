@@ -8,24 +8,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tinsmith.studies.rubrics.judge_choice import (JUDGE_NAME, is_own, open_judge, require_judge,)
-from tinsmith.studies.rubrics.judging_cost import (cost_lines, ledger_line,)
-from tinsmith.lab.experiment.keys import (Asking, RubricFrame,)
-from tinsmith.lab.experiment.plan import Plan
-from tinsmith.studies.rubrics.base import (RubricBaseRecipe, rubric_base,)
-from tinsmith.studies.rubrics.settings_record import asking_circumstances
-from tinsmith.lab.papers.worlds import Told
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.runs.files import (LEDGER, TASKS,)
-from tinsmith.studies.rubrics.records import write_tasks
-from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_and_disk
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.judge.prices import load_prices
-from tinsmith.studies.rubrics.builtin import (BuiltinTasks, builtin_dataset,)
-from tinsmith.studies.rubrics.dataset import (RubricDataset, read_dataset,)
-from tinsmith.studies.rubrics.splitting import (RubricSplit, split_tasks,)
+from tinsmith.lab.papers.estimate import CHARACTERS_PER_TOKEN
+from tinsmith.lab.progress import Told
+from tinsmith.lab.runs.files import LEDGER, TASKS
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
+from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
 from tinsmith.studies.rubrics.course import RubricCourse
-from tinsmith.studies.rubrics.ground import (Asked, RubricGround,)
+from tinsmith.studies.rubrics.dataset import RubricDataset, read_dataset
+from tinsmith.studies.rubrics.frame import Asking, RubricFrame
+from tinsmith.studies.rubrics.ground import Asked, RubricGround
+from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
+from tinsmith.studies.rubrics.judging_cost import cost_lines, ledger_line
+from tinsmith.studies.rubrics.records import write_tasks
+from tinsmith.studies.rubrics.settings_record import asking_circumstances
+from tinsmith.studies.rubrics.splitting import RubricSplit, split_tasks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -132,10 +135,35 @@ def rubric_matter(plan: Plan) -> RubricMatter:
     """
     frame, asking = plan.frame, plan.asking
     assert isinstance(frame, RubricFrame)
-    assert asking is not None
+    assert isinstance(asking, Asking)
     path = asking.data_path
     dataset = builtin_dataset(BUILTIN[frame.at.value]) if path is None else read_dataset(path)
     require_judge(plan, frame, asking, dataset)
     load_prices(asking.prices)  # what it refuses is told before anything is built
     split = split_tasks(dataset.tasks, train_ratio=frame.train_ratio, data_seed=frame.data_seed)
     return RubricMatter(plan=plan, frame=frame, asking=asking, dataset=dataset, split=split)
+
+
+_TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
+"""What a chat template adds to an instruction, and the share of max_tokens that an answer to one takes."""
+
+
+def rubric_forecast(plan: Plan) -> list[str]:
+    """Return what a run on rubrics would take: its tasks, the judge's calls and their price, the time.
+
+    Raises:
+        ConfigError, DataError: the tasks or the judge cannot be had.
+    """
+    matter = rubric_matter(plan)
+    split, frame = matter.split, matter.frame
+    tasks = (*split.train, *split.test)
+    characters = sum(len(task.prompt) for task in tasks) / len(tasks)
+    lengths = Lengths(
+        prompt=_TEMPLATE_TOKENS + characters / CHARACTERS_PER_TOKEN[frame.at],
+        answer=_ANSWERED * plan.settings.max_tokens,
+        examined=min(plan.settings.eval_items, len(split.test or split.train)),
+        eval_samples=frame.eval_samples,
+    )
+    taken = model_minutes(plan, lengths)
+    time = [] if taken is None else [f"time: {time_and_disk(taken, RUN_MEGABYTES)}"]
+    return [*matter.before(), *time]

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.runs.files import (LEDGER, ROLLOUTS, TASKS,)
+from tinsmith.lab.runs.files import LEDGER, ROLLOUTS, TASKS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import FailureRecord
 from tinsmith.studies.rubrics.splitting import RubricSplit

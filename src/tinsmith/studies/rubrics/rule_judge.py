@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.verdicts import (JudgeFailure, Judged, Spent, Verdict,)
+from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 
 

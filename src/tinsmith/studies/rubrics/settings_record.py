@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from tinsmith.lab.experiment.keys import Asking
+from tinsmith.studies.rubrics.frame import Asking
 
 
 def asking_circumstances(asking: Asking) -> dict[str, object]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from tinsmith.lab.judge.tree import (Node, criteria_of,)
+from tinsmith.lab.judge.tree import Node, criteria_of
 from tinsmith.studies.rubrics.tree_schema import tree_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of

@@ -7,9 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.studies.rubrics.rules.rule import (Bound, NONE_AT_ALL, Rule,)
-from tinsmith.studies.rubrics.rules.shape_rules import (IsList, JsonKeys, Length, ListKind, Look, Looks, Unit,)
-from tinsmith.studies.rubrics.rules.word_rules import (Affix, Before, Contains, Edge, Match,)
+from tinsmith.studies.rubrics.rules.rule import NONE_AT_ALL, Bound, Rule
+from tinsmith.studies.rubrics.rules.shape_rules import (
+    IsList,
+    JsonKeys,
+    Length,
+    ListKind,
+    Look,
+    Looks,
+    Unit,
+)
+from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Edge, Match
 
 _WORDS: Final = """
     data field model system surface growth theory sample space source control process problem practice

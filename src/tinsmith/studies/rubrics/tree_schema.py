@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
-from tinsmith.lab.judge.tree import (Branch, Leaf, Node, Strategy,)
+from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy
 from tinsmith.types.errors import DataError
 
 MAX_DEPTH: Final = 32

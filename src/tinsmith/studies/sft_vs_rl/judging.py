@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tinsmith.stats.claims import (Comparison, judge,)
-from tinsmith.stats.estimates import (Bootstrap, difference,)
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.baseline_rivals import metadata_of
+from tinsmith.lab.runs.records import Split
+from tinsmith.lab.study.results import answers
+from tinsmith.stats.claims import Comparison, judge
+from tinsmith.stats.estimates import Bootstrap, difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
-from tinsmith.studies.sft_vs_rl.results import (Equivalence, PRIMARY, StudyClaim,)
-from tinsmith.studies.sft_vs_rl.settings import (ArmName, OFFSET, WORDS,)
-from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.baseline_rivals import metadata_of
-from tinsmith.lab.study.results import answers
-from tinsmith.lab.runs.records import Split
+from tinsmith.studies.sft_vs_rl.results import PRIMARY, Equivalence, StudyClaim
+from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
 
 _TWO_ONE_SIDED: Final = 0.9
 """Level of the interval that is two one-sided tests at 0.05 each."""

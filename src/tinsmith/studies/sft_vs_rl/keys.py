@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from tinsmith.lab.experiment.keys import (At, KEYS,)
-from tinsmith.lab.study.keys import (DRY_RUN, StudyKey, StudyKeys, TUNING_SEED,)
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 
 QUESTION: Final = (
     "Does RL teach a small model to tell labels better than SFT does, with nothing else unequal?"
@@ -137,7 +138,8 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
         StudyKey("group_size", _by_world("group_size"), "Answers to each."),
         DRY_RUN,
     ),
-    passed_on=(KEYS[Kind.RL].known & KEYS[Kind.SFT].known) - {*_SET, "quiet"},
+    passed_on=(LABEL_KINDS[Kind.RL].keys.known & LABEL_KINDS[Kind.SFT].keys.known)
+    - {*_SET, "quiet"},
     prefixes=(REWARD,),
     set_by_study=_SET,
     instead="out, seeds, sft_rates, rl_rates, steps and groups_per_batch instead",

@@ -7,25 +7,34 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.study.cell import Cell
-from tinsmith.lab.study.compute_spent import (Accountant, mean_spent,)
-from tinsmith.lab.papers.matter import matter_of
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.experiment.registry import find
+from tinsmith.lab.labels.course import LabelCourse
+from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.matter import matter_of
+from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.standings import standing_words, standings
+from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.compute_spent import Accountant, mean_spent
+from tinsmith.lab.study.driver import Outcome, Tuned, TunedArm
+from tinsmith.lab.study.results import (
+    ArmRow,
+    Draws,
+    Spent,
+    arm_row,
+    baselines_of,
+    hashes_of,
+    scores,
+    seconds_of,
+)
+from tinsmith.models.base import tokenizer_of
+from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.sft_vs_rl.judging import Evidence
 from tinsmith.studies.sft_vs_rl.keys import StudyWorld
 from tinsmith.studies.sft_vs_rl.page import sft_vs_rl_page
-from tinsmith.studies.sft_vs_rl.results import (SftVsRl, known_truth,)
-from tinsmith.studies.sft_vs_rl.settings import (ArmName, OFFSET, SftVsRlSettings, WORDS,)
+from tinsmith.studies.sft_vs_rl.results import SftVsRl, known_truth
+from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName, SftVsRlSettings
 from tinsmith.studies.sft_vs_rl.story import sentences
-from tinsmith.lab.study.driver import (Outcome, Tuned, TunedArm,)
-from tinsmith.models.base import tokenizer_of
-from tinsmith.renderers.choose import renderer_for
-from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.standings import (standing_words, standings,)
-from tinsmith.lab.study.results import (ArmRow, Draws, Spent, arm_row, baselines_of, hashes_of, scores, seconds_of,)
-from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.ground import Study
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,9 +58,9 @@ class Books:
 
     def course(self, cell: Cell) -> LabelCourse:
         """Return what a run trains on."""
-        plan = make_plan(find(cell.name), cell.overrides)
+        plan = make_plan(cell.experiment, cell.overrides)
         ground = Study(
-            task=plan.task,
+            task=task_asked(plan),
             papers=matter_of(plan, self.source).papers,
             renderer=renderer_for(self.tokenizer),
             tokenizer=self.tokenizer,

@@ -8,19 +8,27 @@ from typing import Final
 
 from markupsafe import Markup
 
-from tinsmith.stats.claims import Verdict
-from tinsmith.studies.sft_vs_rl.keys import QUESTION
-from tinsmith.studies.sft_vs_rl.results import (SftVsRl, StudyClaim,)
-from tinsmith.studies.sft_vs_rl.settings import (ArmName, WORDS,)
-from tinsmith.studies.sft_vs_rl.story import sentences
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.comparison_figures import progress_plates
-from tinsmith.pages.document import (Block, Document, Heading, Plates, Section, Words, missing,)
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.page import (heads, rates_section, scores_section, seconds_section, settings_section, study_document, study_facts,)
+from tinsmith.lab.study.page import (
+    heads,
+    rates_section,
+    scores_section,
+    seconds_section,
+    settings_section,
+    study_document,
+    study_facts,
+)
 from tinsmith.lab.study.results import Seconds
-from tinsmith.pages.tables import (Cell, Table, TableRow, column, number, text,)
+from tinsmith.pages.document import Block, Document, Heading, Plates, Section, Words, missing
+from tinsmith.pages.tables import Cell, Table, TableRow, column, number, text
+from tinsmith.stats.claims import Verdict
+from tinsmith.studies.sft_vs_rl.keys import QUESTION
+from tinsmith.studies.sft_vs_rl.results import SftVsRl, StudyClaim
+from tinsmith.studies.sft_vs_rl.settings import WORDS, ArmName
+from tinsmith.studies.sft_vs_rl.story import sentences
 
 _SHOWN: Final = (ArmName.SFT, ArmName.RL, ArmName.THEN)
 """Arms whose steps have one length, so that one axis serves them."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.stats.incentives.bayes import (best_deterministic, best_policy,)
+from tinsmith.lab.study.results import StudyFound
 from tinsmith.stats.claims import Claim
+from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
 from tinsmith.stats.incentives.posteriors import Policy
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.sft_vs_rl.planted_world import posteriors
-from tinsmith.lab.study.results import StudyFound
 
 PRIMARY: Final = Metric.MACRO_F1
 """What the first sentence is about: named before any run."""

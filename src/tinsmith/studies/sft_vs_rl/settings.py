@@ -13,11 +13,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.experiment.keys import (At, KEYS,)
-from tinsmith.studies.sft_vs_rl.keys import (ALLOWED_AT, QUESTION, REWARD, SFT_VS_RL_KEYS, StudyWorld, numbers_of,)
-from tinsmith.lab.study.arms import (Study, StudyArm,)
-from tinsmith.lab.study.keys import (count, learning_rates, require_a_score,)
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import Experiment
+from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.arms import Study, StudyArm
+from tinsmith.lab.study.keys import count, learning_rates, require_a_score
+from tinsmith.studies.disruption.experiments import (
+    CONTROL_SHUFFLED_LABELS,
+    CONTROL_ZERO_SHOT,
+    REMEDY_EXP6,
+    REMEDY_SFT_THEN_RL,
+    SFT_LORA_OFFSET,
+)
+from tinsmith.studies.sft_vs_rl.keys import (
+    ALLOWED_AT,
+    QUESTION,
+    REWARD,
+    SFT_VS_RL_KEYS,
+    StudyWorld,
+    numbers_of,
+)
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = 3
@@ -77,9 +93,9 @@ class SftVsRlSettings:
     def first_arms(self) -> tuple[StudyArm, ...]:
         """Return the arms that depend on no other."""
         return (
-            StudyArm(ArmName.ZERO, WORDS[ArmName.ZERO], "control/zero_shot"),
+            StudyArm(ArmName.ZERO, WORDS[ArmName.ZERO], CONTROL_ZERO_SHOT),
             self._supervised(ArmName.SFT, self.sft_rates, self.steps),
-            self._rewarded(ArmName.RL, "remedy/exp6", self.rl_rates),
+            self._rewarded(ArmName.RL, REMEDY_EXP6, self.rl_rates),
         )
 
     def later_arms(self, *, more_steps: int, sft: float, rl: float) -> tuple[StudyArm, ...]:
@@ -92,19 +108,19 @@ class SftVsRlSettings:
         shuffled = {"shuffle_labels": "true"}
         return (
             self._supervised(ArmName.MORE, self.sft_rates, more_steps),
-            self._rewarded(ArmName.THEN, "remedy/sft_then_rl", self.rl_rates, **first),
+            self._rewarded(ArmName.THEN, REMEDY_SFT_THEN_RL, self.rl_rates, **first),
             self._supervised(ArmName.SFT_SHUFFLED, (sft,), self.steps, **shuffled),
-            self._rewarded(ArmName.RL_SHUFFLED, "control/shuffled_labels", (rl,)),
+            self._rewarded(ArmName.RL_SHUFFLED, CONTROL_SHUFFLED_LABELS, (rl,)),
         )
 
     def _supervised(
         self, name: ArmName, rates: tuple[float, ...], steps: int, **own: str
     ) -> StudyArm:
         keys = {**_looks(steps), "batch_size": str(self.groups_per_batch), **own}
-        return StudyArm(name, WORDS[name], "sft/lora_offset", rates, keys)
+        return StudyArm(name, WORDS[name], SFT_LORA_OFFSET, rates, keys)
 
     def _rewarded(
-        self, name: ArmName, experiment: str, rates: tuple[float, ...], **own: str
+        self, name: ArmName, experiment: Experiment, rates: tuple[float, ...], **own: str
     ) -> StudyArm:
         sizes = {
             "groups_per_batch": str(self.groups_per_batch),
@@ -115,7 +131,7 @@ class SftVsRlSettings:
 
     def deciding(self) -> dict[str, object]:
         """Return what decides the study's results, but for papers and base."""
-        aside = KEYS[Kind.RL].circumstances
+        aside = LABEL_KINDS[Kind.RL].keys.circumstances
         return {
             "world": self.world.value,
             "steps": self.steps,

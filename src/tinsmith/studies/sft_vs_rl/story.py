@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tinsmith.stats.claims import (CheckName, Claim, Finding, Verdict,)
-from tinsmith.stats.rates import Metric
-from tinsmith.studies.sft_vs_rl.results import (Equivalence, MARGIN, OFFSET_RULE, SftVsRl, Truth,)
-from tinsmith.studies.sft_vs_rl.settings import (ArmName, OFFSET, WORDS,)
 from tinsmith.lab.study.results import limits
-from tinsmith.pages.wording import (listed, told,)
+from tinsmith.pages.wording import listed, told
+from tinsmith.stats.claims import CheckName, Claim, Finding, Verdict
+from tinsmith.stats.rates import Metric
+from tinsmith.studies.sft_vs_rl.results import MARGIN, OFFSET_RULE, Equivalence, SftVsRl, Truth
+from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
 
 _RL, _SFT = WORDS[ArmName.RL], WORDS[ArmName.SFT]
 _CLOSE = 0.005

@@ -11,22 +11,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from tinsmith.data.slices.reader import Slice
-from tinsmith.lab.study.compute_spent import (Accountant, Cost,)
 from tinsmith.lab.experiment.at import At
-from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.studies.sft_vs_rl.planted_world import (PLANTED_BASE, PLANTED_TOKENS, PlantedRecipe, planted_slice,)
-from tinsmith.lab.experiment.registry import find
-from tinsmith.studies.sft_vs_rl.keys import StudyWorld
-from tinsmith.studies.sft_vs_rl.outcome import (Books, read_outcome,)
-from tinsmith.studies.sft_vs_rl.settings import (ArmName, SftVsRlSettings, sft_vs_rl_settings,)
-from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import (Outcome, RunCells, Stages, Study, Tuned, conduct_study,)
-from tinsmith.lab.papers.worlds import (Told, WorldRecipe, nano_base, open_slice, papers_of, world_slice,)
-from tinsmith.models.base import read_shape
-from tinsmith.lab.study.results import (DRAWS, Draws,)
+from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.papers.frame import task_asked
+from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
+from tinsmith.lab.progress import Told
 from tinsmith.lab.settings import SftSettings
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.compute_spent import Accountant, Cost
+from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, conduct_study
+from tinsmith.lab.study.results import DRAWS, Draws
+from tinsmith.models.base import read_shape
+from tinsmith.studies.disruption.experiments import REMEDY_EXP6
+from tinsmith.studies.sft_vs_rl.keys import StudyWorld
+from tinsmith.studies.sft_vs_rl.outcome import Books, read_outcome
+from tinsmith.studies.sft_vs_rl.planted_world import (
+    PLANTED_BASE,
+    PLANTED_TOKENS,
+    PlantedRecipe,
+    planted_slice,
+)
+from tinsmith.studies.sft_vs_rl.settings import ArmName, SftVsRlSettings, sft_vs_rl_settings
 
 
 def run_sft_vs_rl(
@@ -109,7 +116,7 @@ def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
         return source, settings.model_name
     if settings.at is At.SMALL:
         return source, SMALL_MODEL
-    task = make_plan(find("remedy/exp6"), settings.study.shared).task
+    task = task_asked(make_plan(REMEDY_EXP6, settings.study.shared))
     recipe = PLANTED_BASE if planted else PaperBaseRecipe()
     base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
     return source, str(base)

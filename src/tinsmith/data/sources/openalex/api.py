@@ -18,7 +18,7 @@ import httpx
 import msgspec
 
 from tinsmith.data.progress import Progress
-from tinsmith.data.sources.openalex.answers import (Meaning, meaning, seconds_to_wait,)
+from tinsmith.data.sources.openalex.answers import Meaning, meaning, seconds_to_wait
 from tinsmith.types.errors import ConfigError, DataError
 
 API = "https://api.openalex.org"

@@ -18,8 +18,24 @@ from tinsmith.data.paper import Paper
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.lines import Block, DamagedFile, Malformed, read_all, read_blocks
-from tinsmith.data.sources.openalex.record import (Keep, day, exclusion, node_paper, venue, work_paper, year_of,)
-from tinsmith.data.sources.openalex.schema import (Node, URL, Work, from_plain, read_lines, read_node, read_work,)
+from tinsmith.data.sources.openalex.record import (
+    Keep,
+    day,
+    exclusion,
+    node_paper,
+    venue,
+    work_paper,
+    year_of,
+)
+from tinsmith.data.sources.openalex.schema import (
+    URL,
+    Node,
+    Work,
+    from_plain,
+    read_lines,
+    read_node,
+    read_work,
+)
 
 _ROWS = 5_000
 _NODES = 8_192

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from tinsmith.data.abstracts import from_inverted_index
 from tinsmith.data.paper import Paper
 from tinsmith.data.sources.lines import Malformed
-from tinsmith.data.sources.openalex.schema import (Node, Work,)
+from tinsmith.data.sources.openalex.schema import Node, Work
 from tinsmith.types.errors import DataError
 
 CONCEPTS = 8

@@ -10,7 +10,7 @@ from tinsmith.data.corpus_card import SourceDescription, SourceKind
 from tinsmith.data.corpus_writer import CorpusWriter
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
-from tinsmith.data.sources.openalex.api import (ApiQuery, Download,)
+from tinsmith.data.sources.openalex.api import ApiQuery, Download
 from tinsmith.data.sources.openalex.reader import OpenAlexReader
 from tinsmith.data.sources.openalex.record import Keep
 from tinsmith.data.sources.openalex.snapshot import find_snapshot

@@ -10,7 +10,7 @@ import polars as pl
 from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.delimited import Rows
-from tinsmith.data.sources.sciscinet.tables import (Table, TableFile,)
+from tinsmith.data.sources.sciscinet.tables import Table, TableFile
 
 _NUMBERS: dict[str, tuple[tuple[str, ...], pl.DataType]] = {
     "year": (("year",), pl.Int32()),

@@ -21,9 +21,9 @@ from tinsmith.data.progress import Progress
 from tinsmith.data.sources.complaints import Complaints
 from tinsmith.data.sources.delimited import Rows
 from tinsmith.data.sources.openalex.mending import inverted_index
-from tinsmith.data.sources.sciscinet.fields import (PaperFields, read_paper_fields,)
-from tinsmith.data.sources.sciscinet.papers import (read_journals, read_papers, yes,)
-from tinsmith.data.sources.sciscinet.tables import (Table, TableFile, find_tables,)
+from tinsmith.data.sources.sciscinet.fields import PaperFields, read_paper_fields
+from tinsmith.data.sources.sciscinet.papers import read_journals, read_papers, yes
+from tinsmith.data.sources.sciscinet.tables import Table, TableFile, find_tables
 from tinsmith.types.errors import DataError
 
 KEEP = ("retracted", "paratext")

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.data.sources.world.draws import (exponential_ages, threshold,)
-from tinsmith.data.sources.world.papers import (WorldPapers, YEARS,)
+from tinsmith.data.sources.world.draws import exponential_ages, threshold
+from tinsmith.data.sources.world.papers import YEARS, WorldPapers
 from tinsmith.data.sources.world.spec import WorldSpec
 from tinsmith.ops.extension import module
 from tinsmith.types.seeds import derive

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.data.sources.world.citations import Citations
-from tinsmith.data.sources.world.draws import (threshold, words,)
+from tinsmith.data.sources.world.draws import threshold, words
 from tinsmith.data.sources.world.papers import WorldPapers
 from tinsmith.types.seeds import derive
 

@@ -13,10 +13,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.sources.world.draws import (threshold, words, zipf,)
-from tinsmith.data.sources.world.fields import (FIELD_JOURNALS, GENERALIST_JOURNALS, field_name, journals, topic_name,)
-from tinsmith.data.sources.world.papers import (CAUSES, FIRST_YEAR, WorldPapers, YEARS,)
-from tinsmith.data.sources.world.spec import (ID_NUMBERS, WorldSpec,)
+from tinsmith.data.sources.world.draws import threshold, words, zipf
+from tinsmith.data.sources.world.fields import (
+    FIELD_JOURNALS,
+    GENERALIST_JOURNALS,
+    field_name,
+    journals,
+    topic_name,
+)
+from tinsmith.data.sources.world.papers import CAUSES, FIRST_YEAR, YEARS, WorldPapers
+from tinsmith.data.sources.world.spec import ID_NUMBERS, WorldSpec
 from tinsmith.types.seeds import derive
 
 _GENERALIST: Final = 0.05

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tinsmith.data.abstracts import to_inverted_index
 from tinsmith.data.sources.world.cues import CUES
-from tinsmith.data.sources.world.draws import (poisson, threshold, words, zipf,)
-from tinsmith.data.sources.world.fields import (FIELD_WORDS, field_words,)
-from tinsmith.data.sources.world.lexicon import (GENERAL, TOPIC_WORDS, topic_words,)
-from tinsmith.data.sources.world.papers import (CAUSES, WorldPapers,)
+from tinsmith.data.sources.world.draws import poisson, threshold, words, zipf
+from tinsmith.data.sources.world.fields import FIELD_WORDS, field_words
+from tinsmith.data.sources.world.lexicon import GENERAL, TOPIC_WORDS, topic_words
+from tinsmith.data.sources.world.papers import CAUSES, WorldPapers
 from tinsmith.data.sources.world.spec import WorldSpec
 from tinsmith.types.seeds import derive
 

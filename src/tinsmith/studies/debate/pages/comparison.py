@@ -14,20 +14,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tinsmith.studies.debate.statistics import (ALL, EVENTS, Figures, compare,)
+from tinsmith.lab.results.arms import alike_but_for_seeds
+from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.differences import paired_difference
 from tinsmith.stats.intervals import Interval
-from tinsmith.stats.ratios import (ShareRatio, share_ratio,)
+from tinsmith.stats.ratios import ShareRatio, share_ratio
 from tinsmith.stats.seeded_shares import Fate
-from tinsmith.stats.significance import (ALPHA, McNemar, holm, mcnemar,)
-from tinsmith.lab.results.arms import alike_but_for_seeds
+from tinsmith.stats.significance import ALPHA, McNemar, holm, mcnemar
 from tinsmith.studies.debate.pages.fates import CAVING
-from tinsmith.studies.debate.pages.gathering import (CONTROL, DebateRun, GREEDY, TEST, Talk, read_debate_run,)
-from tinsmith.studies.debate.pages.over_seeds import (OverSeeds, over_seeds,)
+from tinsmith.studies.debate.pages.gathering import (
+    CONTROL,
+    GREEDY,
+    TEST,
+    DebateRun,
+    Talk,
+    read_debate_run,
+)
+from tinsmith.studies.debate.pages.over_seeds import OverSeeds, over_seeds
 from tinsmith.studies.debate.pages.over_seeds_shown import seeded_story
-from tinsmith.studies.debate.pages.story import (figure_words, signed_words,)
-from tinsmith.studies.rubrics.quality.story import p_words
-from tinsmith.pages.wording import (counted, signed,)
+from tinsmith.studies.debate.pages.story import figure_words, signed_words
+from tinsmith.studies.debate.statistics import ALL, EVENTS, Figures, compare
 from tinsmith.types.challenges import Arm
 
 SEED_REWARD: Final = "adversarial/seed"

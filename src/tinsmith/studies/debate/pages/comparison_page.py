@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup
 from rich.table import Table as ConsoleTable
 
-from tinsmith.studies.debate.statistics import (ALL, Figure,)
+from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.results.run_map import papers_words, status_words, steps_words
 from tinsmith.pages.console import console_table
-from tinsmith.studies.debate.pages.comparison import (Against, Compared, DebatesCompared, event_names,)
-from tinsmith.studies.debate.pages.gathering import (CONTROL, GREEDY, TEST, TESTS,)
-from tinsmith.studies.debate.pages.over_seeds_shown import (held_table, seeded_table,)
-from tinsmith.studies.debate.pages.tables import figure_cell
-from tinsmith.pages.document import (Document, Section, drawn, kept, missing, summary,)
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
+from tinsmith.pages.document import Document, Section, drawn, kept, missing, summary
+from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.lab.results.run_map import (papers_words, status_words, steps_words,)
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, absent, column, signed_cell, text, whole,)
-from tinsmith.pages.wording import (counted, listed,)
+from tinsmith.pages.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    absent,
+    column,
+    signed_cell,
+    text,
+    whole,
+)
+from tinsmith.pages.wording import counted, listed
+from tinsmith.studies.debate.pages.comparison import (
+    Against,
+    Compared,
+    DebatesCompared,
+    compare_debates,
+    event_names,
+)
+from tinsmith.studies.debate.pages.gathering import CONTROL, GREEDY, TEST, TESTS
+from tinsmith.studies.debate.pages.over_seeds_shown import held_table, seeded_table
+from tinsmith.studies.debate.pages.tables import figure_cell
+from tinsmith.studies.debate.statistics import ALL, Figure
 
 _COLUMNS: Final = (
     (ALL, "accuracy_first", "first right", ""),
@@ -261,3 +279,15 @@ def _firsts(compared: DebatesCompared) -> Table | None:
             for one in compared.firsts
         ),
     )
+
+
+def compared_debates(folders: Sequence[Path]) -> Comparison:
+    """Compare such runs; see SubjectEntry.
+
+    Raises:
+        DataError: a folder holds no run.
+        ConfigError: they cannot be compared.
+    """
+    found = compare_debates(folders)
+    told = (*found.story, *found.notes)
+    return Comparison(debates_document(found), debates_summary(found), told)

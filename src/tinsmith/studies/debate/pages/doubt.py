@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tinsmith.studies.debate.statistics import (ALL, by_group,)
+from tinsmith.pages.tables import Table, TableRow, column, text
 from tinsmith.studies.debate.pages.gathering import DebateRun
 from tinsmith.studies.debate.pages.story import main_split
-from tinsmith.studies.debate.pages.tables import (GROUPS, figure_cell, split_words,)
-from tinsmith.pages.tables import (Table, TableRow, column, text,)
+from tinsmith.studies.debate.pages.tables import GROUPS, figure_cell, split_words
+from tinsmith.studies.debate.statistics import ALL, by_group
 from tinsmith.types.challenges import Arm
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tinsmith.studies.debate.statistics import Debated
-from tinsmith.studies.debate.pages.gathering import (DebateRun, Talk,)
+from tinsmith.pages.document import Example, Reply, note
+from tinsmith.studies.debate.pages.gathering import DebateRun, Talk
 from tinsmith.studies.debate.pages.story import main_split
-from tinsmith.pages.document import (Example, Reply, note,)
+from tinsmith.studies.debate.statistics import Debated
 from tinsmith.types.challenges import Arm
 from tinsmith.types.seeds import derive
 

@@ -1,4 +1,4 @@
-"""What became of a conversation, for each figure that is shown over seeds, counted as in tinsmith.studies.debate.statistics."""
+"""What became of a conversation, for each figure that is shown over seeds, counted as in `statistics`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tinsmith.studies.debate.statistics import Debated
 from tinsmith.stats.seeded_shares import Fate
-from tinsmith.studies.debate.pages.gathering import (CONTROL, TEST,)
+from tinsmith.studies.debate.pages.gathering import CONTROL, TEST
+from tinsmith.studies.debate.statistics import Debated
 from tinsmith.types.challenges import Arm
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tinsmith.pages.document import Plate
-from tinsmith.lab.results.drawn_metrics import (Drawn, drawn_plates,)
+from tinsmith.lab.results.drawn_metrics import Drawn, drawn_plates
 from tinsmith.lab.runs.records import Run
+from tinsmith.pages.document import Plate
 
 _DRAWN = (
     Drawn(

@@ -9,14 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.studies.debate.statistics import (Debated, Figures, by_group, metrics,)
-from tinsmith.lab.results.gathering import Cause
-from tinsmith.studies.debate.records import (ConversationRecord, read_conversations,)
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import (Run, Split,)
 from tinsmith.lab.labels.answers import Answer
-from tinsmith.lab.labels.contracts import (CONTRACTS, Contract,)
-from tinsmith.studies.debate.stance import (Arms, WrongLabel,)
+from tinsmith.lab.labels.contracts import CONTRACTS, Contract
+from tinsmith.lab.results.gathering import Cause
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Run, Split
+from tinsmith.studies.debate.records import ConversationRecord, read_conversations
+from tinsmith.studies.debate.stance import Arms, WrongLabel
+from tinsmith.studies.debate.statistics import Debated, Figures, by_group, metrics
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError
 

@@ -11,11 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tinsmith.stats.estimates import (Bootstrap, Estimate,)
-from tinsmith.stats.seeded_shares import (MeanDifference, SeededShares, difference_of_means, ratio_of_means,)
 from tinsmith.lab.results.arms import alike_but_for_seeds
-from tinsmith.studies.debate.pages.fates import (CAVING, FIRST, SHOWN, Shown,)
-from tinsmith.studies.debate.pages.gathering import (DebateRun, TEST,)
+from tinsmith.stats.estimates import Bootstrap, Estimate
+from tinsmith.stats.seeded_shares import (
+    MeanDifference,
+    SeededShares,
+    difference_of_means,
+    ratio_of_means,
+)
+from tinsmith.studies.debate.pages.fates import CAVING, FIRST, SHOWN, Shown
+from tinsmith.studies.debate.pages.gathering import TEST, DebateRun
 
 DRAWN: Final = Bootstrap()
 _TRAINING_ONLY: Final = frozenset({"forks"})

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.studies.debate.pages.fates import (BARE, BEYOND, CAVING, PUT_RIGHT, SHOWN,)
-from tinsmith.studies.debate.pages.over_seeds import (CavingHeld, FirstHeld, OverSeeds, Seeded, SeededFigure, Sides,)
 from tinsmith.pages.measures import from_estimate
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, absent, column, measured, signed_cell, text, whole,)
-from tinsmith.pages.wording import (counted, signed,)
+from tinsmith.pages.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    absent,
+    column,
+    measured,
+    signed_cell,
+    text,
+    whole,
+)
+from tinsmith.pages.wording import counted, signed
+from tinsmith.studies.debate.pages.fates import BARE, BEYOND, CAVING, PUT_RIGHT, SHOWN
+from tinsmith.studies.debate.pages.over_seeds import (
+    CavingHeld,
+    FirstHeld,
+    OverSeeds,
+    Seeded,
+    SeededFigure,
+    Sides,
+)
 
 
 def seeded_story(found: OverSeeds) -> tuple[str, ...]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from tinsmith.lab.results.failed_rollouts import failures_table
+from tinsmith.lab.results.run_details import failures_section, run_document
+from tinsmith.lab.results.run_map import papers_words
+from tinsmith.lab.runs.records import Run
+from tinsmith.pages.document import (
+    Block,
+    Document,
+    Heading,
+    Pairs,
+    Plates,
+    Section,
+    kept,
+    missing,
+    note,
+)
 from tinsmith.studies.debate.pages.doubt import doubt_table
 from tinsmith.studies.debate.pages.examples import examples
 from tinsmith.studies.debate.pages.figures import debate_plates
-from tinsmith.studies.debate.pages.gathering import (DebateRun, read_debate_run,)
-from tinsmith.studies.debate.pages.story import (cannot_be_said, debate_story,)
-from tinsmith.studies.debate.pages.tables import (arms_table, challenge_table, overall_table,)
-from tinsmith.pages.document import (Block, Document, Heading, Pairs, Plates, Section, kept, missing, note,)
-from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.pages.page import document_html
-from tinsmith.lab.results.run_details import (failures_section, run_document,)
-from tinsmith.lab.results.run_map import papers_words
-from tinsmith.lab.runs.records import Run
+from tinsmith.studies.debate.pages.gathering import DebateRun, read_debate_run
+from tinsmith.studies.debate.pages.story import cannot_be_said, debate_story
+from tinsmith.studies.debate.pages.tables import arms_table, challenge_table, overall_table
 
 
-def debate_html(run: Run) -> str:
+def debate_document(run: Run) -> Document:
     """Return the page of a run with a challenger; the same folder, the same bytes."""
-    return document_html(_page(read_debate_run(run.folder, run)))
+    return _page(read_debate_run(run.folder, run))
 
 
 def _page(read: DebateRun) -> Document:

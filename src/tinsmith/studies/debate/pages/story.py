@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from tinsmith.studies.debate.statistics import (ALL, Figure, Figures,)
-from tinsmith.studies.debate.pages.gathering import (CONTROL, DebateRun, GREEDY, SCRIPTED, TEST,)
-from tinsmith.pages.wording import (counted, signed,)
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.records import Split
+from tinsmith.pages.wording import counted, signed
+from tinsmith.studies.debate.pages.gathering import CONTROL, GREEDY, SCRIPTED, TEST, DebateRun
+from tinsmith.studies.debate.statistics import ALL, Figure, Figures
 
 _LEAKS = 1e-9
 

@@ -6,13 +6,24 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.studies.debate.statistics import (ALL, Figure, Figures, NAMING, groups,)
-from tinsmith.studies.debate.pages.gathering import (DebateRun, TESTS, shown_splits,)
-from tinsmith.pages.measures import Measure
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, absent, column, measured, signed_cell, text, whole,)
-from tinsmith.pages.wording import signed
 from tinsmith.lab.runs.records import SPLIT_WORDS
+from tinsmith.pages.measures import Measure
+from tinsmith.pages.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    absent,
+    column,
+    measured,
+    signed_cell,
+    text,
+    whole,
+)
+from tinsmith.pages.wording import signed
+from tinsmith.studies.debate.pages.gathering import TESTS, DebateRun, shown_splits
 from tinsmith.studies.debate.stance import WrongLabel
+from tinsmith.studies.debate.statistics import ALL, NAMING, Figure, Figures, groups
 from tinsmith.types.challenges import Arm
 
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from tinsmith.stats.paired_means import (PairedMeans, paired_means,)
-from tinsmith.stats.significance import (ALPHA, holm,)
 from tinsmith.lab.results.arms import seedless
-from tinsmith.studies.rubrics.quality.story import p_words
-from tinsmith.studies.rubrics.pages.constant import best_constant
-from tinsmith.studies.rubrics.pages.gains import (BOOTSTRAP, Gains, gain_words, gains_of,)
-from tinsmith.studies.rubrics.pages.gathering import (RubricRun, read_rubric_run,)
-from tinsmith.pages.wording import (counted, signed,)
 from tinsmith.lab.runs.records import Config
+from tinsmith.pages.wording import counted, p_words, signed
+from tinsmith.stats.paired_means import PairedMeans, paired_means
+from tinsmith.stats.significance import ALPHA, holm
+from tinsmith.studies.rubrics.pages.constant import best_constant
+from tinsmith.studies.rubrics.pages.gains import BOOTSTRAP, Gains, gain_words, gains_of
+from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 
 _TOLD = 6
 """Most pairs that get a sentence; the table has all."""

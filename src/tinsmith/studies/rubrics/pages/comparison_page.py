@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 from rich.table import Table as ConsoleTable
 
+from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.pages.console import console_table
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import (Document, Section, drawn, summary,)
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
+from tinsmith.pages.document import Document, Section, drawn, summary
+from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
-from tinsmith.studies.rubrics.pages.comparison import (Compared, Pair, RubricsCompared,)
-from tinsmith.studies.rubrics.pages.cost import (cost_words, failed_words,)
-from tinsmith.studies.rubrics.pages.gains import (gain_cells, rate_of,)
+from tinsmith.pages.tables import (
+    Table,
+    TableRow,
+    absent,
+    column,
+    measured,
+    shown,
+    signed_cell,
+    text,
+    whole,
+)
+from tinsmith.pages.wording import counted, listed, signed
+from tinsmith.studies.rubrics.pages.comparison import (
+    Compared,
+    Pair,
+    RubricsCompared,
+    compare_rubrics,
+)
+from tinsmith.studies.rubrics.pages.cost import cost_words, failed_words
+from tinsmith.studies.rubrics.pages.gains import gain_cells, rate_of
 from tinsmith.studies.rubrics.pages.gathering import Examination
 from tinsmith.studies.rubrics.pages.page import tasks_words
-from tinsmith.lab.results.run_map import (status_words, steps_words,)
-from tinsmith.pages.tables import (Table, TableRow, absent, column, measured, shown, signed_cell, text, whole,)
-from tinsmith.pages.wording import (counted, listed, signed,)
 
 
 def rubrics_document(compared: RubricsCompared) -> Document:
@@ -209,3 +226,15 @@ def _asked(runs: Sequence[Compared]) -> Table:
             for key in differing
         ),
     )
+
+
+def compared_rubrics(folders: Sequence[Path]) -> Comparison:
+    """Compare such runs; see SubjectEntry.
+
+    Raises:
+        DataError: a folder holds no run.
+        ConfigError: they cannot be compared.
+    """
+    found = compare_rubrics(folders)
+    told = (*found.story, *found.notes)
+    return Comparison(rubrics_document(found), rubrics_summary(found), told)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tinsmith.studies.rubrics.pages.gathering import RubricRun
-from tinsmith.pages.tables import (Cell, Table, TableRow, column, text, whole,)
-from tinsmith.pages.wording import (counted, percent,)
-from tinsmith.studies.rubrics.records import RULES
 from tinsmith.lab.judge.prices import shown
+from tinsmith.pages.tables import Cell, Table, TableRow, column, text, whole
+from tinsmith.pages.wording import counted, percent
+from tinsmith.studies.rubrics.pages.gathering import RubricRun
+from tinsmith.studies.rubrics.records import RULES
 
 
 def money_words(run: RubricRun) -> str:

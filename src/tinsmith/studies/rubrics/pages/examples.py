@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinsmith.pages.document import (Example, Judgement, Reply, Verbatim, missing,)
-from tinsmith.studies.rubrics.pages.gathering import (Examination, RubricRun,)
+from tinsmith.pages.document import Example, Judgement, Reply, Verbatim, missing
+from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
 from tinsmith.studies.rubrics.records import RubricRollout
 
 SHOWN: Final = 6

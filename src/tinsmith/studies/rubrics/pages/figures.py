@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.stats.alarms import AlarmKind
-from tinsmith.pages.curves import (Limit, Line,)
+from tinsmith.lab.results.drawn_metrics import Drawn, chart_plate, drawn_plates, flags_of
+from tinsmith.pages.curves import Limit, Line
 from tinsmith.pages.document import Plate
-from tinsmith.lab.results.drawn_metrics import (Drawn, chart_plate, drawn_plates, flags_of,)
 from tinsmith.pages.palette import series_mark
+from tinsmith.stats.alarms import AlarmKind
 from tinsmith.studies.rubrics.pages.constant import Constant
 from tinsmith.studies.rubrics.pages.gains import rate_of
-from tinsmith.studies.rubrics.pages.gathering import (Examination, RubricRun,)
+from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
 
 _DRAWN = (
     Drawn(

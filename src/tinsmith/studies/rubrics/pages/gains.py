@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.paired_means import (PairedMeans, mean_interval, paired_means,)
 from tinsmith.pages.measures import Measure
-from tinsmith.studies.rubrics.quality.story import p_words
+from tinsmith.pages.tables import Cell, Table, TableRow, column, signed_cell, text, whole
+from tinsmith.pages.wording import p_words, signed
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.paired_means import PairedMeans, mean_interval, paired_means
 from tinsmith.studies.rubrics.pages.constant import Constant
-from tinsmith.studies.rubrics.pages.gathering import (Examination, RubricRun,)
-from tinsmith.pages.tables import (Cell, Table, TableRow, column, signed_cell, text, whole,)
-from tinsmith.pages.wording import signed
+from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
 
 BOOTSTRAP = Bootstrap()
 

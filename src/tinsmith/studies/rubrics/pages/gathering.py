@@ -12,9 +12,17 @@ from fractions import Fraction
 from pathlib import Path
 
 from tinsmith.lab.results.gathering import Cause
-from tinsmith.studies.rubrics.records import (JUDGE, LedgerRecord, RubricRollout, TaskRecord, read_ledger, read_responses, read_tasks,)
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import (Run, Split,)
+from tinsmith.lab.runs.records import Run, Split
+from tinsmith.studies.rubrics.records import (
+    JUDGE,
+    LedgerRecord,
+    RubricRollout,
+    TaskRecord,
+    read_ledger,
+    read_responses,
+    read_tasks,
+)
 
 SAMPLED, GREEDY = Split.EVAL.value, Split.EVAL_GREEDY.value
 Place = tuple[str, int]

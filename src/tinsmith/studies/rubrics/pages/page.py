@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from tinsmith.pages.document import (Block, Document, Pairs, Plates, Section, Words, kept, missing, note,)
 from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.pages.page import document_html
+from tinsmith.lab.results.run_details import run_document
+from tinsmith.lab.runs.records import Run
+from tinsmith.pages.document import (
+    Block,
+    Document,
+    Pairs,
+    Plates,
+    Section,
+    Words,
+    kept,
+    missing,
+    note,
+)
+from tinsmith.pages.wording import counted
 from tinsmith.studies.rubrics.pages.constant import best_constant
-from tinsmith.studies.rubrics.pages.cost import (cost_table, cost_words, failed_words,)
+from tinsmith.studies.rubrics.pages.cost import cost_table, cost_words, failed_words
 from tinsmith.studies.rubrics.pages.examples import examples
 from tinsmith.studies.rubrics.pages.figures import rubric_plates
-from tinsmith.studies.rubrics.pages.gains import (gains_of, gains_table,)
-from tinsmith.studies.rubrics.pages.gathering import (RubricRun, read_rubric_run,)
-from tinsmith.studies.rubrics.pages.story import (cannot_be_said, rubric_story,)
-from tinsmith.studies.rubrics.pages.tables import (examinations_table, moved_tables, stuck,)
-from tinsmith.lab.results.run_details import run_document
-from tinsmith.pages.wording import counted
-from tinsmith.lab.runs.records import Run
+from tinsmith.studies.rubrics.pages.gains import gains_of, gains_table
+from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
+from tinsmith.studies.rubrics.pages.story import cannot_be_said, rubric_story
+from tinsmith.studies.rubrics.pages.tables import examinations_table, moved_tables, stuck
 
 
-def rubric_html(run: Run) -> str:
+def rubric_document(run: Run) -> Document:
     """Return the page of a run on rubrics; the same folder, the same bytes."""
-    return document_html(_page(read_rubric_run(run.folder, run)))
+    return _page(read_rubric_run(run.folder, run))
 
 
 def _page(read: RubricRun) -> Document:

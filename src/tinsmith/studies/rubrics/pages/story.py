@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tinsmith.lab.runs.kinds import Status
+from tinsmith.pages.wording import counted, signed
 from tinsmith.stats.paired_means import PairedMeans
 from tinsmith.studies.rubrics.pages.constant import Constant
-from tinsmith.studies.rubrics.pages.cost import (judge_sentence, left_out_sentence,)
-from tinsmith.studies.rubrics.pages.gains import (Gains, gain_words,)
+from tinsmith.studies.rubrics.pages.cost import judge_sentence, left_out_sentence
+from tinsmith.studies.rubrics.pages.gains import Gains, gain_words
 from tinsmith.studies.rubrics.pages.gathering import RubricRun
-from tinsmith.pages.wording import (counted, signed,)
-from tinsmith.lab.runs.kinds import Status
 from tinsmith.studies.rubrics.records import RULES
 
 FEW: int = 12

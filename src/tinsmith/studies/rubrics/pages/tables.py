@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tinsmith.pages.document import (Bullets, Fold, missing,)
+from tinsmith.pages.document import Bullets, Fold, missing
+from tinsmith.pages.tables import Cell, Table, TableRow, column, measured, number, text, whole
+from tinsmith.pages.wording import counted, signed
 from tinsmith.studies.rubrics.pages.gains import rate_of
-from tinsmith.studies.rubrics.pages.gathering import (Examination, Place, RubricRun, Tally, by_criterion,)
-from tinsmith.pages.tables import (Cell, Table, TableRow, column, measured, number, text, whole,)
-from tinsmith.pages.wording import (counted, signed,)
+from tinsmith.studies.rubrics.pages.gathering import (
+    Examination,
+    Place,
+    RubricRun,
+    Tally,
+    by_criterion,
+)
 
 MOST: Final = 12
 """Rows of the criteria that gained most, and of those that lost most; names of those that never move."""

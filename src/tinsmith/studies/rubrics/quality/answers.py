@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tinsmith.studies.rubrics.quality.statistics import (Condition, CriterionVerdicts, JudgedPair,)
-from tinsmith.lab.judge.verdicts import (FailureCause, JudgeFailure, Spent, Verdict,)
+from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent, Verdict
 from tinsmith.studies.rubrics.quality.pairs import PreferencePair
-from tinsmith.studies.rubrics.rules.rule_text import (RuleJudge, parse_rule,)
-from tinsmith.studies.rubrics.quality.surface import (Ground, rubric_choice, surface_choice,)
+from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
+from tinsmith.studies.rubrics.quality.surface import Ground, rubric_choice, surface_choice
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
 

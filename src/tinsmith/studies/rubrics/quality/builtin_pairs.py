@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Final
 
-from tinsmith.studies.rubrics.builtin import (WorkedTask, worked_tasks,)
-from tinsmith.studies.rubrics.quality.flawed_answers import (Asked, FLAWED,)
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.studies.rubrics.quality.pairs import (PairSet, PreferencePair, read_pairs_text,)
+from tinsmith.studies.rubrics.builtin import WorkedTask, worked_tasks
+from tinsmith.studies.rubrics.quality.flawed_answers import FLAWED, Asked
+from tinsmith.studies.rubrics.quality.pairs import PairSet, PreferencePair, read_pairs_text
 from tinsmith.studies.rubrics.templates import LEXICON
 from tinsmith.types.seeds import derive
 
@@ -25,7 +25,7 @@ _SEED: Final = 0
 
 def builtin_pairs() -> PairSet:
     """Return the built-in pairs, as the file beside this module has them."""
-    folder = resources.files("tinsmith.tasks.rubrics")
+    folder = resources.files("tinsmith.studies.rubrics.quality")
     return read_pairs_text(folder.joinpath(FILE).read_bytes(), FILE)
 
 

@@ -6,14 +6,22 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tinsmith.studies.rubrics.quality.statistics import CriterionVerdicts
-from tinsmith.studies.rubrics.quality.answers import (Answers, PairAnswer, Showing, all_rules, criterion_verdicts, pairs_of, rule_verdicts,)
-from tinsmith.lab.judge.answers import (Answered, Question, ratings_form,)
+from tinsmith.lab.judge.answers import Answered, Question, ratings_form
 from tinsmith.lab.judge.chat_judge import BlockingJudge
-from tinsmith.lab.judge.preferences import (Comparison, Place, Preference, preference_question,)
-from tinsmith.lab.judge.prompting import (JudgeRequest, judge_prompt,)
-from tinsmith.lab.judge.verdicts import (FailureCause, JudgeFailure, Judged, Spent,)
+from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
 from tinsmith.lab.judge.prices import tokens_in
+from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent
+from tinsmith.studies.rubrics.quality.answers import (
+    Answers,
+    PairAnswer,
+    Showing,
+    all_rules,
+    criterion_verdicts,
+    pairs_of,
+    rule_verdicts,
+)
+from tinsmith.studies.rubrics.quality.statistics import CriterionVerdicts
 from tinsmith.types.errors import LostError
 
 

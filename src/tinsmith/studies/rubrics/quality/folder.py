@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.data.replacing import replacing
-from tinsmith.studies.rubrics.quality.answers import (Answers, PairAnswer,)
-from tinsmith.pages.page import write
-from tinsmith.studies.rubrics.quality.page import (QualityRun, quality_html,)
-from tinsmith.studies.rubrics.quality.story import (cannot_be_claimed, quality_story,)
-from tinsmith.lab.runs.files import (CONFIG, MANIFEST, REPORT,)
+from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.records import RUBRIC_QUALITY
+from tinsmith.pages.page import write
+from tinsmith.studies.rubrics.quality.answers import Answers, PairAnswer
+from tinsmith.studies.rubrics.quality.page import QualityRun, quality_html
+from tinsmith.studies.rubrics.quality.story import cannot_be_claimed, quality_story
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.source import source_sha256

@@ -8,16 +8,33 @@ from typing import Final
 
 from markupsafe import Markup
 
-from tinsmith.studies.rubrics.quality.statistics import (Accuracy, Condition, Contrast, CriterionCount, RubricQuality, Unit,)
 from tinsmith.pages.curves import Limit
-from tinsmith.pages.document import (Block, Bullets, Callout, Document, Section, drawn, note, summary,)
-from tinsmith.pages.dots import (Dots, Panel, dots_svg,)
+from tinsmith.pages.document import Block, Bullets, Callout, Document, Section, drawn, note, summary
+from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.page import document_html
 from tinsmith.pages.palette import series_mark
-from tinsmith.studies.rubrics.quality.story import (cannot_be_claimed, p_words, quality_story,)
-from tinsmith.pages.tables import (Cell, RowKind, Table, TableRow, column, measured, signed_cell, text, whole,)
-from tinsmith.pages.wording import counted
+from tinsmith.pages.tables import (
+    Cell,
+    RowKind,
+    Table,
+    TableRow,
+    column,
+    measured,
+    signed_cell,
+    text,
+    whole,
+)
+from tinsmith.pages.wording import counted, p_words
+from tinsmith.studies.rubrics.quality.statistics import (
+    Accuracy,
+    Condition,
+    Contrast,
+    CriterionCount,
+    RubricQuality,
+    Unit,
+)
+from tinsmith.studies.rubrics.quality.story import cannot_be_claimed, quality_story
 
 _MOST_CRITERIA: Final = 60
 """Rows of the table of criteria; quality.json has all."""

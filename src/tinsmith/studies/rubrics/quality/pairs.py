@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tinsmith.studies.rubrics.lenient_json import (JsonRecord, decode, read_records,)
-from tinsmith.studies.rubrics.task import (RubricTask, task_of,)
+from tinsmith.studies.rubrics.lenient_json import JsonRecord, decode, read_records
+from tinsmith.studies.rubrics.task import RubricTask, task_of
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive

@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, cast, get_args, get_type_hints
 
-from tinsmith.lab.experiment.key_help import (default_of, shown_value, words_of,)
-from tinsmith.lab.experiment.key_text import (folder_name, truth, unreadable,)
-from tinsmith.lab.study.keys import (StudyKey, StudyKeys,)
-from tinsmith.studies.rubrics.records import RULES
-from tinsmith.lab.runs.records import RUBRIC_QUALITY
+from tinsmith.lab.experiment.key_help import default_of, shown_value, words_of
+from tinsmith.lab.experiment.key_text import folder_name, truth, unreadable
 from tinsmith.lab.judge.chat_judge import ChatSettings
+from tinsmith.lab.runs.records import RUBRIC_QUALITY
+from tinsmith.lab.study.keys import StudyKey, StudyKeys
+from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
 
 QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"

@@ -13,9 +13,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tinsmith.stats.intervals import (Interval, wilson,)
-from tinsmith.stats.sign_flips import (clustered_interval, least_moved, paired_interval, sign_flip_p,)
-from tinsmith.stats.significance import (ALPHA, items_needed, mcnemar,)
+from tinsmith.stats.intervals import Interval, wilson
+from tinsmith.stats.sign_flips import clustered_interval, least_moved, paired_interval, sign_flip_p
+from tinsmith.stats.significance import ALPHA, items_needed, mcnemar
 from tinsmith.types.errors import DataError
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from tinsmith.studies.rubrics.quality.statistics import (Condition, Contrast, Finding, RubricQuality, Unit,)
+from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.significance import ALPHA
-from tinsmith.pages.wording import (counted, signed,)
+from tinsmith.studies.rubrics.quality.statistics import (
+    Condition,
+    Contrast,
+    Finding,
+    RubricQuality,
+    Unit,
+)
 from tinsmith.studies.rubrics.records import RULES
 
 
@@ -51,17 +57,6 @@ def cannot_be_claimed(
         "learn."
     )
     return tuple(told)
-
-
-def p_words(p_value: float) -> str:
-    """Return a p-value as a page says it.
-
-    >>> p_words(0.03125), p_words(1.0), p_words(3e-9)
-    ('p = 0.031', 'p = 1.000', 'p < 0.0001')
-    """
-    if p_value < 1e-4:
-        return "p < 0.0001"
-    return f"p = {p_value:.4f}" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
 def _answer(quality: RubricQuality, judge: str) -> str:

@@ -16,19 +16,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tinsmith.studies.rubrics.quality.statistics import rubric_quality
-from tinsmith.studies.rubrics.quality.answers import (Answers, Showing, answered_by_rules, require_rules, showings,)
-from tinsmith.studies.rubrics.quality.chat import (answered_by_chat, questions_of, ratings_of,)
-from tinsmith.studies.rubrics.quality.folder import (QualityFiles, require_free, write_files,)
-from tinsmith.studies.rubrics.quality.settings import (IfExists, QUESTION, QualitySettings, default_log_path, make_settings,)
-from tinsmith.studies.rubrics.quality.page import QualityRun
-from tinsmith.studies.rubrics.quality.story import quality_story
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import (BlockingJudge, ChatSettings,)
-from tinsmith.lab.judge.prices import (PriceTable, estimate_questions, estimate_spent, load_prices, shown,)
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.prices import (
+    PriceTable,
+    estimate_questions,
+    estimate_spent,
+    load_prices,
+    shown,
+)
 from tinsmith.lab.judge.verdicts import Spent
+from tinsmith.studies.rubrics.quality.answers import (
+    Answers,
+    Showing,
+    answered_by_rules,
+    require_rules,
+    showings,
+)
 from tinsmith.studies.rubrics.quality.builtin_pairs import builtin_pairs
-from tinsmith.studies.rubrics.quality.pairs import (drawn_pairs, foreign_rubrics, read_pairs,)
+from tinsmith.studies.rubrics.quality.chat import answered_by_chat, questions_of, ratings_of
+from tinsmith.studies.rubrics.quality.folder import QualityFiles, require_free, write_files
+from tinsmith.studies.rubrics.quality.page import QualityRun
+from tinsmith.studies.rubrics.quality.pairs import drawn_pairs, foreign_rubrics, read_pairs
+from tinsmith.studies.rubrics.quality.settings import (
+    QUESTION,
+    IfExists,
+    QualitySettings,
+    default_log_path,
+    make_settings,
+)
+from tinsmith.studies.rubrics.quality.statistics import rubric_quality
+from tinsmith.studies.rubrics.quality.story import quality_story
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
 

@@ -12,9 +12,9 @@ import enum
 from dataclasses import dataclass
 
 from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.lab.judge.tree import evaluate, pass_rate
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.task import RubricTask
-from tinsmith.lab.judge.tree import (evaluate, pass_rate,)
 
 
 class Ground(enum.StrEnum):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tinsmith.studies.rubrics.rules.pattern import (Automaton, CharTest, PatternReader,)
+from tinsmith.studies.rubrics.rules.pattern import Automaton, CharTest, PatternReader
 
 _CACHED: Final = 4096
 

@@ -9,10 +9,26 @@ from functools import lru_cache
 from typing import Final
 
 from tinsmith.lab.judge.text_measures import Script
-from tinsmith.studies.rubrics.rules.rule import (AT_LEAST_ONE, Bound, NONE_AT_ALL, Rule,)
-from tinsmith.studies.rubrics.rules.shape_rules import (IsList, JsonKeys, Length, ListKind, Look, Looks, Unit, Written,)
-from tinsmith.studies.rubrics.rules.topic_rules import (Beginnings, EveryPart, Names, Part, VariedWords, WholeSentences,)
-from tinsmith.studies.rubrics.rules.word_rules import (Affix, Before, Contains, Edge, Match, Matches,)
+from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, NONE_AT_ALL, Bound, Rule
+from tinsmith.studies.rubrics.rules.shape_rules import (
+    IsList,
+    JsonKeys,
+    Length,
+    ListKind,
+    Look,
+    Looks,
+    Unit,
+    Written,
+)
+from tinsmith.studies.rubrics.rules.topic_rules import (
+    Beginnings,
+    EveryPart,
+    Names,
+    Part,
+    VariedWords,
+    WholeSentences,
+)
+from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Edge, Match, Matches
 from tinsmith.types.errors import DataError
 
 PREFIX: Final = "rule: "

@@ -8,9 +8,18 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from tinsmith.lab.judge.text_measures import (Script, bullets_of, has_heading, lines_of, numbered_of, only_script, sentences_of, words_of,)
-from tinsmith.studies.rubrics.rules.rule import (AT_LEAST_ONE, Bound, quoted,)
-from tinsmith.lab.strict_json import (JsonObject, NotJsonError, read_json,)
+from tinsmith.lab.judge.text_measures import (
+    Script,
+    bullets_of,
+    has_heading,
+    lines_of,
+    numbered_of,
+    only_script,
+    sentences_of,
+    words_of,
+)
+from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
+from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, Bound, quoted
 from tinsmith.types.errors import DataError
 
 

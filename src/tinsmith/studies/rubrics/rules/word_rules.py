@@ -10,8 +10,8 @@ import enum
 from dataclasses import dataclass
 
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.studies.rubrics.rules.regular import (check_pattern, found_in,)
-from tinsmith.studies.rubrics.rules.rule import (AT_LEAST_ONE, Bound, NONE_AT_ALL, quoted,)
+from tinsmith.studies.rubrics.rules.regular import check_pattern, found_in
+from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, NONE_AT_ALL, Bound, quoted
 from tinsmith.types.errors import DataError
 
 

@@ -10,32 +10,33 @@ from typing import Any
 
 import msgspec
 import pytest
+from pages_of import page_of
 
-from tinsmith.stats.rates import Metric
 from tinsmith.cli import main
+from tinsmith.cli.registered import find
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
-from tinsmith.data.slices.settings import (Caps, Task,)
-from tinsmith.data.sources.world.spec import Preset
+from tinsmith.data.slices.settings import Caps, Task
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.nano_base import cached_base
+from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.papers.base import (PaperBaseRecipe, paper_conversations,)
-from tinsmith.lab.papers.matter import slice_matter
-from tinsmith.lab.experiment.plan import (Plan, make_plan,)
-from tinsmith.lab.experiment.registry import find
-from tinsmith.lab.papers.worlds import (WorldRecipe, world_slice,)
-from tinsmith.studies.disruption.comparison import (compare_labels, comparison_document,)
-from tinsmith.studies.joint.gathering import read_joint_run
-from tinsmith.pages.page import document_html
-from tinsmith.lab.page.run_page import run_html
-from tinsmith.lab.runs.files import (CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS,)
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Split as Answers
-from tinsmith.lab.labels.paper import (Paper, items_of,)
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.labels.paper import Paper, items_of
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import make_joint_task
-from tinsmith.lab.service.connect import (Connection, EmbeddedSettings, open_connection,)
+from tinsmith.lab.nano_base import cached_base
+from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
+from tinsmith.lab.papers.matter import slice_matter
+from tinsmith.lab.papers.worlds import WorldRecipe, world_slice
+from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.records import Split as Answers
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.pages.page import document_html
+from tinsmith.stats.rates import Metric
+from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
+from tinsmith.studies.disruption.joint.gathering import read_joint_run
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.
@@ -166,7 +167,7 @@ def test_rollouts_have_gold_and_predicted_of_both_labels(whole: Path, place: Pla
 
 
 def test_the_page_has_both_labels_beside_their_baselines(whole: Path) -> None:
-    page = run_html(whole)
+    page = page_of(whole)
     assert "could not be read" not in page
     read = read_joint_run(read_run(whole))
     assert read.notes == ()

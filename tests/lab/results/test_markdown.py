@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from fake_runs import LADDER, write_run
+from pages_of import compared, page_of
 
 from tinsmith.cli import main
-from tinsmith.lab.page.comparison import compare
-from tinsmith.pages.markdown import (markdown_of, markdown_report, table_lines,)
+from tinsmith.lab.page.markdown import markdown_of, markdown_report, table_lines
 from tinsmith.pages.page import document_html
-from tinsmith.lab.page.run_page import run_html
 
 
 def test_tables_lists_and_headings_are_kept() -> None:
@@ -42,7 +41,7 @@ def test_rows_are_as_wide_as_the_head() -> None:
 
 def test_every_figure_of_the_page_is_there(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "exp6", LADDER["exp6"])
-    html = run_html(folder)
+    html = page_of(folder)
     markdown = markdown_report(html, [folder])
     body = re.sub(r"<(style|script|svg|head|nav|form|footer)\b.*?</\1>", "", html, flags=re.DOTALL)
     figures = set(re.findall(r"\d\.\d{3}", re.sub(r"<[^>]+>", " ", body)))
@@ -55,7 +54,9 @@ def test_every_figure_of_the_page_is_there(tmp_path: Path) -> None:
 
 def test_the_same_folders_give_the_same_bytes(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / name, LADDER[name]) for name in ("exp4", "exp6")]
-    once, again = (markdown_report(document_html(compare(folders).page), folders) for _ in range(2))
+    once, again = (
+        markdown_report(document_html(compared(folders).page), folders) for _ in range(2)
+    )
     assert once == again
     assert once.count("## Over the steps: ") == 2
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.studies.joint.gathering import JointRun
-from tinsmith.studies.joint.tables import (Both, Constant,)
-from tinsmith.pages.measures import (BOOTSTRAP, from_estimate,)
 from tinsmith.lab.results.run_story import asked
-from tinsmith.pages.wording import (counted, listed, told,)
 from tinsmith.lab.runs.records import Split
+from tinsmith.pages.measures import BOOTSTRAP, from_estimate
+from tinsmith.pages.wording import counted, listed, told
+from tinsmith.studies.disruption.joint.gathering import JointRun
+from tinsmith.studies.disruption.joint.tables import Both, Constant
 
 
 def joint_story(

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from tinsmith.lab.results.arms import (Arm, Member,)
+from tinsmith.lab.results.arms import Arm, Member
 from tinsmith.lab.results.claim_tables import claims_block
-from tinsmith.pages.document import (Callout, Document, Heading, Pairs, Plates, Section, Story, kept, missing, note,)
-from tinsmith.lab.results.drawn_metrics import (Drawn, drawn_plates,)
+from tinsmith.lab.results.drawn_metrics import Drawn, drawn_plates
 from tinsmith.lab.results.failed_rollouts import failures_table
-from tinsmith.studies.joint.gathering import read_joint_run
-from tinsmith.studies.joint.story import joint_story
-from tinsmith.studies.joint.tables import (baselines_of, best_constant, both_table, models_of, prior_guess,)
 from tinsmith.lab.results.judging import judge_alone
-from tinsmith.lab.results.matrices import (confusion_blocks, evaluated_matrices,)
-from tinsmith.lab.results.run_details import (alarms_table, failures_section, run_document,)
+from tinsmith.lab.results.matrices import confusion_blocks, evaluated_matrices
+from tinsmith.lab.results.run_details import alarms_table, failures_section, run_document
 from tinsmith.lab.results.run_figures import class_plates
 from tinsmith.lab.results.run_map import papers_words
 from tinsmith.lab.results.run_story import run_story
-from tinsmith.lab.results.snapshot import (model_systems, snapshot_blocks,)
-from tinsmith.lab.runs.records import Run
+from tinsmith.lab.results.snapshot import model_systems, snapshot_blocks
 from tinsmith.lab.rewards.label_reward import JointTerms
+from tinsmith.lab.runs.records import Run
+from tinsmith.pages.document import (
+    Callout,
+    Document,
+    Heading,
+    Pairs,
+    Plates,
+    Section,
+    Story,
+    kept,
+    missing,
+    note,
+)
+from tinsmith.studies.disruption.joint.gathering import read_joint_run
+from tinsmith.studies.disruption.joint.story import joint_story
+from tinsmith.studies.disruption.joint.tables import (
+    baselines_of,
+    best_constant,
+    both_table,
+    models_of,
+    prior_guess,
+)
 
 NEVER = "Missing: nothing was evaluated."
 

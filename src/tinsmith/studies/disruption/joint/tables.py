@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import fsum, prod
 
-from tinsmith.stats.evaluation import (Answered, Evaluation,)
-from tinsmith.stats.evaluations import (Agreement, Evaluations,)
-from tinsmith.stats.intervals import wilson
 from tinsmith.data.baselines.report import Baseline
-from tinsmith.studies.joint.gathering import JointRun
-from tinsmith.pages.measures import (BOOTSTRAP, Measure, from_estimate,)
-from tinsmith.lab.results.snapshot import BASELINE_WORDS
-from tinsmith.pages.tables import (RowKind, Table, TableRow, absent, column, measured, text, whole,)
-from tinsmith.lab.runs.records import (SPLIT_WORDS, Split,)
 from tinsmith.lab.labels.answers import Outcome
+from tinsmith.lab.results.snapshot import BASELINE_WORDS
+from tinsmith.lab.runs.records import SPLIT_WORDS, Split
+from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate
+from tinsmith.pages.tables import RowKind, Table, TableRow, absent, column, measured, text, whole
+from tinsmith.stats.evaluation import Answered, Evaluation
+from tinsmith.stats.evaluations import Agreement, Evaluations
+from tinsmith.stats.intervals import wilson
+from tinsmith.studies.disruption.joint.gathering import JointRun
 
 _TESTS = (Split.TEST, Split.TEST_GREEDY, Split.TEST_LAST, Split.TEST_LAST_GREEDY)
 _EVALUATIONS = (Split.EVAL, Split.EVAL_GREEDY)

@@ -1,0 +1,114 @@
+"""Every subject, experiment and study there is, by name: the one place that knows them all."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.lab.experiment.experiment import Experiment, SubjectEntry
+from tinsmith.lab.progress import Told
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.keys import StudyKeys
+from tinsmith.lab.user_task.entry import USER_TASK
+from tinsmith.studies.adapters import settings as adapters
+from tinsmith.studies.debate.subject import DEBATE
+from tinsmith.studies.disruption.subject import JOINT, LABELS
+from tinsmith.studies.rubrics.quality import settings as rubric_quality
+from tinsmith.studies.rubrics.subject import RUBRICS
+from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
+from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.types.errors import ConfigError
+
+_SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, RUBRICS, USER_TASK)
+
+SUBJECTS: Final[Mapping[Kind, SubjectEntry]] = MappingProxyType(
+    {kind: one for one in _SUBJECTS for kind in one.kinds}
+)
+"""What a run of each kind is on."""
+
+EXPERIMENTS: Final[Mapping[str, Experiment]] = MappingProxyType(
+    {one.name: one for subject in _SUBJECTS for one in subject.experiments}
+)
+"""Every experiment by its name."""
+
+
+def find(name: str) -> Experiment:
+    """Return an experiment by `family/rung`, with or without `@version`.
+
+    Raises:
+        ConfigError: there is none; it says which were perhaps meant.
+    """
+    bare, _, version = name.partition("@")
+    found = EXPERIMENTS.get(bare)
+    if found is None or (version and version != str(found.version)):
+        near = difflib.get_close_matches(bare, EXPERIMENTS, n=2, cutoff=0.4)
+        raise ConfigError(
+            "there is no such experiment",
+            field="experiment",
+            value=name,
+            allowed=", ".join(EXPERIMENTS),
+            fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyEntry:
+    """A run that is more than one run, or none; `tinsmith run NAME key=value ...` runs it."""
+
+    name: str
+    question: str
+    keys: StudyKeys
+    read: Callable[[Mapping[str, str]], object]
+    """Reads `key=value` texts; raises ConfigError for what is not allowed."""
+    run: Callable[[Mapping[str, str], Told], Path]
+
+
+def _run_adapters(given: Mapping[str, str], told: Told) -> Path:
+    from tinsmith.studies.adapters.study import run_adapter_study
+
+    return run_adapter_study(given, told)
+
+
+def _run_sft_vs_rl(given: Mapping[str, str], told: Told) -> Path:
+    from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
+
+    return run_sft_vs_rl(given, told)
+
+
+def _run_rubric_quality(given: Mapping[str, str], told: Told) -> Path:
+    from tinsmith.studies.rubrics.quality.study import run_rubric_quality
+
+    return run_rubric_quality(given, told)
+
+
+_STUDIES: Final = (
+    StudyEntry(
+        name="rubric_quality",
+        question=rubric_quality.QUESTION,
+        keys=rubric_quality.quality_keys(),
+        read=rubric_quality.make_settings,
+        run=_run_rubric_quality,
+    ),
+    StudyEntry(
+        name="study/adapters",
+        question=adapters.QUESTION,
+        keys=adapters.ADAPTER_KEYS,
+        read=adapters.adapter_study,
+        run=_run_adapters,
+    ),
+    StudyEntry(
+        name="study/sft_vs_rl",
+        question=sft_vs_rl.QUESTION,
+        keys=sft_vs_rl.SFT_VS_RL_KEYS,
+        read=sft_vs_rl_settings,
+        run=_run_sft_vs_rl,
+    ),
+)
+
+STUDIES: Final[Mapping[str, StudyEntry]] = MappingProxyType({one.name: one for one in _STUDIES})
+"""Every study by its name."""

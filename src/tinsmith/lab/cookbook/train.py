@@ -1,0 +1,83 @@
+"""Trains on environments written for the Tinker cookbook, with the laboratory's loop.
+
+The cookbook itself is not needed: its environments are told by their shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import tinker
+
+from tinsmith.lab.cookbook.course import CookbookCourse
+from tinsmith.lab.cookbook.ground import CookbookItem, Earned
+from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
+from tinsmith.lab.run import Finished, Run
+from tinsmith.lab.runs.existing_run import IfExists
+from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.teller import Teller
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
+from tinsmith.types.seeds import derive
+
+
+def train(
+    service: tinker.ServiceClient,
+    model_name: str,
+    course: CookbookCourse,
+    settings: RlSettings,
+    folder: Path,
+    *,
+    quiet: bool = False,
+) -> Finished:
+    """Train a LoRA adapter on a cookbook dataset by our loop, from its beginning; end the environments' thread.
+
+    Args:
+        service: where the model is served.
+        model_name: as that server knows it.
+        course: the dataset, with or without held-out groups.
+        settings: of the loop; `group_size` is that of the dataset's groups.
+        folder: gets the files of a run; there must be none yet.
+        quiet: whether nothing is printed.
+
+    Raises:
+        ConfigError: there is a run in the folder, or groups have another size.
+        BackendError: every rollout of a step failed.
+    """
+    told = asdict(settings)
+    config = {
+        "name": "cookbook",
+        "settings": told,
+        "identity_sha256": sha256_of(
+            {"settings": told, "items": [one.prompt_id for one in course.train_items]}
+        ),
+    }
+    opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
+    made = service.create_lora_training_client(
+        base_model=str(
+            ModelName(base=model_name, kind=settings.adapter, alpha=settings.lora_alpha)
+        ),
+        rank=settings.lora_rank,
+        seed=derive(settings.seed, "adapter") % 2**SEED_BITS,
+        train_unembed=settings.train_unembed,
+    )
+    try:
+        run: Run[CookbookItem, Earned] = Run(
+            service=service,
+            trainer=made.result(WAIT_SECONDS),
+            model_name=model_name,
+            course=course,
+            settings=settings,
+            folder=opened,
+            teller=Teller(name="cookbook", steps=settings.steps, quiet=quiet),
+        )
+        try:
+            return train_rl(run, settings)
+        finally:
+            run.teller.close()
+    finally:
+        opened.close()
+        course.close()

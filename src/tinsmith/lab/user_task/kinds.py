@@ -1,0 +1,63 @@
+"""How a task of the user's own is trained: its keys, and what these are where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.lab.experiment.at import At
+from tinsmith.lab.experiment.experiment import KindEntry
+from tinsmith.lab.experiment.keys import Keys
+from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_SLICE
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.user_task.frame import TaskFrame
+
+TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
+    {
+        Kind.TASK: KindEntry(
+            keys=Keys(TaskFrame, RlSettings, without=WITHOUT_SLICE),
+            values={
+                At.NANO: {
+                    "steps": 60,
+                    "learning_rate": 6e-4,
+                    "lora_rank": 16,
+                    "group_size": 8,
+                    "groups_per_batch": 8,
+                    "max_tokens": 32,
+                    "eval_items": 100,
+                    "eval_every": 20,
+                    "save_every": 20,
+                    "select_by": "last",
+                },
+                At.SMALL: {
+                    "model_name": SMALL_MODEL,
+                    "steps": 40,
+                    "learning_rate": 3e-4,
+                    "lora_rank": 16,
+                    "group_size": 8,
+                    "groups_per_batch": 8,
+                    "grad_clip_norm": 1.0,
+                    "max_tokens": 48,
+                    "eval_items": 50,
+                    "eval_every": 20,
+                    "save_every": 20,
+                    "select_by": "last",
+                },
+                At.SEED: {
+                    "steps": 100,
+                    "learning_rate": 4e-5,
+                    "lora_rank": 32,
+                    "group_size": 8,
+                    "groups_per_batch": 32,
+                    "max_tokens": 512,
+                    "eval_items": 200,
+                    "eval_every": 20,
+                    "save_every": 20,
+                    "select_by": "last",
+                },
+            },
+        ),
+    }
+)

@@ -1,0 +1,23 @@
+"""Pages and comparisons of run folders, whatever they are on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tinsmith.cli.registered import SUBJECTS
+from tinsmith.lab.page.compared import Comparison
+from tinsmith.lab.page.comparison import compare
+from tinsmith.lab.page.run_page import report_run, run_html, subject_of
+
+
+def page_of(folder: Path) -> str:
+    return run_html(folder, subject_of(folder, SUBJECTS))
+
+
+def report_of(folder: Path, out: Path | None = None) -> Path:
+    return report_run(folder, subject_of(folder, SUBJECTS), out)
+
+
+def compared(folders: Sequence[Path], task: str | None = None) -> Comparison:
+    return compare(folders, SUBJECTS, task)
