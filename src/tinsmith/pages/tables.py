@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.wording import signed
 from tinsmith.stats.intervals import Interval
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,30 @@ def plain(
                 name=text(name), cells=tuple(Cell(text=cell, number=not words) for cell in cells)
             )
             for name, *cells in rows
+        ),
+    )
+
+
+def table_of(
+    caption: str, rows: Iterable[R], *columns: tuple[str | Cell, Callable[[R], Cell]]
+) -> Table:
+    """Return a table of which every column is a head and what makes its cell of a row; the first one names the rows.
+
+    A head in words stands over numbers, but for the first; what stands small below it follows a `|`.
+
+    >>> told = table_of("", [2, 3], ("n", lambda n: text(str(n))), ("square|of n", lambda n: whole(n * n)))
+    >>> [cell.under for cell in told.heads], told.rows[1].cells[0].text
+    (['', 'of n'], '9')
+    """
+    first, *others = columns
+    named = [text(*head.split("|")) if isinstance(head, str) else head for head, _ in (first,)]
+    heads = [column(*head.split("|")) if isinstance(head, str) else head for head, _ in others]
+    return Table(
+        caption=caption,
+        heads=(*named, *heads),
+        rows=tuple(
+            TableRow(name=first[1](row), cells=tuple(cell(row) for _, cell in others))
+            for row in rows
         ),
     )
 

@@ -8,7 +8,17 @@ from fractions import Fraction
 from typing import Final
 
 from tinsmith.pages.document import Bullets, Fold, missing
-from tinsmith.pages.tables import Cell, Table, TableRow, column, measured, number, text, whole
+from tinsmith.pages.tables import (
+    Cell,
+    Table,
+    TableRow,
+    column,
+    measured,
+    number,
+    table_of,
+    text,
+    whole,
+)
 from tinsmith.pages.wording import counted, signed
 from tinsmith.studies.rubrics.pages.gains import rate_of
 from tinsmith.studies.rubrics.pages.gathering import (
@@ -95,27 +105,14 @@ def _moved_table(words: str, found: Sequence[_Moved]) -> Table:
     )
     if left > 0:
         caption += f" {counted(left, 'criterion', 'criteria')} more {words} less."
-    return Table(
-        caption=caption,
-        heads=(
-            text("Criterion"),
-            column("prompts"),
-            column("first"),
-            column("last"),
-            column("change"),
-        ),
-        rows=tuple(
-            TableRow(
-                name=text(_cut(one.criterion)),
-                cells=(
-                    whole(one.prompts),
-                    number(float(one.first)),
-                    number(float(one.last)),
-                    Cell(text=signed(float(one.gain)), number=True),
-                ),
-            )
-            for one in found[:MOST]
-        ),
+    return table_of(
+        caption,
+        found[:MOST],
+        ("Criterion", lambda one: text(_cut(one.criterion))),
+        ("prompts", lambda one: whole(one.prompts)),
+        ("first", lambda one: number(float(one.first))),
+        ("last", lambda one: number(float(one.last))),
+        ("change", lambda one: Cell(text=signed(float(one.gain)), number=True)),
     )
 
 
