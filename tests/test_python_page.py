@@ -1,4 +1,4 @@
-"""The example of the engine in docs/python.md runs as it stands; those of the laboratory in tests/experiments."""
+"""The example of the engine in docs/python.md runs as it stands; those of the laboratory in tests/studies/disruption."""
 
 from __future__ import annotations
 
