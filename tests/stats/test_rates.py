@@ -21,6 +21,8 @@ from tinsmith.stats.confusion import (
 from tinsmith.stats.rates import ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
+pytestmark = pytest.mark.whole
+
 LABELS = ("disruptive", "consolidating", "neutral")
 # The matrix that rl-methods 3.4 works with: 145 / 166 / 189 items, macro-F1 0.2914.
 EXP4 = np.array([[1, 80, 64, 0], [2, 47, 117, 0], [1, 38, 150, 0]])

@@ -29,6 +29,8 @@ from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 from tinsmith.studies.rubrics.pages.story import cannot_be_said, rubric_story
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.whole
+
 
 def made(folder: Path, **story: Any) -> RubricRun:
     return read_rubric_run(write_rubric_run(folder, RubricStory(**story)))
