@@ -9,7 +9,6 @@ from statistics import mean
 import pytest
 
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics import demonstrations
 from tinsmith.studies.rubrics.builtin import (
     FILE,
     WorkedTask,
@@ -17,6 +16,7 @@ from tinsmith.studies.rubrics.builtin import (
     file_text,
     worked_tasks,
 )
+from tinsmith.studies.rubrics.demonstrations import demonstrations
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.types.errors import ConfigError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
+from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 
 
@@ -40,9 +40,7 @@ class RulesOnly:
         judge = self._judges.get(request.criteria)
         if judge is None:
             judge = self._judges[request.criteria] = RuleJudge(request.criteria)
-        verdicts = tuple(
-            Verdict(one.passed, one.rationale) for one in judge.judge(request.response)
-        )
+        verdicts = judge.judge(request.response)
         return Judged(verdicts=verdicts, spent=Spent(), from_cache=False)
 
     def close(self) -> None:

@@ -167,12 +167,7 @@ def all_rules(pair: PreferencePair) -> bool:
 def rule_verdicts(pair: PreferencePair) -> list[CriterionVerdicts]:
     """Return what rules say of both responses."""
     judge = RuleJudge(pair.task.criteria)
-    chosen, rejected = judge.judge(pair.chosen), judge.judge(pair.rejected)
-    return criterion_verdicts(
-        pair,
-        tuple(Verdict(one.passed, "") for one in chosen),
-        tuple(Verdict(one.passed, "") for one in rejected),
-    )
+    return criterion_verdicts(pair, judge.judge(pair.chosen), judge.judge(pair.rejected))
 
 
 def criterion_verdicts(
