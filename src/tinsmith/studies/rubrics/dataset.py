@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final, cast
 
@@ -17,6 +19,15 @@ from tinsmith.types.fingerprints import sha256_of
 _TEXTS: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATORS: Final[Mapping[str, str]] = {".csv": ",", ".tsv": "\t"}
 _TABLES: Final = (*_SEPARATORS, ".parquet", ".arrow", ".feather")
+
+
+class BuiltinTasks(enum.StrEnum):
+    """The data sets that need no download, as files beside this module: instructions whose rubrics are all rules."""
+
+    FEW_WORDS = "builtin_tasks.jsonl"
+    """Made from templates, for a model built from scratch; an answer of at most twelve words passes all rules."""
+    EVERYDAY = "everyday_tasks.jsonl"
+    """Written by hand, in plain English, for a small chat model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,12 @@ def read_dataset(path: Path) -> RubricDataset:
     if ending in _TABLES:
         return _gathered(_rows(path, ending), path.name, "row", 0)
     return read_text(path.read_bytes(), path.name)
+
+
+def builtin_dataset(which: BuiltinTasks = BuiltinTasks.FEW_WORDS) -> RubricDataset:
+    """Return built-in tasks."""
+    folder = resources.files("tinsmith.studies.rubrics")
+    return read_text(folder.joinpath(which.value).read_bytes(), which.value)
 
 
 def read_text(data: bytes, name: str) -> RubricDataset:

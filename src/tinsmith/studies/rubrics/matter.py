@@ -19,9 +19,13 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
-from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
 from tinsmith.studies.rubrics.course import RubricCourse
-from tinsmith.studies.rubrics.dataset import RubricDataset, read_dataset
+from tinsmith.studies.rubrics.dataset import (
+    BuiltinTasks,
+    RubricDataset,
+    builtin_dataset,
+    read_dataset,
+)
 from tinsmith.studies.rubrics.frame import Asking, RubricFrame
 from tinsmith.studies.rubrics.ground import Asked, RubricGround
 from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge

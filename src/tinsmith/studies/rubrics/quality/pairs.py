@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 
+BUILTIN: Final = "builtin_pairs.jsonl"
 ENDINGS: Final = (".jsonl", ".ndjson", ".json")
 
 
@@ -88,6 +90,16 @@ def read_pairs(path: Path) -> PairSet:
             allowed=" ".join(ENDINGS),
         )
     return read_pairs_text(path.read_bytes(), path.name)
+
+
+def builtin_pairs() -> PairSet:
+    """Return the pairs that need no download: a worked answer against one that breaks one or two of its rules.
+
+    There is one for each built-in instruction, so that no two pairs hang together. In half of every kind the worse
+    answer is the tempting one: who does not look at the rules is right about half the time.
+    """
+    folder = resources.files("tinsmith.studies.rubrics.quality")
+    return read_pairs_text(folder.joinpath(BUILTIN).read_bytes(), BUILTIN)
 
 
 def read_pairs_text(data: bytes, name: str) -> PairSet:

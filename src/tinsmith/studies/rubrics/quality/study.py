@@ -33,11 +33,15 @@ from tinsmith.studies.rubrics.quality.answers import (
     require_rules,
     showings,
 )
-from tinsmith.studies.rubrics.quality.builtin_pairs import builtin_pairs
 from tinsmith.studies.rubrics.quality.chat import answered_by_chat, questions_of, ratings_of
 from tinsmith.studies.rubrics.quality.folder import QualityFiles, require_free, write_files
 from tinsmith.studies.rubrics.quality.page import QualityRun
-from tinsmith.studies.rubrics.quality.pairs import drawn_pairs, foreign_rubrics, read_pairs
+from tinsmith.studies.rubrics.quality.pairs import (
+    builtin_pairs,
+    drawn_pairs,
+    foreign_rubrics,
+    read_pairs,
+)
 from tinsmith.studies.rubrics.quality.settings import (
     QUESTION,
     IfExists,

@@ -136,7 +136,7 @@ def _patterns(rule: type[Rule]) -> tuple[tuple[re.Pattern[str], Mapping[str, Any
     def pattern(place: re.Match[str]) -> str:
         optional, before, name, after = place.groups()
         kind, said = hints[name], _SAID.get(hints[name], _BOUND)
-        if issubclass(kind if isinstance(kind, type) else object, enum.Enum):
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
             others = [one for one in kind if not optional or one != _default(rule, name)]
             said = "|".join(re.escape(str(one.value)) for one in others)
         whole = f"{before}(?P<{name}>{said}){after}"
