@@ -11,9 +11,15 @@ from typing import Final, cast
 
 import polars as pl
 
-from tinsmith.studies.rubrics.lenient_json import JsonRecord, decode, read_records
+from tinsmith.studies.rubrics.record_files import (
+    JsonRecord,
+    checked_file,
+    decode,
+    gathered,
+    read_records,
+)
 from tinsmith.studies.rubrics.task import RubricTask, task_of
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
 _TEXTS: Final = (".json", ".jsonl", ".ndjson")
@@ -59,14 +65,7 @@ def read_dataset(path: Path) -> RubricDataset:
         DataError: the file is damaged (with line and column where it is text), a record is no
             rubric task (with its line or row), an id stands twice, or there is no task at all.
     """
-    if not path.is_file():
-        raise ConfigError("no such file", field="data_path", value=str(path))
-    ending = path.suffix.lower()
-    if ending not in (*_TEXTS, *_TABLES):
-        allowed = " ".join((*_TEXTS, *_TABLES))
-        raise ConfigError(
-            "files of this kind cannot be read", field="data_path", value=str(path), allowed=allowed
-        )
+    ending = checked_file(path, (*_TEXTS, *_TABLES))
     if ending in _TABLES:
         return _gathered(_rows(path, ending), path.name, "row", 0)
     return read_text(path.read_bytes(), path.name)
@@ -91,36 +90,16 @@ def read_text(data: bytes, name: str) -> RubricDataset:
 def _gathered(
     records: Iterable[JsonRecord], name: str, place: str, control_characters: int
 ) -> RubricDataset:
-    tasks: list[RubricTask] = []
-    lines: dict[str, int] = {}
-    without = 0
-    for record in records:
-        where = f"{name}, {place} {record.line}"
-        try:
-            task = task_of(record.value)
-        except DataError as error:
-            raise DataError(
-                f"{where}: {error.what}", field=error.field, allowed=error.allowed
-            ) from None
-        if task is None:
-            without += 1
-            continue
-        if task.task_id in lines:
-            first = lines[task.task_id]
-            raise DataError(
-                f"{where}: this task is already at {place} {first}",
-                field="task_id",
-                value=task.task_id,
-            )
-        lines[task.task_id] = record.line
-        tasks.append(task)
-    if not tasks:
-        raise DataError(
-            f"{name}: no task with a rubric",
-            fix="give each record prompt and rubrics, or 'rubric - 1. criterion'",
-        )
+    def read(record: dict[str, object]) -> tuple[str, RubricTask] | None:
+        task = task_of(record)
+        return None if task is None else (task.task_id, task)
+
+    fix = "give each record prompt and rubrics, or 'rubric - 1. criterion'"
+    found, without = gathered(records, read, name=name, what="task", place=place, fix=fix)
     return RubricDataset(
-        tasks=tuple(tasks), control_characters=control_characters, without_rubrics=without
+        tasks=tuple(found.values()),
+        control_characters=control_characters,
+        without_rubrics=without,
     )
 
 
