@@ -13,8 +13,13 @@ from tinsmith.lab.runs.records import Config
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.paired_means import PairedMeans, paired_means
 from tinsmith.stats.significance import ALPHA, holm
-from tinsmith.studies.rubrics.pages.constant import best_constant
-from tinsmith.studies.rubrics.pages.gains import BOOTSTRAP, Gains, gain_words, gains_of
+from tinsmith.studies.rubrics.pages.gains import (
+    BOOTSTRAP,
+    Gains,
+    best_constant,
+    gain_words,
+    gains_of,
+)
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 
 _TOLD = 6
@@ -42,6 +47,11 @@ class Pair:
     p_holm: float
     """Corrected for all pairs of the page."""
     why: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is subtracted from what."""
+        return f"{self.second} minus {self.first}"
 
     @property
     def told_apart(self) -> bool:
@@ -179,7 +189,7 @@ def _pair(pair: Pair) -> str:
         else f"95 % interval {signed(found.interval.low)} to {signed(found.interval.high)}, "
     )
     return (
-        f"{pair.second} minus {pair.first}, on the same {counted(found.n, 'prompt')}: {signed(found.gain)} "
+        f"{pair.name}, on the same {counted(found.n, 'prompt')}: {signed(found.gain)} "
         f"({interval}Holm's {p_words(pair.p_holm)}): {finding}."
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinsmith.lab.judge.prices import shown
-from tinsmith.pages.tables import Cell, Table, TableRow, column, text, whole
+from tinsmith.pages.tables import Table, plain
 from tinsmith.pages.wording import counted, percent
 from tinsmith.studies.rubrics.pages.gathering import RubricRun
 from tinsmith.studies.rubrics.records import RULES
@@ -69,20 +69,19 @@ def left_out_sentence(run: RubricRun) -> str:
 def cost_table(run: RubricRun) -> Table:
     """Return the ledger's sums."""
     spent = run.ledger
-    rows = (
-        ("responses judged", whole(spent.judged)),
-        ("without verdicts", whole(spent.failed)),
-        ("answered from the cache", whole(spent.from_cache)),
-        ("calls, failed attempts included", whole(spent.calls)),
-        ("tokens read", whole(spent.prompt_tokens)),
-        ("tokens written", whole(spent.completion_tokens)),
-        ("money", Cell(text=money_words(run), number=True)),
-    )
     estimated = (
         " Some token counts are estimated: the endpoint told none." if spent.estimated else ""
     )
-    return Table(
-        caption=f"From judge.jsonl. Sittings that were killed count too, and what they asked twice.{estimated}",
-        heads=(text("Judging"), column("")),
-        rows=tuple(TableRow(name=text(name), cells=(cell,)) for name, cell in rows),
+    return plain(
+        f"From judge.jsonl. Sittings that were killed count too, and what they asked twice.{estimated}",
+        ("Judging", ""),
+        (
+            ("responses judged", f"{spent.judged:,}"),
+            ("without verdicts", f"{spent.failed:,}"),
+            ("answered from the cache", f"{spent.from_cache:,}"),
+            ("calls, failed attempts included", f"{spent.calls:,}"),
+            ("tokens read", f"{spent.prompt_tokens:,}"),
+            ("tokens written", f"{spent.completion_tokens:,}"),
+            ("money", money_words(run)),
+        ),
     )

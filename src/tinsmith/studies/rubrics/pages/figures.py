@@ -9,8 +9,7 @@ from tinsmith.pages.curves import Limit, Line
 from tinsmith.pages.document import Plate
 from tinsmith.pages.palette import series_mark
 from tinsmith.stats.alarms import AlarmKind
-from tinsmith.studies.rubrics.pages.constant import Constant
-from tinsmith.studies.rubrics.pages.gains import rate_of
+from tinsmith.studies.rubrics.pages.gains import Constant, rate_of
 from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
 
 _DRAWN = (

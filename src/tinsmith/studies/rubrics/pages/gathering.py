@@ -6,7 +6,7 @@ The unit of every statistic is the prompt: the responses to one prompt are avera
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -64,6 +64,11 @@ class Examination:
     def responses(self) -> int:
         """Responses with verdicts."""
         return sum(map(len, self.rates.values()))
+
+    @property
+    def distinct(self) -> float:
+        """The share of its texts that differ."""
+        return len(self.texts) / self.responses
 
     @property
     def by_prompt(self) -> dict[str, Fraction]:
@@ -234,27 +239,15 @@ def _rule_in(rationale: str) -> str:
 
 
 def _summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
+    counts = ("judged", "failed", "from_cache", "calls", "prompt_tokens", "completion_tokens")
     # Answers from the cache alone cost nothing, whatever the judge's price.
     dollars = [line.dollars if line.calls else 0.0 for line in lines]
+    known = [each for each in dollars if each is not None]
     return LedgerRecord(
-        judged=sum(line.judged for line in lines),
-        failed=sum(line.failed for line in lines),
-        from_cache=sum(line.from_cache for line in lines),
-        calls=sum(line.calls for line in lines),
-        prompt_tokens=sum(line.prompt_tokens for line in lines),
-        completion_tokens=sum(line.completion_tokens for line in lines),
+        **{name: sum(getattr(line, name) for line in lines) for name in counts},
         estimated=any(line.estimated for line in lines),
-        dollars=_sum_known(dollars),
+        dollars=sum(known) if len(known) == len(dollars) else None,
     )
-
-
-def _sum_known(dollars: Iterable[float | None]) -> float | None:
-    known: list[float] = []
-    for each in dollars:
-        if each is None:
-            return None
-        known.append(each)
-    return sum(known)
 
 
 def by_criterion(run: RubricRun, places: Mapping[Place, Tally]) -> dict[str, list[Fraction]]:

@@ -17,11 +17,10 @@ from tinsmith.pages.document import (
     note,
 )
 from tinsmith.pages.wording import counted
-from tinsmith.studies.rubrics.pages.constant import best_constant
 from tinsmith.studies.rubrics.pages.cost import cost_table, cost_words, failed_words
 from tinsmith.studies.rubrics.pages.examples import examples
 from tinsmith.studies.rubrics.pages.figures import rubric_plates
-from tinsmith.studies.rubrics.pages.gains import gains_of, gains_table
+from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of, gains_table
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 from tinsmith.studies.rubrics.pages.story import cannot_be_said, rubric_story
 from tinsmith.studies.rubrics.pages.tables import examinations_table, moved_tables, stuck

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.pages.wording import counted, signed
 from tinsmith.stats.paired_means import PairedMeans
-from tinsmith.studies.rubrics.pages.constant import Constant
 from tinsmith.studies.rubrics.pages.cost import judge_sentence, left_out_sentence
-from tinsmith.studies.rubrics.pages.gains import Gains, gain_words
+from tinsmith.studies.rubrics.pages.gains import Constant, Gains, gain_words
 from tinsmith.studies.rubrics.pages.gathering import RubricRun
 from tinsmith.studies.rubrics.records import RULES
 
@@ -153,11 +152,10 @@ def _distinct(run: RubricRun) -> str:
     if not run.sampled:
         return ""
     first, last = run.sampled[0], run.sampled[-1]
-    shares = [len(one.texts) / one.responses for one in (first, last)]
-    moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
+    moved = f" ({signed(last.distinct - first.distinct)})" if first is not last else ""
     return (
         f"Of {counted(last.responses, 'sampled response')} {len(last.texts):,} are distinct texts, a share of "
-        f"{shares[1]:.3f}{moved}; {last.all_passed:,} fulfil every rubric."
+        f"{last.distinct:.3f}{moved}; {last.all_passed:,} fulfil every rubric."
     )
 
 

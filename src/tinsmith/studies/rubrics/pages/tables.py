@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from tinsmith.lab.runs.records import Row
 from tinsmith.pages.document import Bullets, Fold, missing
 from tinsmith.pages.tables import (
     Cell,
     Table,
-    TableRow,
-    column,
     measured,
     number,
     table_of,
@@ -39,33 +38,26 @@ def examinations_table(run: RubricRun) -> Table | None:
     greedy = {one.step: one for one in run.greedy}
     if not run.sampled:
         return None
-    return Table(
-        caption="On the prompts of the examinations, each pass rate above its 95 % interval over prompts.",
-        heads=(
-            text("Step"),
-            column("pass rate", "sampled"),
-            column("all rubrics", "share, sampled"),
-            column("pass rate", "greedy"),
-            column("distinct texts", "share, sampled"),
-            column("tokens", "an answer, sampled"),
-            column("KL to base", "nats a token"),
-        ),
-        rows=tuple(_examination(run, one, greedy.get(one.step)) for one in run.sampled),
-    )
 
+    def row(one: Examination) -> Row:
+        return run.run.metrics.get(one.step, {})
 
-def _examination(run: RubricRun, one: Examination, greedy: Examination | None) -> TableRow:
-    row = run.run.metrics.get(one.step, {})
-    return TableRow(
-        name=text(f"{one.step:,}"),
-        cells=(
-            measured(rate_of(one)),
-            number(one.all_passed / one.responses),
-            measured(rate_of(greedy) if greedy else None),
-            number(len(one.texts) / one.responses),
-            number(row.get("eval/tokens/answer"), digits=1),
-            number(row.get("eval/kl_base")),
+    return table_of(
+        "On the prompts of the examinations, each pass rate above its 95 % interval over prompts.",
+        run.sampled,
+        ("Step", lambda one: text(f"{one.step:,}")),
+        ("pass rate|sampled", lambda one: measured(rate_of(one))),
+        ("all rubrics|share, sampled", lambda one: number(one.all_passed / one.responses)),
+        (
+            "pass rate|greedy",
+            lambda one: measured(rate_of(greedy[one.step]) if one.step in greedy else None),
         ),
+        ("distinct texts|share, sampled", lambda one: number(one.distinct)),
+        (
+            "tokens|an answer, sampled",
+            lambda one: number(row(one).get("eval/tokens/answer"), digits=1),
+        ),
+        ("KL to base|nats a token", lambda one: number(row(one).get("eval/kl_base"))),
     )
 
 

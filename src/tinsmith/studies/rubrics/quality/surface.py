@@ -65,7 +65,7 @@ def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> R
 
 def rubric_score(rubric: RubricTask, judge: RuleJudge, response: str) -> float:
     """Return the pass rate of a response, or its score by the rubric's tree where it has one."""
-    verdicts = [verdict.passed for verdict in judge.judge(response)]
+    verdicts = judge.held(response)
     return pass_rate(verdicts) if rubric.tree is None else evaluate(rubric.tree, verdicts).score
 
 

@@ -83,8 +83,15 @@ class RuleJudge:
                 )
             rules.append(rule)
         self._rules = tuple(rules)
+        self._texts = tuple(rule.text for rule in rules)
+
+    def held(self, response: str) -> list[bool]:
+        """Return whether each criterion holds, in order. Never raises."""
+        return [rule.holds(response) for rule in self._rules]
 
     def judge(self, response: str) -> tuple[Verdict, ...]:
         """Return one verdict a criterion, in order. Never raises."""
-        held = [(rule.holds(response), rule.text) for rule in self._rules]
-        return tuple(Verdict(one, f"{'holds' if one else 'fails'}: {text}") for one, text in held)
+        pairs = zip(self.held(response), self._texts, strict=True)
+        return tuple(
+            Verdict(held, f"{'holds' if held else 'fails'}: {text}") for held, text in pairs
+        )
