@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from builtin_made import made_pairs, pairs_text
 
+from tinsmith.studies.rubrics.quality.answers import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.quality.pairs import (
     BUILTIN,
     PreferencePair,
@@ -22,7 +23,6 @@ from tinsmith.studies.rubrics.quality.pairs import (
     read_pairs,
     read_pairs_text,
 )
-from tinsmith.studies.rubrics.quality.surface import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import ConfigError, DataError
 

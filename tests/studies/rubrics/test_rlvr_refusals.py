@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,18 +161,6 @@ def test_a_dry_run_of_the_default_costs_nothing(run: Run) -> None:
     ran = run("dry_run=true")
     assert ran.code == 0
     assert "the judge is rules: no calls, no cost" in ran.out
-
-
-def test_the_module_is_the_same_command(run: Run, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tinsmith.experiments.rlvr", "dry_run=true", "steps=7"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == run("dry_run=true", "steps=7").out
 
 
 # What a rule judge cannot be told

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from tinsmith.lab.runs.files import TASKS
 from tinsmith.studies.rubrics.dataset import builtin_dataset
-from tinsmith.studies.rubrics.frame import Asking
+from tinsmith.studies.rubrics.frame import Asking, asking_circumstances
 from tinsmith.studies.rubrics.records import read_tasks, write_tasks
-from tinsmith.studies.rubrics.settings_record import asking_circumstances
 from tinsmith.studies.rubrics.splitting import split_tasks
 
 

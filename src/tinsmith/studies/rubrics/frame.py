@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from tinsmith.lab.experiment.frame import RunFrame
+from tinsmith.lab.judge.settings import JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
@@ -40,22 +43,32 @@ class RubricFrame(RunFrame):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(JudgeCalls):
     """How a judge is asked, and which file is read: circumstances of an experiment on rubrics."""
 
     data_path: Path | None = None
     """A file of tasks with rubrics; None: the built-in ones. What is in it is part of the identity."""
-    judge_base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint; None: OPENAI_BASE_URL, else OpenAI's own."""
-    judge_max_retries: int = 3
-    """Most attempts of a call after the first."""
-    judge_timeout_s: float = 60.0
-    """Most seconds for one attempt."""
-    judge_concurrency: int = 64
-    """Most calls at once."""
-    judge_rpm: int = 0
-    """Most calls a minute; 0: no limit."""
-    judge_tpm: int = 0
-    """Most tokens a minute; 0: no limit."""
     prices: Path | None = None
     """A table of prices, laid over the one that comes with the package."""
+
+
+def asking_circumstances(asking: Asking) -> dict[str, object]:
+    """Return every key of the asking, paths whole: with them a replay asks as the run did.
+
+    An address is told without what may be a secret in it; an endpoint refuses such an address later.
+    """
+    told: dict[str, object] = {}
+    for each in dataclasses.fields(asking):
+        value: object = getattr(asking, each.name)
+        told[each.name] = str(value.absolute()) if isinstance(value, Path) else value
+    if asking.judge_base_url is not None:
+        told["judge_base_url"] = _without_secrets(asking.judge_base_url)
+    return told
+
+
+def _without_secrets(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

@@ -6,14 +6,16 @@ What is wrong with the choice is told before anything is built or written.
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
-from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.answers import VerdictCache
+from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
+from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.models.published.sources import find_model
@@ -98,16 +100,13 @@ def _settings(
     base_url: str | None,
     identity: str | None = None,
 ) -> ChatSettings:
+    calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(JudgeCalls)}
+    calls["judge_base_url"] = base_url
     return ChatSettings(
+        **calls,
         judge_model=name,
-        judge_base_url=base_url,
         judge_temperature=frame.judge_temperature,
-        judge_max_retries=asking.judge_max_retries,
-        judge_timeout_s=asking.judge_timeout_s,
-        judge_concurrency=asking.judge_concurrency,
-        judge_rpm=asking.judge_rpm or None,
-        judge_tpm=asking.judge_tpm or None,
-        judge_max_tokens=frame.judge_max_tokens or None,
+        judge_max_tokens=frame.judge_max_tokens,
         identity=identity,
         seed=derive(plan.settings.seed, "judge"),
     )

@@ -90,9 +90,7 @@ class RubricSubject:
     @property
     def experiments(self) -> Sequence[Experiment]:
         """See SubjectEntry."""
-        from tinsmith.studies.rubrics.experiments import RUBRIC_EXPERIMENTS
-
-        return RUBRIC_EXPERIMENTS
+        return (RLVR,)
 
     def check(self, plan: Plan) -> None:
         """See SubjectEntry."""
@@ -136,3 +134,11 @@ class RubricSubject:
 
 RUBRICS: Final = RubricSubject(KINDS)
 """Instructions whose answers are judged by rubrics."""
+
+RLVR: Final = Experiment(
+    name="rlvr",
+    question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
+    subject=RUBRICS,
+    parent=None,
+    delta={"kind": "rlvr"},
+)

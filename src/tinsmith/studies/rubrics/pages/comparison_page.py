@@ -38,10 +38,10 @@ from tinsmith.studies.rubrics.pages.comparison import (
     RubricsCompared,
     compare_rubrics,
 )
-from tinsmith.studies.rubrics.pages.cost import cost_words, failed_words
 from tinsmith.studies.rubrics.pages.gains import gains_columns, rate_of
 from tinsmith.studies.rubrics.pages.gathering import Examination
 from tinsmith.studies.rubrics.pages.page import tasks_words
+from tinsmith.studies.rubrics.pages.story import cost_words, failed_words
 
 
 def rubrics_document(compared: RubricsCompared) -> Document:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tinsmith.lab.judge.answers import Answered, Question, ratings_form
+from tinsmith.lab.judge.answers import Answered, Question, rating_question
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,
@@ -139,8 +139,7 @@ def _once(
             total += _texts(question, answer.value)
     for request, judged in zip(requests, rated, strict=True):
         if isinstance(judged, Judged):
-            form = ratings_form(len(request.criteria))
-            total += _texts(Question(judge_prompt(request), form), judged.verdicts)
+            total += _texts(rating_question(request), judged.verdicts)
     return total
 
 

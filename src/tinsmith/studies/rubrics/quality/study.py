@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.answers import VerdictCache
+from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prices import (
     PriceTable,
     estimate_questions,
@@ -25,6 +24,7 @@ from tinsmith.lab.judge.prices import (
     load_prices,
     shown,
 )
+from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,
@@ -142,9 +142,8 @@ def _deciding(settings: QualitySettings) -> Mapping[str, object]:
         "limit": settings.limit,
     }
     if settings.chat is not None:
-        chat = asdict(settings.chat)
-        for name in ("judge_temperature", "judge_max_tokens"):
-            told[name] = chat[name]
+        told["judge_temperature"] = settings.chat.judge_temperature
+        told["judge_max_tokens"] = settings.chat.judge_max_tokens or None
         told["judge_base_url"] = settings.chat.judge_base_url or os.environ.get("OPENAI_BASE_URL")
     return told
 
