@@ -13,8 +13,8 @@ from markupsafe import escape
 from pages_of import report_of
 from scipy.stats import binomtest
 
-from tinsmith.studies.rubrics.quality.settings import default_log_path, make_settings
-from tinsmith.studies.rubrics.quality.study import QUESTION, run_rubric_quality
+from tinsmith.studies.rubrics.quality.settings import QUESTION, default_log_path, make_settings
+from tinsmith.studies.rubrics.quality.study import run_rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 

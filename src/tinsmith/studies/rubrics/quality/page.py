@@ -63,6 +63,13 @@ class QualityRun:
     cost: tuple[tuple[str, str], ...]
     quality: RubricQuality
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What cannot be claimed."""
+        return cannot_be_claimed(
+            self.quality, built_in=self.built_in, by_rules=self.by_rules, drawn=self.drawn
+        )
+
 
 _COST: Final = (
     "What asking everything once takes, by the texts that went and came; what this run really sent, attempts and "
@@ -78,9 +85,6 @@ CONDITION_WORDS: Final = {
 def quality_html(run: QualityRun, question: str) -> str:
     """Return the page; the same run, the same bytes."""
     quality = run.quality
-    limits = cannot_be_claimed(
-        quality, built_in=run.built_in, by_rules=run.by_rules, drawn=run.drawn
-    )
     failures = note(_failures(run))
     no_places = note(
         "The judge by rules does not look at places: it takes the response that is shown first only where nothing else "
@@ -102,7 +106,7 @@ def quality_html(run: QualityRun, question: str) -> str:
         sections=(
             summary(
                 quality_story(quality, run.judge),
-                Callout("What cannot be claimed", [Bullets(limits)]),
+                Callout("What cannot be claimed", [Bullets(run.limits)]),
                 failures,
             ),
             Section("accuracy", "Accuracy", [figure, _accuracies(quality, by_rules=run.by_rules)]),

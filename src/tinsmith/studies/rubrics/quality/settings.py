@@ -13,11 +13,11 @@ from typing import Final, cast, get_args, get_type_hints
 from tinsmith.lab.experiment.key_help import default_of, shown_value, words_of
 from tinsmith.lab.experiment.key_text import folder_name, truth, unreadable
 from tinsmith.lab.judge.settings import ChatSettings
-from tinsmith.lab.runs.records import RUBRIC_QUALITY
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
 
+NAME: Final = "rubric_quality"
 QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"
 _CHAT_PREFIX: Final = "judge_"
 
@@ -114,7 +114,7 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
 def default_log_path(overrides: Mapping[str, str]) -> Path:
     """Return `runs/rubric_quality[-CHANGES]` here."""
     changes = [f"{k}={v}" for k, v in sorted(overrides.items()) if k not in _CIRCUMSTANCES]
-    return Path("runs") / folder_name(RUBRIC_QUALITY, changes)
+    return Path("runs") / folder_name(NAME, changes)
 
 
 def _with_chat(made: QualitySettings, asked: Mapping[str, object]) -> QualitySettings:

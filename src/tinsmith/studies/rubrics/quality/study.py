@@ -34,7 +34,7 @@ from tinsmith.studies.rubrics.quality.answers import (
     showings,
 )
 from tinsmith.studies.rubrics.quality.chat import answered_by_chat, questions_of, ratings_of
-from tinsmith.studies.rubrics.quality.folder import QualityFiles, require_free, write_files
+from tinsmith.studies.rubrics.quality.folder import require_free, write_files
 from tinsmith.studies.rubrics.quality.page import QualityRun
 from tinsmith.studies.rubrics.quality.pairs import (
     builtin_pairs,
@@ -43,7 +43,6 @@ from tinsmith.studies.rubrics.quality.pairs import (
     read_pairs,
 )
 from tinsmith.studies.rubrics.quality.settings import (
-    QUESTION,
     IfExists,
     QualitySettings,
     default_log_path,
@@ -95,16 +94,8 @@ def run_rubric_quality(overrides: Mapping[str, str], told: Callable[[str], None]
         cost=_cost(answers.once, settings.judge_model, prices),
         quality=quality,
     )
-    write_files(
-        folder,
-        QualityFiles(
-            question=QUESTION,
-            settings=_deciding(settings),
-            answers=answers,
-            run=run,
-            dollars=prices.dollars(settings.judge_model, answers.spent),
-        ),
-    )
+    dollars = prices.dollars(settings.judge_model, answers.spent)
+    write_files(folder, run, answers, _deciding(settings), dollars)
     for line in quality_story(quality, settings.judge_model):
         told(line)
     return folder
