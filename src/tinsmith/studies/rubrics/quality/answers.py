@@ -193,7 +193,7 @@ def _by_rules(showing: Showing) -> PairAnswer:
     else:
         choice = rubric_choice(prompt, showing.rubric.task, first, second)
     scores = choice.scores
-    if scores is not None and not showing.chosen_first:
+    if scores and not showing.chosen_first:
         scores = (scores[1], scores[0])
     return PairAnswer(
         showing=showing,
@@ -204,18 +204,16 @@ def _by_rules(showing: Showing) -> PairAnswer:
 
 
 def _judged(answers: Sequence[PairAnswer]) -> JudgedPair | None:
-    right = {each.showing.condition: each.right for each in answers}
-    turned = {each.showing.condition: each.turned for each in answers}
-    if None in right.values():
+    right = {each.showing.condition: each.right for each in answers if each.right is not None}
+    turned = {each.showing.condition: each.turned for each in answers if each.turned is not None}
+    if len(right) < len(answers):
         return None
     showing = answers[0].showing
     return JudgedPair(
         pair_id=showing.pair.pair_id,
         prompt=showing.pair.prompt,
-        right={condition: bool(value) for condition, value in right.items()},
-        turned=None
-        if None in turned.values()
-        else {condition: bool(value) for condition, value in turned.items()},
+        right=right,
+        turned=turned if len(turned) == len(answers) else None,
         chosen_first=showing.chosen_first,
     )
 

@@ -67,14 +67,13 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
     )
     requests = ratings_of(shown)
     rated = judge.judge_all(requests)
-    by_judge = list(zip(rated[0::2], rated[1::2], strict=True))
     verdicts: list[CriterionVerdicts] = []
-    unrated, place = 0, iter(by_judge)
+    unrated, places = 0, iter(rated)
     for pair in pairs_of(shown):
         if all_rules(pair):
             verdicts += rule_verdicts(pair)
             continue
-        chosen, rejected = next(place)
+        chosen, rejected = next(places), next(places)
         if isinstance(chosen, Judged) and isinstance(rejected, Judged):
             verdicts += criterion_verdicts(pair, chosen.verdicts, rejected.verdicts)
         else:
