@@ -39,7 +39,7 @@ def worked_tasks() -> tuple[WorkedTask, ...]:
             sheet = template.filled(_drawn(family, number), number)
             rubrics = tuple(
                 Rubric(criterion=criterion, number=place)
-                for place, criterion in enumerate(sheet.criteria, 1)
+                for place, criterion in enumerate(sheet.rules, 1)
             )
             task = RubricTask(
                 task_id=f"{family}-{number + 1:02}", prompt=sheet.prompt, rubrics=rubrics

@@ -28,7 +28,7 @@ from tinsmith.lab.judge.answers import (
     rating_question,
 )
 from tinsmith.lab.judge.endpoint import OPENAI_URL, Endpoint, Reply, Trouble
-from tinsmith.lab.judge.limits import CallLimits, Clock, SystemClock, after_asked, backoff
+from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
 from tinsmith.lab.judge.prices import tokens_in
 from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest
 from tinsmith.lab.judge.settings import ChatSettings
@@ -59,7 +59,7 @@ class ChatJudge:
     ) -> None:
         self._settings = settings
         self._cache = cache
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._endpoint = Endpoint(
             base_url=settings.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
             api_key=api_key or os.environ.get("OPENAI_API_KEY") or None,

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Final, Protocol
+from typing import Final
 
 from tinsmith.types.seeds import derive
 
@@ -26,35 +26,19 @@ LONGEST_WAIT_S: Final = 30.0
 """Of a wait that nobody asked for; doubled from FIRST_WAIT_S with each attempt."""
 
 
-class Clock(Protocol):
-    """The time, and waiting; a test has its own."""
+class Clock:
+    """The machine's clock; a test has its own."""
 
     def now(self) -> float:
-        """Seconds from any fixed moment, never going back."""
-        ...
-
-    def wall(self) -> float:
-        """Seconds since 1970, to compare with a date."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Return after that many seconds of `now`."""
-        ...
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now(self) -> float:
-        """Return the monotonic time."""
+        """Return seconds from any fixed moment, never going back."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Return the time of day."""
+        """Return seconds since 1970, to compare with a date."""
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; other calls go on."""
+        """Return after that many seconds of `now`; other calls go on."""
         await asyncio.sleep(seconds)
 
 

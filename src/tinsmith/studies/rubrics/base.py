@@ -123,7 +123,7 @@ def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> Demonstr
     else:
         order = _shuffled(bits[4])
         answer = " and the ".join(order[: _RAMBLES[bits[2] % len(_RAMBLES)]])
-    obeys = all(RuleJudge(sheet.criteria).held(answer))
+    obeys = all(RuleJudge(sheet.rules).held(answer))
     return Demonstration(prompt=sheet.prompt, answer=answer, obeys=obeys)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from tinsmith.lab.experiment.frame import RunFrame
@@ -12,6 +13,9 @@ from tinsmith.lab.judge.settings import JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.experiment.experiment import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +56,24 @@ class Asking(JudgeCalls):
     """A table of prices, laid over the one that comes with the package."""
 
 
+def parts_of(plan: Plan) -> tuple[RubricFrame, Asking]:
+    """Return a plan's frame and how its judge is asked."""
+    assert isinstance(plan.frame, RubricFrame)
+    assert isinstance(plan.asking, Asking)
+    return plan.frame, plan.asking
+
+
 def asking_circumstances(asking: Asking) -> dict[str, object]:
     """Return every key of the asking, paths whole: with them a replay asks as the run did.
 
     An address is told without what may be a secret in it; an endpoint refuses such an address later.
     """
-    told: dict[str, object] = {}
-    for each in dataclasses.fields(asking):
-        value: object = getattr(asking, each.name)
-        told[each.name] = str(value.absolute()) if isinstance(value, Path) else value
-    if asking.judge_base_url is not None:
-        told["judge_base_url"] = _without_secrets(asking.judge_base_url)
-    return told
+    told: dict[str, object] = {
+        name: str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in dataclasses.asdict(asking).items()
+    }
+    url = asking.judge_base_url
+    return told | {"judge_base_url": None if url is None else _without_secrets(url)}
 
 
 def _without_secrets(url: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_and_disk
@@ -26,7 +25,7 @@ from tinsmith.studies.rubrics.dataset import (
     builtin_dataset,
     read_dataset,
 )
-from tinsmith.studies.rubrics.frame import Asking, RubricFrame, asking_circumstances
+from tinsmith.studies.rubrics.frame import Asking, RubricFrame, asking_circumstances, parts_of
 from tinsmith.studies.rubrics.ground import Asked, RubricGround
 from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
 from tinsmith.studies.rubrics.records import write_tasks
@@ -43,13 +42,11 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.studies.rubrics.task import RubricTask
 
-BUILTIN: Final[Mapping[str, BuiltinTasks]] = MappingProxyType(
-    {
-        "nano": BuiltinTasks.FEW_WORDS,
-        "small": BuiltinTasks.EVERYDAY,
-        "seed": BuiltinTasks.FEW_WORDS,
-    }
-)
+BUILTIN: Final[Mapping[str, BuiltinTasks]] = {
+    "nano": BuiltinTasks.FEW_WORDS,
+    "small": BuiltinTasks.EVERYDAY,
+    "seed": BuiltinTasks.FEW_WORDS,
+}
 """The tasks that a place asks where no file is named."""
 
 
@@ -58,10 +55,18 @@ class RubricMatter:
     """See Matter; its methods are described there."""
 
     plan: Plan
-    frame: RubricFrame
-    asking: Asking
     dataset: RubricDataset
     split: RubricSplit
+
+    @property
+    def frame(self) -> RubricFrame:
+        """Its keys."""
+        return parts_of(self.plan)[0]
+
+    @property
+    def asking(self) -> Asking:
+        """How its judge is asked."""
+        return parts_of(self.plan)[1]
 
     def identity(self) -> Mapping[str, object]:
         """See Matter; where a file lies does not matter, and how often a call is tried neither."""
@@ -97,7 +102,7 @@ class RubricMatter:
 
     def models(self) -> Mapping[str, str]:
         """Return the judge where it is a model of this machine: the run's own server serves it too."""
-        if not is_own(self.plan, self.frame, self.asking):
+        if not is_own(self.plan):
             return {}
         return {JUDGE_NAME: self.frame.judge_model}
 
@@ -107,7 +112,7 @@ class RubricMatter:
         mended = self.dataset.control_characters, self.dataset.without_rubrics
         if any(mended):
             read += f"; {mended[0]} raw control characters kept, {mended[1]} records without rubrics left out"
-        return [read, *cost_lines(self.plan, self.frame, self.asking, self.split)]
+        return [read, *cost_lines(self.plan, self.split)]
 
     def begin(self, folder: RunFolder) -> None:
         """See Matter; a report shows the prompts, and says by their texts which rubrics hold."""
@@ -125,7 +130,7 @@ class RubricMatter:
 
         ground = RubricGround(
             renderer=renderer_for(tokenizer),
-            judge=open_judge(self.plan, self.frame, self.asking, connection),
+            judge=open_judge(self.plan, connection),
             paid=paid,
         )
         return RubricCourse(
@@ -143,15 +148,13 @@ def rubric_matter(plan: Plan) -> RubricMatter:
         ConfigError: there is no such file, or the judge cannot judge what is in it.
         DataError: the file cannot be read.
     """
-    frame, asking = plan.frame, plan.asking
-    assert isinstance(frame, RubricFrame)
-    assert isinstance(asking, Asking)
+    frame, asking = parts_of(plan)
     path = asking.data_path
     dataset = builtin_dataset(BUILTIN[frame.at.value]) if path is None else read_dataset(path)
-    require_judge(plan, frame, asking, dataset)
+    require_judge(plan, dataset)
     load_prices(asking.prices)  # what it refuses is told before anything is built
     split = split_tasks(dataset.tasks, train_ratio=frame.train_ratio, data_seed=frame.data_seed)
-    return RubricMatter(plan=plan, frame=frame, asking=asking, dataset=dataset, split=split)
+    return RubricMatter(plan=plan, dataset=dataset, split=split)
 
 
 _TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
@@ -179,13 +182,10 @@ def rubric_forecast(plan: Plan) -> list[str]:
     return [*matter.before(), *time]
 
 
-def cost_lines(plan: Plan, frame: RubricFrame, asking: Asking, split: RubricSplit) -> list[str]:
-    """Return calls, tokens and money of a whole run, for a person.
-
-    Raises:
-        ConfigError: the table of prices cannot be read.
-    """
-    trained, examined = responses(plan, frame, split)
+def cost_lines(plan: Plan, split: RubricSplit) -> list[str]:
+    """Return calls, tokens and money of a whole run, for a person."""
+    frame, asking = parts_of(plan)
+    trained, examined = responses(plan, split)
     total = trained + examined
     told = f"{total:,} responses to judge: {trained:,} in training, {examined:,} in evaluations"
     if frame.judge_model == RULES:
@@ -200,14 +200,15 @@ def cost_lines(plan: Plan, frame: RubricFrame, asking: Asking, split: RubricSpli
     ]
 
 
-def responses(plan: Plan, frame: RubricFrame, split: RubricSplit) -> tuple[int, int]:
+def responses(plan: Plan, split: RubricSplit) -> tuple[int, int]:
     """Return how many responses a whole run has judged: in training and in examinations."""
     settings = plan.settings
     assert isinstance(settings, RlSettings)
+    samples = parts_of(plan)[0].eval_samples + 1
     trained = settings.steps * settings.groups_per_batch * settings.group_size
     held_out = min(len(split.test) or len(split.train), settings.eval_items)
     before = -(-settings.steps // settings.eval_every) if settings.eval_every else 0
-    return trained, (before + 1) * held_out * (frame.eval_samples + 1)
+    return trained, (before + 1) * held_out * samples
 
 
 def _spent(plan: Plan, tasks: Sequence[RubricTask], count: int) -> Spent:
@@ -226,14 +227,6 @@ def _spent(plan: Plan, tasks: Sequence[RubricTask], count: int) -> Spent:
 
 
 def ledger_line(asked: Asked, dollars: float | None) -> dict[str, object]:
-    """Return what one asking took; `dollars` is None where the price is not known."""
-    return {
-        "judged": asked.judged,
-        "failed": asked.failed,
-        "from_cache": asked.from_cache,
-        "calls": asked.spent.calls,
-        "prompt_tokens": asked.spent.prompt_tokens,
-        "completion_tokens": asked.spent.completion_tokens,
-        "estimated": asked.spent.estimated,
-        "dollars": dollars,
-    }
+    """Return what one asking took, as LedgerRecord; `dollars` is None where the price is not known."""
+    counts = {"judged": asked.judged, "failed": asked.failed, "from_cache": asked.from_cache}
+    return {**counts, **asdict(asked.spent), "dollars": dollars}

@@ -12,17 +12,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from tinsmith.lab.results.gathering import Cause
-from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.runs.files import LEDGER, ROLLOUTS, TASKS
+from tinsmith.lab.runs.reader import json_lines, read_run
 from tinsmith.lab.runs.records import Run, Split
-from tinsmith.studies.rubrics.records import (
-    JUDGE,
-    LedgerRecord,
-    RubricRollout,
-    TaskRecord,
-    read_ledger,
-    read_responses,
-    read_tasks,
-)
+from tinsmith.studies.rubrics.records import JUDGE, LedgerRecord, RubricRollout, TaskRecord
 
 SAMPLED, GREEDY = Split.EVAL.value, Split.EVAL_GREEDY.value
 Place = tuple[str, int]
@@ -36,10 +29,10 @@ class Tally:
     held: int = 0
     n: int = 0
 
-    def add(self, *, held: bool) -> None:
-        """Count one verdict."""
+    def add(self, held: int, n: int = 1) -> None:
+        """Count verdicts."""
         self.held += held
-        self.n += 1
+        self.n += n
 
     @property
     def share(self) -> Fraction:
@@ -164,10 +157,10 @@ def read_rubric_run(folder: Path, run: Run | None = None) -> RubricRun:
     """
     run = run or read_run(folder)
     notes = list(run.notes)
-    tasks = {task.task_id: task for task in read_tasks(folder, notes)}
-    ledger = _summed(read_ledger(folder, notes))
+    tasks = {task.task_id: task for task in json_lines(folder / TASKS, TaskRecord, notes)}
+    ledger = _summed(list(json_lines(folder / LEDGER, LedgerRecord, notes)))
     gone = _Going(tasks)
-    for one in read_responses(folder, notes):
+    for one in json_lines(folder / ROLLOUTS, RubricRollout, notes):
         gone.take(one)
     return RubricRun(
         run=run,
@@ -221,7 +214,7 @@ class _Going:
             places = exam.places
         for place, verdict in enumerate(one.verdicts):
             at = (one.prompt_id, place)
-            places.setdefault(at, Tally()).add(held=verdict.passed)
+            places.setdefault(at, Tally()).add(verdict.passed)
             if at not in self.criteria and (rule := _rule_in(verdict.rationale)):
                 self.criteria[at] = rule
 

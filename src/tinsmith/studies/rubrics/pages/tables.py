@@ -117,9 +117,7 @@ def stuck(run: RubricRun) -> tuple[Fold, ...]:
     examined: dict[Place, Tally] = {}
     for exam in run.sampled:
         for place, tally in exam.places.items():
-            whole_run = examined.setdefault(place, Tally())
-            whole_run.held += tally.held
-            whole_run.n += tally.n
+            examined.setdefault(place, Tally()).add(tally.held, tally.n)
     found: list[Fold] = []
     for where, places in (
         ("a training response", run.trained.places),
