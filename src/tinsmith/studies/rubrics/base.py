@@ -41,11 +41,7 @@ class RubricBaseRecipe(BaseRecipe):
 
 
 def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
-    """Make one conversation a demonstration.
-
-    Raises:
-        ConfigError: `obeying` is no share, or `count` is below 0.
-    """
+    """Make one conversation a demonstration."""
     seed = derive(recipe.seed, "demonstrations")
     conversations: list[Conversation] = []
     for i, shown in enumerate(demonstrations(recipe.count, seed=seed, obeying=recipe.obeying)):
@@ -58,12 +54,7 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
 
 
 def rubric_base(recipe: RubricBaseRecipe, told: Callable[[str], None]) -> Path:
-    """Return the folder of the nano base for rubrics; built where it is not cached.
-
-    Raises:
-        ConfigError: `obeying` is no share, or `count` is below 0.
-        DataError: there are fewer demonstrations than a batch has.
-    """
+    """Return the folder of the nano base for rubrics; built where it is not cached."""
     return cached_base(recipe, rubric_conversations(recipe), told)
 
 

@@ -78,11 +78,7 @@ def builtin_dataset(which: BuiltinTasks = BuiltinTasks.FEW_WORDS) -> RubricDatas
 
 
 def read_text(data: bytes, name: str) -> RubricDataset:
-    """Read the bytes of a JSON or JSONL file; `name` is how errors call it.
-
-    Raises:
-        DataError: as read_dataset.
-    """
+    """Read the bytes of a JSON or JSONL file; `name` is how errors call it."""
     found = read_records(decode(data, name), name)
     return _gathered(found.records, name, "line", found.control_characters)
 

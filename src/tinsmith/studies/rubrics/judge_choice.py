@@ -61,11 +61,7 @@ def require_judge(plan: Plan, dataset: RubricDataset) -> None:
 
 
 def open_judge(plan: Plan, connection: Connection) -> RubricJudge:
-    """Return the judge; whoever opened it closes it.
-
-    Raises:
-        ConfigError: no key for OpenAI's endpoint.
-    """
+    """Return the judge; whoever opened it closes it."""
     frame, asking = parts_of(plan)
     named = frame.judge_model
     if named == RULES:

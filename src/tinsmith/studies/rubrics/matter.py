@@ -142,12 +142,7 @@ class RubricMatter:
 
 
 def rubric_matter(plan: Plan) -> RubricMatter:
-    """Read the tasks that a plan names, and deal them out.
-
-    Raises:
-        ConfigError: there is no such file, or the judge cannot judge what is in it.
-        DataError: the file cannot be read.
-    """
+    """Read the tasks that a plan names, and deal them out."""
     frame, asking = parts_of(plan)
     path = asking.data_path
     dataset = builtin_dataset(BUILTIN[frame.at.value]) if path is None else read_dataset(path)
@@ -162,11 +157,7 @@ _TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
 
 
 def rubric_forecast(plan: Plan) -> list[str]:
-    """Return what a run on rubrics would take: its tasks, the judge's calls and their price, the time.
-
-    Raises:
-        ConfigError, DataError: the tasks or the judge cannot be had.
-    """
+    """Return what a run on rubrics would take: its tasks, the judge's calls and their price, the time."""
     matter = rubric_matter(plan)
     split, frame = matter.split, matter.frame
     tasks = (*split.train, *split.test)

@@ -29,11 +29,7 @@ class RulesOnly:
         self._judges: dict[tuple[str, ...], RuleJudge] = {}
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
-        """Judge all; nothing fails and nothing is spent.
-
-        Raises:
-            DataError: a criterion is prose, or a rule that cannot be read.
-        """
+        """Judge all; nothing fails and nothing is spent."""
         return [self._judge(request) for request in requests]
 
     def _judge(self, request: JudgeRequest) -> Judged:

@@ -70,11 +70,7 @@ class RubricsCompared:
 
 
 def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
-    """Read runs on rubrics and compare them in pairs.
-
-    Raises:
-        DataError: a folder holds no run.
-    """
+    """Read runs on rubrics and compare them in pairs."""
     names = _names(folders)
     runs: list[Compared] = []
     for folder, name in zip(folders, names, strict=True):

@@ -215,12 +215,7 @@ def _asked(runs: Sequence[Compared]) -> Table:
 
 
 def compared_rubrics(folders: Sequence[Path]) -> Comparison:
-    """Compare such runs; see SubjectEntry.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: they cannot be compared.
-    """
+    """Compare such runs; see SubjectEntry."""
     found = compare_rubrics(folders)
     told = (*found.story, *found.notes)
     return Comparison(rubrics_document(found), rubrics_summary(found), told)

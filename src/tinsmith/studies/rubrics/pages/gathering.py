@@ -150,11 +150,7 @@ class RubricRun:
 
 
 def read_rubric_run(folder: Path, run: Run | None = None) -> RubricRun:
-    """Read everything of a run on rubrics.
-
-    Raises:
-        DataError: there is no run in `folder`, or its `config.json` is damaged.
-    """
+    """Read everything of a run on rubrics."""
     run = run or read_run(folder)
     notes = list(run.notes)
     tasks = {task.task_id: task for task in json_lines(folder / TASKS, TaskRecord, notes)}

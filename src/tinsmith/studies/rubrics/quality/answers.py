@@ -56,11 +56,7 @@ def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
 
 
 def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
-    """Choose between two responses by a rubric of rules, which need not be that of the instruction.
-
-    Raises:
-        DataError: a criterion is prose.
-    """
+    """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
     judge = RuleJudge(rubric.criteria)
     one, other = (rubric_score(rubric, judge, response) for response in (first, second))
     if one == other:

@@ -95,11 +95,7 @@ def builtin_pairs() -> PairSet:
 
 
 def read_pairs_text(data: bytes, name: str) -> PairSet:
-    """Read the bytes of a file of pairs; `name` is how errors call it.
-
-    Raises:
-        DataError: as read_pairs.
-    """
+    """Read the bytes of a file of pairs; `name` is how errors call it."""
     found = read_records(decode(data, name), name)
 
     def read(record: dict[str, object]) -> tuple[str, PreferencePair] | None:

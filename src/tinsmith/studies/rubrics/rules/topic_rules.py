@@ -25,9 +25,6 @@ class Names(Rule):
     """So many of these words or phrases occur, each counted once, as whole words, with or without `s` or `es`.
 
     None of `unsaid` does: words of the instruction, which an answer that talks about its instruction repeats.
-
-    Raises:
-        DataError: on making one whose words are not words, or stand twice.
     """
 
     forms = (Form("names {count} of {of}[ and none of {unsaid}]"),)
@@ -59,11 +56,7 @@ class Names(Rule):
 
 @dataclass(frozen=True, slots=True)
 class VariedWords(Rule):
-    """There are so many words, at least one, and none occurs more often than so.
-
-    Raises:
-        DataError: on making one in which no word may occur, or a number is out of range.
-    """
+    """There are so many words, at least one, and none occurs more often than so."""
 
     forms = (Form("has {count} words, none more than {most} times"),)
     count: Bound
@@ -81,11 +74,7 @@ class VariedWords(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Beginnings(Rule):
-    """There are words, and so many different ones start with a text, whatever the case.
-
-    Raises:
-        DataError: on making one that looks for what no word starts with.
-    """
+    """There are words, and so many different ones start with a text, whatever the case."""
 
     forms = (Form("has {count} different words that start with {wanted}"),)
     wanted: str
@@ -148,11 +137,7 @@ _MEASURED: Final[Mapping[Part, tuple[Unit, ...]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class EveryPart(Rule):
-    """There are lines, sentences or words with a letter or digit, and each of them is so long.
-
-    Raises:
-        DataError: on making one that measures a part in parts no smaller than itself.
-    """
+    """There are lines, sentences or words with a letter or digit, and each of them is so long."""
 
     forms = (Form("every {part} has {bound} {unit}"),)
     part: Part

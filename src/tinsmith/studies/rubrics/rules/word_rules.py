@@ -104,9 +104,6 @@ class Matches(Rule):
     """A regular expression in Rust's syntax occurs, case and all.
 
     Its engine never backtracks: whatever the pattern, it takes time linear in the text.
-
-    Raises:
-        DataError: on making one that is empty, no such pattern, or too large.
     """
 
     forms = (Form("matches {pattern}"),)
