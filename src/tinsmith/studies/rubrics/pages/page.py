@@ -24,7 +24,7 @@ from tinsmith.pages.document import (
 )
 from tinsmith.pages.wording import counted
 from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of, gains_table
-from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun, read_rubric_run
+from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run, rule_in
 from tinsmith.studies.rubrics.pages.story import (
     cannot_be_said,
     cost_table,
@@ -61,7 +61,7 @@ def _page(read: RubricRun) -> Document:
             Section("gains", "Gains", kept(gained, examinations_table(read))),
             Section("steps", "Over the steps", [Plates(rubric_plates(read, constant))]),
             Section("rubrics", "Rubrics", _rubrics(read)),
-            Section("examples", "Examples", _examples(read)),
+            Section("examples", "Examples", examples(read)),
             Section(
                 "cost",
                 "Cost and failures",
@@ -74,17 +74,6 @@ def _page(read: RubricRun) -> Document:
 def _rubrics(read: RubricRun) -> tuple[Block, ...]:
     moved = moved_tables(read) or [missing("No criterion moved between two examinations.")]
     return *moved, *stuck(read)
-
-
-def _examples(read: RubricRun) -> tuple[Block, ...]:
-    found = examples(read)
-    if not found:
-        return (missing("Missing: no prompt was examined."),)
-    chosen = note(
-        "Examined prompts that gained most, in the middle, and least, by the mean of their sampled responses; of each "
-        "the first sampled response, at the first and the last examination."
-    )
-    return chosen, *found
 
 
 def _facts(read: RubricRun) -> Pairs:
@@ -116,59 +105,58 @@ _LONGEST: Final = 3000
 _LONGEST_RATIONALE: Final = 500
 
 
-def examples(run: RubricRun) -> tuple[Example, ...]:
+def examples(run: RubricRun) -> tuple[Block, ...]:
     """Return prompts that gained most, least, and in the middle; the first sampled response of each examination."""
     if not run.sampled:
-        return ()
+        return (missing("Missing: no prompt was examined."),)
     first, last = run.sampled[0], run.sampled[-1]
     before, after = first.by_prompt, last.by_prompt
-    ranked = sorted(
-        before.keys() & after.keys(), key=lambda prompt: (before[prompt] - after[prompt], prompt)
+    ranked = sorted(before.keys() & after.keys(), key=lambda one: (before[one] - after[one], one))
+    if len(ranked) > SHOWN:
+        third = SHOWN // 3
+        middle = (len(ranked) - third) // 2
+        ranked = [*ranked[:third], *ranked[middle : middle + third], *ranked[-third:]]
+    if not ranked:
+        return (missing("Missing: no prompt was examined."),)
+    chosen = note(
+        "Examined prompts that gained most, in the middle, and least, by the mean of their sampled responses; of each "
+        "the first sampled response, at the first and the last examination."
     )
-    return tuple(_example(run, prompt, first, last) for prompt in _chosen(ranked))
-
-
-def _chosen(ranked: list[str]) -> list[str]:
-    if len(ranked) <= SHOWN:
-        return ranked
-    third = SHOWN // 3
-    middle = (len(ranked) - third) // 2
-    return [*ranked[:third], *ranked[middle : middle + third], *ranked[-third:]]
-
-
-def _example(run: RubricRun, prompt: str, first: Examination, last: Examination) -> Example:
-    task = run.tasks.get(prompt)
-    asked = (first, last) if first is not last else (last,)
-    before, after = float(first.by_prompt[prompt]), float(last.by_prompt[prompt])
-    told = missing("The prompt is not in the run's folder.")
-    return Example(
-        f"{prompt}: {before:.3f} to {after:.3f}",
-        [Verbatim(_cut(task.prompt, _LONGEST)) if task and task.prompt else told],
-        [_reply(run, one.shown[prompt], one.step) for one in asked],
+    exams = (first, last) if first is not last else (last,)
+    return chosen, *(
+        Example(
+            f"{prompt}: {float(before[prompt]):.3f} to {float(after[prompt]):.3f}",
+            [_prompt(run, prompt)],
+            [_reply(run, one.shown[prompt], one.step) for one in exams],
+        )
+        for prompt in ranked
     )
+
+
+def _prompt(run: RubricRun, prompt: str) -> Block:
+    words = run.tasks[prompt].prompt if prompt in run.tasks else ""
+    return Verbatim(_cut(words)) if words else missing("The prompt is not in the run's folder.")
 
 
 def _reply(run: RubricRun, one: RubricRollout, step: int) -> Reply:
     judged: list[Judgement] = []
     for place, verdict in enumerate(one.verdicts):
         criterion = run.criterion((one.prompt_id, place))
-        judged.append(Judgement(criterion, verdict.passed, _reason(verdict.rationale, criterion)))
+        # What a judge by rules says is the rule once more.
+        why = (
+            ""
+            if rule_in(verdict.rationale) == criterion.removeprefix("rule: ")
+            else verdict.rationale
+        )
+        judged.append(Judgement(criterion, verdict.passed, _cut(why, _LONGEST_RATIONALE)))
     held = sum(each.passed for each in judged)
     return Reply(
         title=f"Step {step:,}",
-        text=_cut(one.text, _LONGEST),
+        text=_cut(one.text),
         remark=f"{held} of {len(judged)} rubrics hold",
         judgements=tuple(judged),
     )
 
 
-def _reason(rationale: str, criterion: str) -> str:
-    """Return why; leave out what a judge by rules says: the rule once more."""
-    rule = criterion.removeprefix("rule: ")
-    if rationale in (f"holds: {rule}", f"fails: {rule}"):
-        return ""
-    return _cut(rationale, _LONGEST_RATIONALE)
-
-
-def _cut(words: str, longest: int) -> str:
+def _cut(words: str, longest: int = _LONGEST) -> str:
     return words if len(words) <= longest else f"{words[:longest]} [cut]"

@@ -32,46 +32,52 @@ def rubric_story(run: RubricRun, gains: Gains, constant: Constant | None) -> tup
 
 def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
     """Return what the figures do not show, each in a sentence."""
-    found, told = gains.sampled, list[str]()
-    if found is not None and not found.told_apart:
-        told.append(
-            "That training changed nothing: not to be able to tell a gain is not to have shown that there is none."
-        )
-    if not run.held_out:
-        told.append("Anything about prompts that were not trained on: none were held out.")
-    elif run.built_in:
-        told.append(
-            "That other instructions are followed better: the held-out prompts were made in the same way as those of "
-            "training, and ask for the same kinds of things."
-        )
-    else:
-        told.append(
-            "That other instructions are followed better: the held-out prompts come from the same data as those of "
-            "training."
-        )
-    if found is not None and found.n < FEW:
-        told.append(f"Much about prompts in general: there are only {counted(found.n, 'prompt')}.")
-    told.append(
-        f"What another seed gives: this is one trained model (seed {_seed(run)}), and the intervals are over prompts "
-        "alone."
+    found, manifest = gains.sampled, run.run.manifest
+    made = (
+        "were made in the same way as those of training, and ask for the same kinds of things."
+        if run.built_in
+        else "come from the same data as those of training."
     )
-    if run.judge == RULES:
-        told.append(
-            "That the responses are good: rules see words, counts and form, and the rules that measure are those that "
-            "were rewarded."
-        )
-    else:
-        told.append(
-            "That people would agree: the judge that measures is the judge that rewarded, and what pleases it need "
-            "not be better."
-        )
     lost = sum(count for cause, count in run.failures.items() if cause.split != "train")
-    if lost:
-        told.append(f"Anything about the {counted(lost, 'examined response')} without verdicts.")
-    status = run.run.manifest.status if run.run.manifest else ""
-    if status != Status.FINISHED:
-        told.append("How the run ends: it has not come to its end.")
-    return tuple(told)
+    told = (
+        (
+            found is not None and not found.told_apart,
+            "That training changed nothing: not to be able to tell a gain is not to have shown that there is none.",
+        ),
+        (
+            not run.held_out,
+            "Anything about prompts that were not trained on: none were held out.",
+        ),
+        (
+            run.held_out,
+            f"That other instructions are followed better: the held-out prompts {made}",
+        ),
+        (
+            found is not None and found.n < FEW,
+            f"Much about prompts in general: there are only {counted(found.n if found else 0, 'prompt')}.",
+        ),
+        (
+            True,
+            f"What another seed gives: this is one trained model (seed {_seed(run)}), and the intervals are over "
+            "prompts alone.",
+        ),
+        (
+            run.judge == RULES,
+            "That the responses are good: rules see words, counts and form, and the rules that measure are those "
+            "that were rewarded.",
+        ),
+        (
+            run.judge != RULES,
+            "That people would agree: the judge that measures is the judge that rewarded, and what pleases it need "
+            "not be better.",
+        ),
+        (lost > 0, f"Anything about the {counted(lost, 'examined response')} without verdicts."),
+        (
+            manifest is None or manifest.status != Status.FINISHED,
+            "How the run ends: it has not come to its end.",
+        ),
+    )
+    return tuple(sentence for holds, sentence in told if holds)
 
 
 def _seed(run: RubricRun) -> str:
