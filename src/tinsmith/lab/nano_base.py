@@ -1,6 +1,6 @@
 """How a nano base is built from conversations: its decoder and its tokenizer, from scratch, the same bits everywhere.
 
-What a base reads is someone else's to say (`paper_base.py`, `rubric_base.py`): it learns to continue conversations,
+What a base reads is someone else's to say (a `base.py` of its own): it learns to continue conversations,
 prompts and replies alike, and nothing of what will be rewarded later.
 """
 
