@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tinsmith.lab.experiment.experiment import Experiment, SubjectEntry
+from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
 from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
@@ -22,6 +22,9 @@ from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.user_task.source import TaskSource
 
 _SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, RUBRICS, USER_TASK)
 
@@ -54,6 +57,32 @@ def find(name: str) -> Experiment:
             fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
         )
     return found
+
+
+def source_of(name: str) -> TaskSource | None:
+    """Return the source of a task by what a command line says; None: that names an experiment.
+
+    Raises:
+        ConfigError: there is no such file, or a mistake in it.
+    """
+    if not name.endswith(".py"):
+        return None
+    from tinsmith.lab.user_task.loading import load_file
+
+    return load_file(Path(name))
+
+
+def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
+    """Return the plan of an experiment, or of a task of one's own, with `key=value` changes.
+
+    Raises:
+        ConfigError: there is no such thing, a mistake in it, or in a key.
+    """
+    from tinsmith.lab.experiment.plan import make_plan
+    from tinsmith.lab.user_task.opening import open_task
+
+    source = source_of(name)
+    return make_plan(find(name), overrides) if source is None else open_task(source, overrides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
