@@ -22,7 +22,7 @@ def run(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="family/rung, or FILE.py with a task of your own; without it, the list.",
+            help="family/rung, FILE.py with a task of your own, or one that others keep; without it, the list.",
         ),
     ] = None,
     changes: Annotated[
@@ -36,10 +36,10 @@ def run(
     if name is None:
         print(context.get_help()) if wants_help else _list()
         return
-    if wants_help:
-        _keys(name)
-        return
     overrides = _overrides(changes or [])
+    if wants_help:
+        _keys(name, overrides)
+        return
     from tinsmith.cli.registered import STUDIES
 
     if name in STUDIES:
@@ -102,7 +102,7 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
         print(f"wrote {done}")
 
 
-def _keys(name: str) -> None:
+def _keys(name: str, given: Mapping[str, str]) -> None:
     from tinsmith.cli.columns import rows, terminal_width
     from tinsmith.cli.registered import STUDIES, find, source_of
 
@@ -114,11 +114,11 @@ def _keys(name: str) -> None:
         if study.keys.more:
             _print_wrapped("\n" + study.keys.more)
         return
-    source = source_of(name)
+    source = source_of(name, given)
     if source is not None:
         from tinsmith.lab.user_task.opening import task_help
 
-        task = task_help(source)
+        task = task_help(source, given)
         _key_table(f"{task.name}: {task.question}", task.keys)
         return
     from tinsmith.lab.experiment.key_help import key_help
@@ -142,7 +142,7 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.registered import EXPERIMENTS, STUDIES
+    from tinsmith.cli.registered import EXPERIMENTS, KEPT_TASKS, STUDIES
 
     table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():
@@ -150,6 +150,7 @@ def _list() -> None:
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
+    table += [(kept.name, f"{kept.question} ({kept.package})") for kept in KEPT_TASKS.values()]
     print("\n".join(rows(table, terminal_width())))
     print()
     _print_wrapped(

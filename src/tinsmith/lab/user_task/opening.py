@@ -49,13 +49,13 @@ class TaskHelp:
     """The source's own ones first."""
 
 
-def task_help(source: TaskSource) -> TaskHelp:
-    """Return the keys of a source's task.
+def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
+    """Return the keys of a source's task; its own ones as they stand on a command line.
 
     Raises:
         ConfigError: a mistake in the task.
     """
-    experiment, values = _experiment(source, {})
+    experiment, values = _experiment(source, overrides)
     shared = key_help(experiment)
     mine = [
         KeyHelp(
