@@ -14,8 +14,7 @@ from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, pieces_of
 from tinsmith.studies.debate.learned_cues import learned_cues
 from tinsmith.studies.debate.opponent import arguable
 from tinsmith.studies.debate.script import Script, load_script
-from tinsmith.studies.debate.stance import Arms, Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Arms, Stance
 from tinsmith.types.errors import ConfigError, DataError
 
 TRUTHFUL, MISLEADING = only(Arm.TRUTHFUL), only(Arm.MISLEADING)

@@ -7,7 +7,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.results.run_map import KIND_WORDS, status_words, steps_words
+from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.document import (
@@ -63,7 +63,7 @@ def run_document(
         title=run.config.title,
         question=run.config.question,
         facts=(
-            ("Training", KIND_WORDS[run.config.kind]),
+            ("Training", run.config.kind.words),
             ("Status", status_words(run)),
             ("Progress", steps_words(run)),
             ("Seed", seed),

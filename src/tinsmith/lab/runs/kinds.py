@@ -21,6 +21,23 @@ class Kind(enum.StrEnum):
     JOINT = "joint"
     """Both labels of papers in one answer, by reinforcement."""
 
+    @property
+    def words(self) -> str:
+        """What a page calls it."""
+        return {
+            Kind.RL: "RL",
+            Kind.SFT: "SFT",
+            Kind.RLVR: "RL with rubrics",
+            Kind.TASK: "RL on a task of one's own",
+            Kind.DEBATE: "RL under challenge",
+            Kind.JOINT: "RL on two labels",
+        }[self]
+
+    @property
+    def has_baselines(self) -> bool:
+        """Whether its answers stand beside baselines, which answer every paper, each with one label."""
+        return self in (Kind.RL, Kind.SFT)
+
 
 class Status(enum.StrEnum):
     """How far a run came."""

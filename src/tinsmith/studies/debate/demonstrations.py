@@ -19,8 +19,7 @@ from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.cues import pieces_of
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Stance
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
 

@@ -10,8 +10,7 @@ from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.paper import Item
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arms, Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arm, Arms, Stance
 from tinsmith.types.errors import InputError
 from tinsmith.types.seeds import derive
 

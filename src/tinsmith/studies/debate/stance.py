@@ -23,9 +23,19 @@ from enum import StrEnum
 from typing import Final
 
 from tinsmith.lab.labels.paper import Item
-from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
+
+
+class Arm(StrEnum):
+    """What a challenger argues for. Drawn before it is known whether the prediction is right."""
+
+    TRUTHFUL = "truthful"
+    """The gold label, whatever was predicted."""
+    MISLEADING = "misleading"
+    """A wrong label."""
+    NULL = "null"
+    """Nothing: it asks whether the prediction is sure."""
 
 
 class WrongLabel(StrEnum):
