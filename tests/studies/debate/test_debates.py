@@ -14,7 +14,7 @@ from tinsmith.renderers.plain import PlainRenderer
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.seed_env import AdversarialDisruptionEnv
+from tinsmith.studies.debate.cookbook import AdversarialDisruptionEnv
 from tinsmith.studies.debate.stance import Arm, Stance
 from tinsmith.types.errors import ConfigError, DataError, InputError
 
