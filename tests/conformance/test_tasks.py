@@ -25,6 +25,7 @@ from tinsmith.lab.labels.task import TASKS, Task, make_task
 from tinsmith.lab.rewards.registry import REWARDS, make_reward
 from tinsmith.lab.rewards.state import RewardState
 from tinsmith.lab.rewards.terms import Terms
+from tinsmith.studies import debate
 from tinsmith.studies.debate.script import SCRIPTS
 from tinsmith.types.errors import ConfigError
 
@@ -256,13 +257,16 @@ def test_every_fault_is_reached_and_none_has_a_label(name: str) -> None:
 
 
 def test_the_files_are_the_registered_prompts_and_no_others() -> None:
-    folder = Path(tinsmith.lab.labels.__file__).parent / "prompts"
-    found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    folders = [Path(of.__file__ or "").parent / "prompts" for of in (tinsmith.lab.labels, debate)]
+    found, scripts = (
+        sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+        for folder in folders
+    )
     expected = [f"{name}/{prompt}.md" for name in TASKS for prompt in PROMPTS]
     expected += [f"joint/{prompt}.md" for prompt in JOINT_PROMPTS]
-    expected += [f"debate/{script}.md" for script in SCRIPTS]
     expected += [f"answers/{form}.md" for form in Form]
     assert found == sorted(expected)
+    assert scripts == sorted(f"{script}.md" for script in SCRIPTS)
 
 
 @pytest.mark.parametrize("task", PROMPT_TASKS, ids=idf)

@@ -25,9 +25,12 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.cookbook import DebateDataset, DebateEnv, DebateGroup
+from tinsmith.studies.debate.cookbook import (
+    AdversarialDisruptionEnv,
+    DebateDataset,
+    DebateEnv,
+)
 from tinsmith.studies.debate.rewards import debate_reward
-from tinsmith.studies.debate.seed_env import AdversarialDisruptionEnv
 from tinsmith.types.errors import BackendError, ConfigError
 
 TASK = make_task("disruption", prompt="brief", contract="two_key")
@@ -368,7 +371,12 @@ def test_an_environment_without_a_renderer_has_no_tokens(tokenizer: Any) -> None
     env = DebateEnv(AdversarialDisruptionEnv(PAPERS.train[0], task=TASK))
     with pytest.raises(ConfigError, match="renderer"):
         asyncio.run(env.initial_observation())
-    group = DebateGroup(
-        item=PAPERS.train[0], renderer=renderer_for(tokenizer), count=2, seed=1, task=TASK
+    dataset = DebateDataset(
+        items=PAPERS.train,
+        renderer=renderer_for(tokenizer),
+        groups_per_batch=1,
+        group_size=2,
+        task=TASK,
     )
+    (group,) = dataset.get_batch(0)
     assert len(asyncio.run(group.make_envs())) == 2

@@ -15,8 +15,7 @@ from tinsmith.studies.debate.conversation import Debate
 from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Said, ScriptedOpponent
 from tinsmith.studies.debate.script import Script, load_script
-from tinsmith.studies.debate.stance import Arms, Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Arms, Stance
 
 D, C, N = FOUR_KEY.labels
 TASK = make_task("disruption", prompt="brief")

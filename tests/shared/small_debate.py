@@ -21,9 +21,9 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.teller import Teller
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.course import DebateCourse
 from tinsmith.studies.debate.cues import Cue, Cues
+from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.exchange import Exchange
 from tinsmith.studies.debate.ground import DebateGround
 from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent

@@ -19,8 +19,7 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.exchange import Exchange
 from tinsmith.studies.debate.rewards import DEBATE_REWARDS
-from tinsmith.studies.debate.stance import Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Stance
 
 PAGE = (Path(__file__).parents[3] / "docs" / "adversarial.md").read_text(encoding="utf-8")
 TALK, COOKBOOK = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -12,8 +12,8 @@ import pytest
 from tinsmith.stats.calibration import Calibration
 from tinsmith.stats.differences import paired_difference, share_difference
 from tinsmith.stats.intervals import Interval, wilson
+from tinsmith.studies.debate.stance import Arm
 from tinsmith.studies.debate.statistics import Debated, by_group, compare, figures, metrics
-from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError, DataError
 
 T, M, O = Arm.TRUTHFUL, Arm.MISLEADING, Arm.NULL  # noqa: E741

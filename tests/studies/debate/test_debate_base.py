@@ -11,9 +11,12 @@ from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import make_task
 from tinsmith.renderers.renderer import Role
-from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
-from tinsmith.studies.debate.challenge_leaks import quoted_spans
-from tinsmith.studies.debate.demonstrations import demonstrations
+from tinsmith.studies.debate.conversation import quoted_spans
+from tinsmith.studies.debate.demonstrations import (
+    DebateBaseRecipe,
+    debate_conversations,
+    demonstrations,
+)
 from tinsmith.studies.debate.planted_debates import LABELS, DebatesRecipe
 from tinsmith.studies.debate.script import load_script
 from tinsmith.types.seeds import derive

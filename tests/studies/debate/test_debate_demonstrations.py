@@ -12,7 +12,7 @@ from tinsmith.lab.labels.prompting import messages
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.debate.demonstrations import Habits, demonstrations
 from tinsmith.studies.debate.exchange import reasons_of
-from tinsmith.studies.debate.reasoning import literal_signals
+from tinsmith.studies.debate.rewards import literal_signals
 from tinsmith.types.errors import ConfigError
 
 MANY = demonstrations(items(900), TASK, BRIEF, seed=5)

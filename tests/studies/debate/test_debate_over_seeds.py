@@ -25,10 +25,10 @@ from debate_talks import (
 from sentences import missing
 from tinsmith.pages.page import document_html
 from tinsmith.pages.wording import signed
-from tinsmith.studies.debate.pages.comparison import compare_debates
+from tinsmith.studies.debate.pages.comparison import compare_debates, compared_story
 from tinsmith.studies.debate.pages.comparison_page import debates_document
-from tinsmith.studies.debate.pages.fates import CAVING
 from tinsmith.studies.debate.pages.gathering import read_debate_run
+from tinsmith.studies.debate.pages.over_seeds import SHOWN_CAVING
 from tinsmith.studies.debate.pages.story import debate_story
 
 pytestmark = pytest.mark.whole
@@ -70,24 +70,24 @@ def test_means_ratios_and_first_answers_over_seeds(folders: list[Path]) -> None:
     found = compare_debates(folders).seeded
     gated, seed, alone = found.experiments
     assert gated.seeds == seed.seeds == alone.seeds == (0, 1)
-    assert gated.figure(CAVING).by_seed == (3 / 34, 5 / 34)
-    mean = gated.figure(CAVING).mean
+    assert gated.figure(SHOWN_CAVING).by_seed == (3 / 34, 5 / 34)
+    mean = gated.figure(SHOWN_CAVING).mean
     assert mean is not None
     assert mean.value == pytest.approx(4 / 34)
-    assert alone.figure(CAVING).by_seed == (None, None)
+    assert alone.figure(SHOWN_CAVING).by_seed == (None, None)
     (held,) = found.caving
-    assert (held.sides.first, held.sides.second) == (gated.name, seed.name)
-    assert held.sides.paired
-    assert held.ratio is not None
-    assert held.ratio.value == pytest.approx(8 / 24)
-    assert held.ratio.interval is not None
-    assert held.ratio.interval.holds(8 / 24)
-    first = {one.sides.first: one for one in found.firsts}[gated.name]
-    assert first.sides.num_items == 61
+    assert (held.first, held.second) == (gated.name, seed.name)
+    assert held.paired
+    assert held.found is not None
+    assert held.found.value == pytest.approx(8 / 24)
+    assert held.found.interval is not None
+    assert held.found.interval.holds(8 / 24)
+    first = {one.first: one for one in found.firsts}[gated.name]
+    assert first.num_items == 61
     # 35 of 61 right under both seeds (one of them breaks its second answer), against 30 and 34.
-    assert first.difference is not None
-    assert first.difference.value == pytest.approx(3 / 61)
-    assert first.difference.not_below
+    assert first.found is not None
+    assert first.found.value == pytest.approx(3 / 61)
+    assert first.found.not_below
 
 
 def test_the_figures_of_a_seed_are_those_of_its_own_page(folders: list[Path]) -> None:
@@ -164,7 +164,7 @@ def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
     assert beyond.mean.value == pytest.approx(sum(expected) / 2)
     assert beyond.mean.interval is not None
     assert beyond.mean.interval.holds(beyond.mean.value)
-    over = " ".join(compare_debates(folders).story)
+    over = " ".join(compared_story(compare_debates(folders)))
     assert f"that beyond J of who is only asked again {signed(sum(expected) / 2)}" in over
     told = " ".join(debate_story(read_debate_run(folders[0])))
     assert f" {signed(expected[0])} (" in told
@@ -184,7 +184,7 @@ def test_each_run_is_held_against_that_of_its_seed(folders: list[Path]) -> None:
 
 def test_the_story_speaks_of_experiments_where_it_can(folders: list[Path]) -> None:
     compared = compare_debates(folders)
-    told = " ".join(compared.story)
+    told = " ".join(compared_story(compared))
     assert re.search(r"seeds 0, 1 adversarial/gated@1 \w+ 0\.33 times", told)
     assert "by seed 0.088, 0.147 against 0.294, 0.412" in told
     assert re.search(r"adversarial/gated@1, .*\bseeds 0, 1: caving 0\.118, ", told)
@@ -197,7 +197,7 @@ def test_the_story_speaks_of_experiments_where_it_can(folders: list[Path]) -> No
 
 def test_a_run_beside_them_has_its_own_sentence(folders: list[Path], tmp_path: Path) -> None:
     forked = write(tmp_path / "forked", talks(2), CONTROLLED, reward="adversarial/forked")
-    told = " ".join(compare_debates([*folders, forked]).story)
+    told = " ".join(compared_story(compare_debates([*folders, forked])))
     assert re.search(r"forked \w+ 0\.20 times as often as seed-0\b", told)
     assert "forked: caving" in told
     assert "gated-0:" not in told
@@ -207,14 +207,14 @@ def test_a_run_beside_them_has_its_own_sentence(folders: list[Path], tmp_path: P
 def test_seeds_that_both_have_are_compared(folders: list[Path], tmp_path: Path) -> None:
     gated = write(tmp_path / "gated-2", talks(24), CONTROLLED, seed=2)
     (held,) = compare_debates([*folders, gated]).seeded.caving
-    assert (held.sides.first_seeds, held.sides.second_seeds) == ((0, 1), (0, 1))
-    assert held.ratio is not None
-    assert held.ratio.value == pytest.approx(8 / 24)
+    assert (held.first_seeds, held.second_seeds) == ((0, 1), (0, 1))
+    assert held.found is not None
+    assert held.found.value == pytest.approx(8 / 24)
     (apart,) = compare_debates([gated, folders[0], *folders[2:4]]).seeded.caving
-    assert (apart.sides.first_seeds, apart.sides.second_seeds) == ((0, 2), (0, 1))
-    assert not apart.sides.paired
+    assert (apart.first_seeds, apart.second_seeds) == ((0, 2), (0, 1))
+    assert not apart.paired
     assert "seeds 0, 2 against seeds 0, 1" in " ".join(
-        compare_debates([gated, folders[0], *folders[2:4]]).story
+        compared_story(compare_debates([gated, folders[0], *folders[2:4]]))
     )
 
 
@@ -224,7 +224,7 @@ def test_one_seed_twice_is_one_seed_and_a_run_without_a_test_none(
     again = write(tmp_path / "again", talks(3), CONTROLLED)
     killed = write(tmp_path / "a-killed", [], seed=1)
     compared = compare_debates([*folders, again, killed])
-    assert compared.seeded.experiments[0].figure(CAVING).by_seed == (3 / 34, 5 / 34)
+    assert compared.seeded.experiments[0].figure(SHOWN_CAVING).by_seed == (3 / 34, 5 / 34)
     notes = " ".join(compared.notes)
     assert missing(notes, "seed 0", "a-killed") == []
     alone = compare_debates([folders[0], again])
@@ -247,9 +247,9 @@ def test_what_is_unlike_is_not_compared(folders: list[Path], old: str, new: str,
         config.write_text(config.read_text().replace(old, new))
     compared = compare_debates(folders[:4])
     (held,) = compared.seeded.caving
-    assert held.ratio is None
+    assert held.found is None
     assert why in held.why
-    assert f"are not compared over seeds: {held.why}." in " ".join(compared.story)
+    assert f"are not compared over seeds: {held.why}." in " ".join(compared_story(compared))
     assert f"Not compared: {held.why}." in document_html(debates_document(compared))
 
 
@@ -263,14 +263,14 @@ def test_nothing_given_up_and_nothing_right_are_told_apart(tmp_path: Path) -> No
     gated = made("gated", "adversarial/gated", [CAVED, STOOD], [STOOD, STOOD])
     never = made("never", "adversarial/seed", [STOOD, STOOD], [STOOD, STOOD])
     (held,) = compare_debates([*gated, *never]).seeded.caving
-    assert (held.ratio, held.why) == (None, "adversarial/seed@1 never caves")
+    assert (held.found, held.why) == (None, "adversarial/seed@1 never caves")
     wrong = made("wrong", "adversarial/seed", [CAVED, STOOD], [MENDED, STUCK])
     (held,) = compare_debates([*gated, *wrong]).seeded.caving
-    assert (held.ratio, held.why) == (None, "under one seed no first answer is right")
+    assert (held.found, held.why) == (None, "under one seed no first answer is right")
 
 
 def test_seeds_of_one_experiment_are_not_held_against_each_other(folders: list[Path]) -> None:
     compared = compare_debates(folders[:2])
     assert (compared.references, compared.against) == ((), ())
-    assert "times as often" not in " ".join(compared.story)
+    assert "times as often" not in " ".join(compared_story(compared))
     assert "it takes two experiments under challenge" in document_html(debates_document(compared))

@@ -27,12 +27,11 @@ from pages_of import compared, page_of
 from golden_pages import assert_golden
 from tinsmith.cli import main
 from tinsmith.pages.page import document_html
-from tinsmith.studies.debate.pages.comparison import compare_debates
+from tinsmith.studies.debate.pages.comparison import compare_debates, compared_story
 from tinsmith.studies.debate.pages.comparison_page import debates_document
-from tinsmith.studies.debate.pages.doubt import doubt_table
 from tinsmith.studies.debate.pages.gathering import read_debate_run
 from tinsmith.studies.debate.pages.story import cannot_be_said, debate_story
-from tinsmith.studies.debate.pages.tables import arms_table, overall_table
+from tinsmith.studies.debate.pages.tables import arms_table, doubt_table, overall_table
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole
@@ -165,9 +164,9 @@ def test_caving_is_a_ratio_and_the_same_conversations_are_compared(tmp_path: Pat
     first = {one.name: one for one in compared.firsts}["gated"]
     # Right first: 24 + 10 asked of 60 against 30 of 60; both on 24.
     assert first.n == 60
-    assert first.difference == pytest.approx(4 / 60)
-    assert first.not_below
-    assert any("0.33 times as often as seed" in one for one in compared.story)
+    assert first.found.value == pytest.approx(4 / 60)
+    assert first.found.not_below
+    assert any("0.33 times as often as seed" in one for one in compared_story(compared))
     html = document_html(debates_document(compared))
     assert "right answer given up" in html
     assert html == document_html(debates_document(compare_debates([gated, seed, alone])))
@@ -191,7 +190,9 @@ def test_why_there_is_no_ratio_of_caving_is_told(
         write(tmp_path / "y", same[6:], reward="adversarial/seed"),
     ]
     compared = compare_debates(folders)
-    assert f"The caving of x cannot be held against that of y: {why}." in " ".join(compared.story)
+    assert f"The caving of x cannot be held against that of y: {why}." in " ".join(
+        compared_story(compared)
+    )
     assert why in document_html(debates_document(compared))
 
 

@@ -10,8 +10,16 @@ from debate_cases import ABSTRACT, C, D, N, answer, exchange
 
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.studies.debate.exchange import Exchange, Reasons
-from tinsmith.studies.debate.reasoning import LEAVES, at_first_sight, literal_signals, verified
-from tinsmith.studies.debate.rewards import DEBATE_REWARDS, Credit, DebateTerms, debate_reward
+from tinsmith.studies.debate.rewards import (
+    DEBATE_REWARDS,
+    LEAVES,
+    Credit,
+    DebateTerms,
+    at_first_sight,
+    debate_reward,
+    literal_signals,
+    verified,
+)
 from tinsmith.types.errors import ConfigError
 
 MEANING = {

@@ -22,7 +22,7 @@ from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.papers.worlds import papers_of
 from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
+from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.script import load_script
 from tinsmith.types.errors import ConfigError
 

@@ -14,9 +14,8 @@ from tinsmith.renderers.plain import PlainRenderer
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.studies.debate.conversation import Debate
-from tinsmith.studies.debate.seed_env import AdversarialDisruptionEnv
-from tinsmith.studies.debate.stance import Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.cookbook import AdversarialDisruptionEnv
+from tinsmith.studies.debate.stance import Arm, Stance
 from tinsmith.types.errors import ConfigError, DataError, InputError
 
 GOOD = answer(D, reason="Later work leaves out older work.", signals=("tin and copper",))

@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 from debate_cases import TASK, C, D, N, item, items
 
-from tinsmith.studies.debate.stance import Arms, Stance, WrongLabel
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Arms, Stance, WrongLabel
 from tinsmith.types.errors import ConfigError
 
 MANY = items(3000)

@@ -31,7 +31,7 @@ def served_name(model_name: str | None, base_url: str | None) -> str:
 
 
 def is_loaded_here(name: str, where: Circumstances) -> bool:
-    """Whether a judge or challenger of this name is a model that a run's own server loads beside the trained one.
+    """Whether a judge or another model of this name is a model that a run's own server loads beside the trained one.
 
     A path always is; a name only where no other server is asked, which may serve it itself, and only if it is not that
     of the trained one.

@@ -139,14 +139,16 @@ def _listed(words: tuple[str, ...]) -> str:
 
 
 def read_sections(
-    path: str, allowed: Mapping[str, frozenset[str]] = _SECTIONS
+    path: str,
+    allowed: Mapping[str, frozenset[str]] = _SECTIONS,
+    package: str = "tinsmith.lab.labels",
 ) -> tuple[dict[str, Template], str]:
-    """Return the sections of a file of the prompts folder, and the SHA-256 of its bytes.
+    """Return the sections of a file of a package's prompts folder, and the SHA-256 of its bytes.
 
     Raises:
         ConfigError: see `parse_sections`.
     """
-    content = files("tinsmith.lab.labels").joinpath("prompts", *path.split("/")).read_bytes()
+    content = files(package).joinpath("prompts", *path.split("/")).read_bytes()
     return parse_sections(content.decode(), path, allowed), hashlib.sha256(content).hexdigest()
 
 

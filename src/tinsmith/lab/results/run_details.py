@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.results.run_map import status_words, steps_words
-from tinsmith.lab.runs.kinds import DATA_WORDS, KIND_WORDS
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.document import (
     Block,
@@ -63,7 +62,7 @@ def run_document(
         title=run.config.title,
         question=run.config.question,
         facts=(
-            ("Training", KIND_WORDS[run.config.kind]),
+            ("Training", run.config.kind.words),
             ("Status", status_words(run)),
             ("Progress", steps_words(run)),
             ("Seed", seed),
@@ -129,7 +128,7 @@ def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     sections: list[tuple[str, Mapping[str, object]]] = [
         ("Settings", settings),
         ("Reward", config.reward or {}),
-        (DATA_WORDS.get(config.kind, "Papers"), _fields(data)),
+        (config.kind.data_words, _fields(data)),
         (
             "Identity: the same identity gives the same results",
             {"identity_sha256": config.identity_sha256, **identity},

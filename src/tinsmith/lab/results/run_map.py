@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.runs.kinds import KIND_WORDS, Status
+from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import MapRow, RunMap
 from tinsmith.pages.tables import shown
@@ -87,7 +87,7 @@ def _row(arm: Arm, depth: int) -> MapRow:
     return MapRow(
         depth=depth,
         name=arm.name,
-        kind=KIND_WORDS[arm.kind],
+        kind=arm.kind.words,
         question=config.question,
         parent=config.parent or "",
         delta=tuple((key, shown(value)) for key, value in config.delta.items()),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tinsmith.lab.results.judging import Judged
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.results.snapshot import System
-from tinsmith.lab.runs.kinds import KIND_WORDS, Kind, Status
+from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.measures import Measures, from_row
 from tinsmith.pages.wording import counted, listed, percent, told
@@ -32,7 +32,7 @@ def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> 
 def asked(run: Run) -> str:
     """Say what was asked, what was trained by which reward, and how far it came."""
     config = run.config
-    by = KIND_WORDS[config.kind]
+    by = config.kind.words
     reward = (config.reward or {}).get("name", "without a name")
     if config.kind is Kind.RL and config.reward:
         by = f"{by} with the reward {reward}"

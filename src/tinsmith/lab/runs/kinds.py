@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Final
 
 
 class Kind(enum.StrEnum):
@@ -25,19 +23,27 @@ class Kind(enum.StrEnum):
     MEASUREMENT = "measurement"
     """Nothing is trained: a folder of that kind holds no run, and has its page already."""
 
+    @property
+    def words(self) -> str:
+        """What a page calls it."""
+        return {
+            Kind.RL: "RL",
+            Kind.SFT: "SFT",
+            Kind.RLVR: "RL with rubrics",
+            Kind.TASK: "RL on a task of one's own",
+            Kind.DEBATE: "RL under challenge",
+            Kind.JOINT: "RL on two labels",
+        }[self]
 
-KIND_WORDS: Final[Mapping[Kind, str]] = {
-    Kind.RL: "RL",
-    Kind.SFT: "SFT",
-    Kind.RLVR: "RL with rubrics",
-    Kind.JOINT: "RL on two labels",
-    Kind.TASK: "RL on a task of one's own",
-    Kind.DEBATE: "RL under challenge",
-}
-DATA_WORDS: Final[Mapping[Kind, str]] = {Kind.RLVR: "Tasks", Kind.TASK: "Items"}
-"""What the data of a run are called where they are no papers."""
-WITH_BASELINES: Final = frozenset({Kind.RL, Kind.SFT})
-"""Elsewhere there is no class that a baseline could answer, two sets of them, or only a part of the papers is asked."""
+    @property
+    def data_words(self) -> str:
+        """What its data are called."""
+        return {Kind.RLVR: "Tasks", Kind.TASK: "Items"}.get(self, "Papers")
+
+    @property
+    def has_baselines(self) -> bool:
+        """Whether its answers stand beside baselines, which answer every paper, each with one label."""
+        return self in (Kind.RL, Kind.SFT)
 
 
 class Status(enum.StrEnum):

@@ -25,7 +25,7 @@ from tinsmith.lab.runs.files import (
     ROLLOUTS,
     TIMINGS,
 )
-from tinsmith.lab.runs.kinds import WITH_BASELINES, Kind
+from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import (
     CheckpointRecord,
     Config,
@@ -49,12 +49,13 @@ def read_run(folder: Path) -> Run:
     """
     notes: list[str] = []
     config = _config(folder)
-    found = read_baselines(folder, config, notes) if config.kind in WITH_BASELINES else (None, {})
-    baselines, answers = found
+    baselines, answers = (None, {})
+    if config.kind.has_baselines:
+        baselines, answers = read_baselines(folder, config, notes)
     return Run(
         folder=folder,
         config=config,
-        manifest=_whole(folder / MANIFEST, Manifest, notes),
+        manifest=read_whole(folder / MANIFEST, Manifest, notes),
         metrics=_metrics(folder, notes),
         timings=tuple(map(_numbers, json_lines(folder / TIMINGS, dict[str, object], notes))),
         checkpoints=tuple(json_lines(folder / CHECKPOINTS, CheckpointRecord, notes)),
@@ -101,7 +102,7 @@ def _config(folder: Path) -> Config:
     return config
 
 
-def _whole(file: Path, kind: type[S], notes: list[str]) -> S | None:
+def read_whole(file: Path, kind: type[S], notes: list[str]) -> S | None:
     """Read a file that is one JSON object; None and a note where that cannot be."""
     if not file.is_file():
         notes.append(f"{file.name} is missing.")

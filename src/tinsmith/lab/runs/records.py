@@ -82,8 +82,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     reward: dict[str, object] | None = None
     model_name: str = ""
     data: DataRecord = DataRecord()
-    challenge: dict[str, object] = {}
-    """Of a run with a challenger: who it is, and what it argues for how often."""
 
     @property
     def title(self) -> str:

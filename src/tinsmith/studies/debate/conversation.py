@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+import re
+from collections.abc import Sequence
+from typing import Final, Self
 
+from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.labels.environment import Awaited, Transcript
-from tinsmith.lab.labels.leaks import check_prompt
-from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.leaks import check_prompt, check_text
+from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import messages
+from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.debate.challenge_leaks import check_challenge
 from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Opponent, Pending
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Stance
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import DataError, InputError
 
 _TURNS = 2
 
@@ -130,3 +133,48 @@ class _Heard:
     def message(self) -> Message:
         """See Awaited."""
         return self._debate.hear(self._pending)
+
+
+_QUOTED: Final = re.compile(r'"([^"]*)"')
+
+
+def quoted_spans(challenge: str) -> tuple[str, ...]:
+    """Return what stands between double quotes."""
+    return tuple(_QUOTED.findall(challenge))
+
+
+def check_challenge(
+    seen: Transcript, stance: Stance, challenge: str, labels: Sequence[str]
+) -> None:
+    """Check what a challenger said before the model reads it; `labels`: those of the task.
+
+    Raises:
+        DataError: it holds more than it may; names the paper and what was found.
+    """
+    paper = seen.item.paper
+    check_text(seen.item, challenge)
+    lowered = challenge.lower()
+    for subject in Subject:
+        if subject.label_key in lowered:
+            raise _leak(paper, stance, subject.label_key)
+    record = _spaced(f"{paper.title} {paper.abstract}")
+    own_words = _QUOTED.sub(
+        lambda span: " " if _spaced(span[1]) in record else f" {span[1]} ", challenge
+    )
+    said = {answer.predicted for answer in seen.answers}
+    for word in words_of(own_words):
+        if word in labels and word != stance.label and word not in said:
+            raise _leak(paper, stance, word)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _leak(paper: Paper, stance: Stance, found: str) -> DataError:
+    return DataError(
+        "a challenge says more than it may; the model was not shown it",
+        field=f"paper {paper.id}",
+        value=found,
+        allowed=f"the label {stance.label}" if stance.label else "no label",
+    )

@@ -1,22 +1,137 @@
-"""The adversarial pair as environments of the Tinker cookbook: `DebateDataset` gives its loop our conversations."""
+"""The conversation as the source notes write it, and as environments of the Tinker cookbook."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import tinker
 
-from tinsmith.lab.cookbook.types import (
-    StepResult,
-)
-from tinsmith.lab.labels.paper import Item
+from tinsmith.data.slices.rows import PaperRow
+from tinsmith.lab.cookbook import types as cookbook
+from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.task import TASKS, Task
-from tinsmith.renderers.renderer import Renderer
-from tinsmith.studies.debate.opponent import Opponent
-from tinsmith.studies.debate.seed_env import AdversarialDisruptionEnv
-from tinsmith.types.errors import ConfigError
+from tinsmith.renderers.renderer import Message, Renderer
+from tinsmith.studies.debate.conversation import Debate
+from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent
+from tinsmith.studies.debate.rewards import debate_reward
+from tinsmith.studies.debate.script import load_script
+from tinsmith.types.errors import ConfigError, InputError
 from tinsmith.types.seeds import derive
+
+StopCondition = tuple[int, ...]
+"""Tokens that end a reply; empty without a renderer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What the model reads next."""
+
+    messages: tuple[Message, ...]
+    """What is new: the prompt, or the challenge; none after the end."""
+    tokens: tuple[int, ...] | None = None
+    """The whole conversation so far; what was seen and sampled before is its exact prefix. With a renderer only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What an action leads to."""
+
+    reward: float
+    """The whole reward at the end, 0 before."""
+    episode_done: bool
+    next_observation: Observation
+    next_stop_condition: StopCondition
+    metrics: Mapping[str, float]
+    """The reward's terms at the end; empty before."""
+
+
+class AdversarialDisruptionEnv(Debate):
+    """One paper, two answers. Also an Environment (`first`, `reply`); use one of the two ways.
+
+    Without a renderer an action is the reply's text. With one it is the sampled tokens, stop token
+    included, and no token is ever rendered twice.
+    """
+
+    def __init__(
+        self,
+        paper: PaperRow | Item,
+        *,
+        task: Task = TASKS["disruption"],
+        opponent: Opponent | None = None,
+        script: str = "plain",
+        reward: str = "adversarial/gated",
+        renderer: Renderer | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Make it; the default opponent follows the script, and knows the cues of the synthetic worlds.
+
+        Raises:
+            ConfigError: there is no such script or reward.
+            DataError: the paper has no label.
+        """
+        item = paper if isinstance(paper, Item) else items_of([paper], task)[0]
+        words = load_script(script)
+        scripted = ScriptedOpponent(labels=task.labels, script=words)
+        super().__init__(task, item, opponent=opponent or scripted, script=words, seed=seed)
+        self._reward = debate_reward(reward)
+        self._renderer = renderer
+        self._tokens: tuple[int, ...] = ()
+
+    async def initial_observation(self) -> tuple[Observation, StopCondition]:
+        """Return the prompt, and what ends a reply to it.
+
+        Raises:
+            DataError: the prompt leaks.
+            InputError: the environment was used before.
+        """
+        prompt = self.first()
+        if self._renderer is None:
+            return Observation(messages=prompt), ()
+        self._tokens = self._renderer.build_generation_prompt(prompt)
+        return Observation(messages=prompt, tokens=self._tokens), self._stop()
+
+    async def step(self, action: str | Sequence[int]) -> StepResult:
+        """Take a reply: B's challenge follows the first, the reward the second.
+
+        Raises:
+            DataError: the challenge leaks.
+            InputError: no reply is due, or it is no text (tokens, where there is a renderer).
+        """
+        awaited = self.reply(self._text(action))
+        messages, reward, metrics = (), 0.0, {}
+        if awaited is None:
+            [terms] = self._reward.score([self.exchange()])
+            reward = terms.total
+            metrics = {field.name: float(getattr(terms, field.name)) for field in fields(terms)}
+        else:
+            # An opponent that is a model may need the loop this runs in.
+            messages = (await asyncio.to_thread(awaited.message),)
+            if self._renderer is not None and not isinstance(action, str):
+                self._tokens = self._renderer.extend(self._tokens, action, messages)
+        tokens = None if self._renderer is None else self._tokens
+        return StepResult(
+            reward=reward,
+            episode_done=awaited is None,
+            next_observation=Observation(messages=messages, tokens=tokens),
+            next_stop_condition=self._stop(),
+            metrics=metrics,
+        )
+
+    def _text(self, action: str | Sequence[int]) -> str:
+        if isinstance(action, str) != (self._renderer is None):
+            raise InputError(
+                "an action is the sampled tokens with a renderer, and the reply's text without one",
+                field="action",
+                value=type(action).__name__,
+            )
+        if self._renderer is None or isinstance(action, str):
+            return str(action)
+        return self._renderer.parse_response(action).message.content
+
+    def _stop(self) -> StopCondition:
+        return () if self._renderer is None else self._renderer.stop_sequences()
 
 
 class DebateEnv:
@@ -37,7 +152,7 @@ class DebateEnv:
 
     async def step(
         self, action: list[int], *, extra: Mapping[str, object] | None = None
-    ) -> StepResult:
+    ) -> cookbook.StepResult:
         """Take a reply: B's challenge follows the first, the whole reward the second.
 
         Raises:
@@ -46,7 +161,7 @@ class DebateEnv:
         """
         del extra  # a reply that was cut off is known by its tokens
         found = await self.debate.step(action)
-        return StepResult(
+        return cookbook.StepResult(
             reward=found.reward,
             episode_done=found.episode_done,
             next_observation=_model_input(found.next_observation.tokens),
@@ -69,32 +184,27 @@ def _model_input(tokens: Sequence[int] | None) -> tinker.ModelInput:
 class DebateGroup:
     """Several conversations about one paper, as the cookbook's `EnvGroupBuilder`. All meet the same challenger."""
 
+    of: DebateDataset
     item: Item
-    renderer: Renderer
-    count: int
     seed: int
     """Decides what the challenger argues for, and in which words."""
-    task: Task = TASKS["disruption"]
-    reward: str = "adversarial/gated"
-    script: str = "plain"
-    opponent: Opponent | None = None
-    """None: it follows the script, and knows the cues of the synthetic worlds."""
 
     async def make_envs(self) -> list[DebateEnv]:
         """Return new conversations."""
+        of = self.of
         return [
             DebateEnv(
                 AdversarialDisruptionEnv(
                     self.item,
-                    task=self.task,
-                    opponent=self.opponent,
-                    script=self.script,
-                    reward=self.reward,
-                    renderer=self.renderer,
+                    task=of.task,
+                    opponent=of.opponent,
+                    script=of.script,
+                    reward=of.reward,
+                    renderer=of.renderer,
                     seed=self.seed,
                 )
             )
-            for _ in range(self.count)
+            for _ in range(of.group_size)
         ]
 
     async def compute_group_rewards(
@@ -106,7 +216,7 @@ class DebateGroup:
 
     def logging_tags(self) -> list[str]:
         """Return what metrics are grouped by."""
-        return [self.reward]
+        return [self.of.reward]
 
     async def cleanup(self) -> None:
         """Let go of nothing: nothing is held."""
@@ -125,20 +235,14 @@ class DebateDataset:
     reward: str = "adversarial/gated"
     script: str = "plain"
     opponent: Opponent | None = None
+    """None: it follows the script, and knows the cues of the synthetic worlds."""
 
     def get_batch(self, index: int) -> list[DebateGroup]:
         """Return the groups of one batch; whatever their challengers draw comes from the seed and the place."""
         first = index * self.groups_per_batch
         return [
             DebateGroup(
-                item=item,
-                renderer=self.renderer,
-                count=self.group_size,
-                seed=derive(self.seed, "rollout", index, "group", place),
-                task=self.task,
-                reward=self.reward,
-                script=self.script,
-                opponent=self.opponent,
+                of=self, item=item, seed=derive(self.seed, "rollout", index, "group", place)
             )
             for place, item in enumerate(self.items[first : first + self.groups_per_batch])
         ]

@@ -24,8 +24,8 @@ from tinsmith.studies.debate.exchange import Exchange
 from tinsmith.studies.debate.ground import DebateGround, DebateRollout
 from tinsmith.studies.debate.opponent import Opponent
 from tinsmith.studies.debate.rewards import Credit, DebateReward, DebateTerms
+from tinsmith.studies.debate.stance import Arm
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
-from tinsmith.types.challenges import Arm
 from tinsmith.types.seeds import derive
 
 

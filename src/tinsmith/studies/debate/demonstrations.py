@@ -16,20 +16,20 @@ from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import Task
+from tinsmith.lab.nano_base import BaseRecipe, Conversation
+from tinsmith.lab.papers.base import reading
 from tinsmith.renderers.renderer import Message, Role
+from tinsmith.studies.debate.conversation import quoted_spans
 from tinsmith.studies.debate.cues import pieces_of
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Draws, Stance
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.seeds import derive
 
 MEANINGS = ("It replaces.", "It builds on.", "It is narrow.")
 """Justifications: what the labels of disruption mean, as short as can be, under any label whatever."""
 _SIGNAL = 2
 """Words of a signal."""
-_DRAWS = 32
-"""More than a conversation takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,32 +68,15 @@ def demonstrations(
     Conversation i depends on the seed, i and paper i only; never on a gold label.
     """
     return [
-        _conversation(item.paper, task, script, _Draws(derive(seed, "debate", i)), habits)
+        _conversation(item.paper, task, script, derive(seed, "debate", i), habits)
         for i, item in enumerate(items)
     ]
 
 
-class _Draws:
-    """Draws from one seed, one after the other."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self._bits = iter(random_bits(derive(seed, "draws"), _DRAWS))
-
-    def one(self, choices: Sequence[str]) -> str:
-        return choices[self._next() % len(choices)]
-
-    def below(self, share: float) -> bool:
-        return (self._next() >> 11) * 2.0**-53 < share
-
-    def _next(self) -> int:
-        return int(next(self._bits))
-
-
 def _conversation(
-    paper: Paper, task: Task, script: Script, draws: _Draws, habits: Habits
+    paper: Paper, task: Task, script: Script, seed: int, habits: Habits
 ) -> tuple[Message, ...]:
-    labels = task.labels
+    draws, labels = Draws(derive(seed, "draws")), task.labels
     first, claimed, last = draws.one(labels), draws.one(labels), draws.one(labels)
     pieces = [piece.text for piece in pieces_of(paper.abstract)] or [paper.title or "nothing"]
     stance = Stance(arm=Arm.NULL, label=None, with_evidence=False)
@@ -106,7 +89,7 @@ def _conversation(
         last = first
     elif stance.label is not None and draws.below(_given(habits)):
         last = stance.label
-    challenge = script.line(stance, quote, derive(draws.seed, "wording"))
+    challenge = script.line(stance, quote, derive(seed, "wording"))
     return (
         *messages(task, paper),
         _answer(task, first, pieces, draws, None),
@@ -121,7 +104,7 @@ def _given(habits: Habits) -> float:
 
 
 def _answer(
-    task: Task, label: str, pieces: Sequence[str], draws: _Draws, claimed: str | None
+    task: Task, label: str, pieces: Sequence[str], draws: Draws, claimed: str | None
 ) -> Message:
     """An answer; half of those to a claim take it up by its name."""
     reason = draws.one(MEANINGS)
@@ -131,3 +114,40 @@ def _answer(
     confidence = Confidence(draws.one(tuple(Confidence)))
     text = task.contract.answer_text(label, confidence, justification=reason, signals=signals)
     return Message(role=Role.ASSISTANT, content=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateBaseRecipe(BaseRecipe):
+    """How a base is built from conversations of two."""
+
+    vocab_size: int = 512
+    steps: int = 1000
+    batch_size: int = 24
+    reading_every: int = 3
+    """Of so many papers, one is asked for words of its abstract instead of a label, and one for words of a quotation
+    instead of a second label; 0: none."""
+
+
+def debate_conversations(
+    recipe: DebateBaseRecipe, task: Task, script: Script, items: Sequence[Item]
+) -> list[Conversation]:
+    """Make one conversation a paper."""
+    every = recipe.reading_every
+    debates = demonstrations(items, task, script, seed=derive(recipe.seed, "demonstrations"))
+    conversations: list[Conversation] = []
+    for i, (item, debate) in enumerate(zip(items, debates, strict=True)):
+        seed = derive(recipe.seed, "words", i)
+        *heard, _ = debate
+        quoted = quoted_spans(heard[-1].content)
+        if every and i % every == 0:
+            conversations.append(_read(messages(task, item.paper), item.paper.abstract, seed))
+        elif every and i % every == 1 and quoted:
+            conversations.append(_read(tuple(heard), quoted[0], seed))
+        else:
+            conversations.append(debate)
+    return conversations
+
+
+def _read(heard: Conversation, text: str, seed: int) -> Conversation:
+    asked, answer = reading(heard, text, seed)
+    return (*asked, Message(role=Role.ASSISTANT, content=answer))

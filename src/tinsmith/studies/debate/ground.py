@@ -16,8 +16,7 @@ from tinsmith.studies.debate.conversation import Debate
 from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Opponent
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import Arm, Stance
 
 DebateRollout = Rollout[Item, Exchange]
 

@@ -20,9 +20,9 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.base import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.course import DebateCourse
-from tinsmith.studies.debate.cues import WORLD_CUES, Cues
+from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues
+from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.frame import (
     ITSELF,
     NOBODY,
@@ -32,9 +32,7 @@ from tinsmith.studies.debate.frame import (
     WhichPapers,
 )
 from tinsmith.studies.debate.ground import DebateGround
-from tinsmith.studies.debate.learned_cues import learned_cues
-from tinsmith.studies.debate.model_opponent import ModelOpponent
-from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent, arguable
+from tinsmith.studies.debate.opponent import ModelOpponent, Opponent, ScriptedOpponent, arguable
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
 from tinsmith.studies.debate.rewards import debate_reward
 from tinsmith.studies.debate.script import Script, load_script

@@ -1,4 +1,4 @@
-"""B, who challenges a prediction: what any challenger is, and the one that follows a script."""
+"""B, who challenges a prediction: one that follows a script, and a frozen model that the Tinker API asks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import tinker
+from tinker import types
+
 from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
+from tinsmith.renderers.renderer import Renderer
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arms, Stance
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arm, Arms, Stance
 from tinsmith.types.errors import InputError
 from tinsmith.types.seeds import derive
 
@@ -102,3 +106,57 @@ def arguable(items: Iterable[Item], cues: Cues = WORLD_CUES) -> list[Item]:
         for item in items
         if cues.speaking(pieces_of(item.paper.abstract), item.gold) is not None
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A challenge that is being written."""
+
+    stance: Stance
+    renderer: Renderer
+    future: tinker.APIFuture[types.SampleResponse]
+
+    def text(self) -> str:
+        """See Pending.
+
+        Raises:
+            TinkerError: the server failed.
+        """
+        (sequence,) = self.future.result(WAIT_SECONDS).sequences
+        return self.renderer.parse_response(sequence.tokens).message.content.strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOpponent:
+    """See Opponent; whether the words it quotes speak for anything, nobody knows."""
+
+    client: tinker.SamplingClient
+    renderer: Renderer
+    script: Script
+    labels: tuple[str, ...]
+    arms: Arms
+    max_tokens: int
+    temperature: float
+
+    def challenge(self, seen: Transcript, seed: int) -> Asked:
+        """Ask for a challenge; see Opponent.
+
+        Raises:
+            InputError: nothing was answered yet.
+        """
+        if seen.final is None:
+            raise InputError("there is no answer to challenge")
+        stance = self.arms.draw(seen.item, self.labels, seen.final.predicted, seed)
+        said = seen.turns[-1].message.content
+        request = self.script.request(stance, seen.item.paper, said)
+        future = self.client.sample(
+            types.ModelInput.from_ints(list(self.renderer.build_generation_prompt((request,)))),
+            1,
+            types.SamplingParams(
+                max_tokens=self.max_tokens,
+                temperature=self.temperature,
+                seed=derive(seed, "challenge", seen.item.paper.id, said) % 2**SEED_BITS,
+                stop=list(self.renderer.stop_sequences()),
+            ),
+        )
+        return Asked(replace(stance, grounded=None), self.renderer, future)

@@ -24,8 +24,9 @@ from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.papers.planted_slices import Planted, planted
 from tinsmith.lab.progress import Told
 from tinsmith.studies.debate.cues import Cue, Cues
+from tinsmith.studies.debate.stance import Draws
 from tinsmith.types.fingerprints import sha256_of
-from tinsmith.types.seeds import derive, random_bits
+from tinsmith.types.seeds import derive
 from tinsmith.types.version import VERSION
 
 LABELS: Final = Subject.DISRUPTION.labels
@@ -100,23 +101,8 @@ def _cause(row: PaperRow) -> str:
     return "certain" if speaking == 1 else "in doubt"
 
 
-class _Draws:
-    def __init__(self, seed: int) -> None:
-        self._bits = iter(random_bits(seed, 32))
-
-    def below(self, share: float) -> bool:
-        return (int(next(self._bits)) >> 11) * 2.0**-53 < share
-
-    def one(self, choices: tuple[str, ...]) -> str:
-        return choices[int(next(self._bits)) % len(choices)]
-
-    def order(self, sentences: list[str]) -> list[str]:
-        keys = [int(next(self._bits)) for _ in sentences]
-        return [sentences[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
-
-
 def _row(name: str, label: str, seed: int) -> PaperRow:
-    draws = _Draws(derive(seed, "paper", name))
+    draws = Draws(derive(seed, "paper", name))
     others = tuple(other for other in LABELS if other != label)
     third = _sentence(draws, draws.one(others)) if draws.below(DOUBT) else _sentence(draws, None)
     sentences = draws.order([_sentence(draws, label), _sentence(draws, None), third])
@@ -136,7 +122,7 @@ def _row(name: str, label: str, seed: int) -> PaperRow:
     )
 
 
-def _sentence(draws: _Draws, label: str | None) -> str:
+def _sentence(draws: Draws, label: str | None) -> str:
     """Four words: one that speaks, twice, among noise; or noise alone."""
     if label is None:
         words = [draws.one(NOISE) for _ in range(4)]

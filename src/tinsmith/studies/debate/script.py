@@ -98,5 +98,5 @@ def load_script(name: str) -> Script:
         raise ConfigError(
             "there is no such script", field="script", value=name, allowed=", ".join(SCRIPTS)
         )
-    sections, sha256 = read_sections(f"debate/{name}.md", _SECTIONS)
+    sections, sha256 = read_sections(f"{name}.md", _SECTIONS, "tinsmith.studies.debate")
     return Script(name, MappingProxyType(sections), sha256)

@@ -23,9 +23,19 @@ from enum import StrEnum
 from typing import Final
 
 from tinsmith.lab.labels.paper import Item
-from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
+
+
+class Arm(StrEnum):
+    """What a challenger argues for. Drawn before it is known whether the prediction is right."""
+
+    TRUTHFUL = "truthful"
+    """The gold label, whatever was predicted."""
+    MISLEADING = "misleading"
+    """A wrong label."""
+    NULL = "null"
+    """Nothing: it asks whether the prediction is sure."""
 
 
 class WrongLabel(StrEnum):
@@ -113,3 +123,23 @@ DEFAULT_ARMS: Final = Arms()
 
 def _unit(bits: int) -> float:
     return (bits >> 11) * 2.0**-53
+
+
+class Draws:
+    """Draws from one seed, one after the other; at most 32."""
+
+    def __init__(self, seed: int) -> None:
+        self._bits = iter(random_bits(seed, 32))
+
+    def below(self, share: float) -> bool:
+        """Say yes with a probability."""
+        return _unit(int(next(self._bits))) < share
+
+    def one(self, choices: Sequence[str]) -> str:
+        """Return one of them."""
+        return choices[int(next(self._bits)) % len(choices)]
+
+    def order(self, sentences: Sequence[str]) -> list[str]:
+        """Return them in another order."""
+        keys = [int(next(self._bits)) for _ in sentences]
+        return [sentences[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tinsmith.lab.runs.records import Run
     from tinsmith.pages.document import Document
 
+
 _NOT_HERE: Final = BY_EXAMPLE | {"select_by", "gradient", "shuffle_labels"}
 
 KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
@@ -70,8 +71,6 @@ class DebateSubject(PapersSubject):
     @property
     def experiments(self) -> Sequence[Experiment]:
         """See SubjectEntry."""
-        from tinsmith.studies.debate.experiments import DEBATE_EXPERIMENTS
-
         return DEBATE_EXPERIMENTS
 
     def matter(self, plan: Plan, told: Told) -> Matter:
@@ -107,3 +106,55 @@ def _frame(plan: Plan) -> DebateFrame:
 
 DEBATE: Final = DebateSubject(KINDS)
 """A predicts, B challenges, A revises or defends."""
+
+
+ADVERSARIAL_GATED: Final = Experiment(
+    name="adversarial/gated",
+    question="Does a model learn to give in to evidence and to nothing else when only the truth is paid for?",
+    subject=DEBATE,
+    parent=None,
+    delta={"kind": "debate", "task": "disruption", "reward": "adversarial/gated"},
+)
+
+ADVERSARIAL_SEED: Final = Experiment(
+    name="adversarial/seed",
+    question="What does a model learn when every way to the right label is paid alike, and any argument counts?",
+    subject=DEBATE,
+    parent=ADVERSARIAL_GATED,
+    delta={"reward": "adversarial/seed"},
+)
+
+ADVERSARIAL_FORKED: Final = Experiment(
+    name="adversarial/forked",
+    question="Does it help to know which of two turns earned the reward?",
+    subject=DEBATE,
+    parent=ADVERSARIAL_GATED,
+    delta={"reward": "adversarial/forked", "forks": 2},
+)
+
+ADVERSARIAL_EVIDENCE_FREE: Final = Experiment(
+    name="adversarial/evidence_free",
+    question="What is there to learn from a challenger who brings no evidence?",
+    subject=DEBATE,
+    parent=ADVERSARIAL_GATED,
+    # Until it is trained out a second look mends careless first answers, which counts as discrimination.
+    delta={"evidence": 0.0, "steps": 800},
+    at_seed={"steps": 313},
+    version=2,
+)
+
+ADVERSARIAL_ALONE: Final = Experiment(
+    name="adversarial/alone",
+    question="How good is the first answer when nobody challenges it?",
+    subject=DEBATE,
+    parent=ADVERSARIAL_GATED,
+    delta={"opponent": "nobody"},
+)
+
+DEBATE_EXPERIMENTS: Final = (
+    ADVERSARIAL_GATED,
+    ADVERSARIAL_SEED,
+    ADVERSARIAL_FORKED,
+    ADVERSARIAL_EVIDENCE_FREE,
+    ADVERSARIAL_ALONE,
+)

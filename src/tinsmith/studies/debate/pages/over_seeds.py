@@ -6,25 +6,81 @@ One run is one trained model; what is said here is said of an experiment, over t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from tinsmith.lab.results.arms import alike_but_for_seeds
 from tinsmith.stats.estimates import Bootstrap, Estimate
 from tinsmith.stats.seeded_shares import (
+    Fate,
     MeanDifference,
     SeededShares,
     difference_of_means,
     ratio_of_means,
 )
-from tinsmith.studies.debate.pages.fates import CAVING, FIRST, SHOWN, Shown
-from tinsmith.studies.debate.pages.gathering import TEST, DebateRun
+from tinsmith.studies.debate.pages.gathering import CONTROL, TEST, DebateRun
+from tinsmith.studies.debate.statistics import (
+    ALL,
+    CAVING,
+    FIRST,
+    GROUPS,
+    LAST,
+    PUT_RIGHT,
+    Debated,
+    J,
+    Share,
+)
 
 DRAWN: Final = Bootstrap()
 _TRAINING_ONLY: Final = frozenset({"forks"})
 """Of what is told of a challenger, what no test depends on."""
+
+F = TypeVar("F", bound=Estimate | MeanDifference)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A figure that is shown over seeds, of one group of conversations."""
+
+    words: str
+    under: str = ""
+    share: Share
+    group: str = ALL
+    split: str = TEST
+    within: bool = False
+    """Compared among papers that leave as much room for doubt."""
+    less: str = ""
+    """The group whose figure is taken from this one."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether it may be below 0."""
+        return self.share.less is not None
+
+    def fate(self, one: Debated) -> Fate:
+        """Return what a conversation adds to it."""
+        return self.share.fate(one) if GROUPS[self.group](one) else Fate.UNCOUNTED
+
+
+SHOWN_FIRST: Final = Shown(words="first right", share=FIRST)
+SHOWN_CAVING: Final = Shown(words="caving", under="right, then wrong", share=CAVING)
+SHOWN_PUT_RIGHT: Final = Shown(
+    words="put right", under="told the truth", share=PUT_RIGHT, group="truthful"
+)
+BARE: Final = Shown(words="J", under="bare label", share=J, group="no_evidence", split=CONTROL)
+BEYOND: Final = replace(BARE, words="J beyond", less="null")
+SHOWN: Final = (
+    SHOWN_FIRST,
+    Shown(words="last right", share=LAST),
+    SHOWN_CAVING,
+    SHOWN_PUT_RIGHT,
+    Shown(words="J", under="with words", share=J, group="evidence"),
+    BARE,
+    replace(BARE, words="J within", within=True),
+    BEYOND,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +114,14 @@ class Seeded:
         """The run with the smallest seed."""
         return self.by_seed[self.seeds[0]]
 
-    @property
-    def reward(self) -> str:
-        """The name of what its conversations earn."""
-        return self.first.run.config.reward_name
-
-    @property
-    def unchallenged(self) -> bool:
-        """Whether nobody challenged."""
-        return self.first.alone
-
     def figure(self, shown: Shown) -> SeededFigure:
         """Return one of the figures."""
         return self.figures[SHOWN.index(shown)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """Two experiments, and which of their runs and papers are held against each other."""
+class Held(Generic[F]):
+    """One experiment held against another, over some of their seeds and papers; without `found`, `why` says why."""
 
     first: str
     second: str
@@ -83,6 +129,8 @@ class Sides:
     second_seeds: tuple[int, ...]
     """The same, where both have two or more seeds in common; they are then drawn together."""
     num_items: int
+    found: F | None
+    why: str = ""
 
     @property
     def paired(self) -> bool:
@@ -91,61 +139,41 @@ class Sides:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CavingHeld:
-    """Caving as a ratio of two means over seeds; `why` says what there is none for."""
-
-    sides: Sides
-    ratio: Estimate | None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstHeld:
-    """First answers less those where nobody challenged, as a difference of means over seeds."""
-
-    sides: Sides
-    difference: MeanDifference | None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OverSeeds:
     """All that is said of experiments; empty where none has several seeds."""
 
     experiments: tuple[Seeded, ...]
-    caving: tuple[CavingHeld, ...]
-    firsts: tuple[FirstHeld, ...]
+    caving: tuple[Held[Estimate], ...]
+    """Caving as a ratio of two means over seeds."""
+    firsts: tuple[Held[MeanDifference], ...]
+    """First answers less those where nobody challenged, as a difference of means over seeds."""
     notes: tuple[str, ...]
     """Runs that are left out, and why."""
 
-    def folders(self) -> frozenset[Path]:
-        """Return the folders of the runs that are spoken of."""
-        return _folders(self.experiments)
-
-    def held(self) -> frozenset[Path]:
-        """Return the folders of the runs whose experiment's caving is held against another's."""
-        names = {one.sides.first for one in self.caving if not one.why}
-        return _folders([one for one in self.experiments if one.name in names])
-
-
-def _folders(experiments: Iterable[Seeded]) -> frozenset[Path]:
-    return frozenset(run.run.folder for one in experiments for run in one.by_seed.values())
+    def folders(self, names: Iterable[str] | None = None) -> frozenset[Path]:
+        """Return the folders of the runs of some experiments, of all that are spoken of by default."""
+        chosen = [one for one in self.experiments if names is None or one.name in names]
+        return frozenset(run.run.folder for one in chosen for run in one.by_seed.values())
 
 
 def over_seeds(reads: Sequence[DebateRun], reference_reward: str) -> OverSeeds:
     """Put runs that differ by their seed alone together, and hold experiments against that of `reference_reward`."""
     experiments, notes = _experiments(reads)
-    challenged = [one for one in experiments if not one.unchallenged]
-    reference = next((one for one in challenged if one.reward == reference_reward), None)
-    alone = next((one for one in experiments if one.unchallenged), None)
+    challenged = [one for one in experiments if not one.first.alone]
+    rewarded = [one for one in challenged if one.first.run.config.reward_name == reference_reward]
     return OverSeeds(
         experiments=experiments,
         caving=tuple(
-            _caving_held(one, reference)
+            _held(one, other, SHOWN_CAVING, _caving_ratio)
+            for other in rewarded[:1]
             for one in challenged
-            if reference is not None and one is not reference
+            if one is not other
         ),
-        firsts=tuple(_first_held(one, alone) for one in challenged if alone is not None),
+        firsts=tuple(
+            _held(one, alone, SHOWN_FIRST, _difference)
+            for alone in [one for one in experiments if one.first.alone][:1]
+            for one in challenged
+        ),
         notes=notes,
     )
 
@@ -168,91 +196,88 @@ def _experiments(reads: Sequence[DebateRun]) -> tuple[tuple[Seeded, ...], tuple[
                 continue
             left_out.append(f"{run.folder.name} is left out of what is said over seeds: {why}.")
         notes += left_out if len(alike) > 1 else ()
-        items = _items(by_seed.values()) if len(by_seed) > 1 else []
-        if items and _one_gold_each(by_seed.values(), items):
-            figures = tuple(_figure(by_seed.values(), shown) for shown in SHOWN)
+        runs = list(by_seed.values())
+        items = _items(runs) if len(runs) > 1 else []
+        if items and _one_gold_each(runs, items):
+            figures = tuple(_figure(runs, shown) for shown in SHOWN)
             found.append(Seeded(name=name, by_seed=by_seed, num_items=len(items), figures=figures))
-        elif len(by_seed) > 1:
+        elif len(runs) > 1:
             notes.append(
                 f"Nothing is said of {name} over seeds: its runs share no paper with one true label."
             )
     return tuple(found), tuple(notes)
 
 
-def _figure(reads: Iterable[DebateRun], shown: Shown) -> SeededFigure:
-    runs = list(reads)
+def _figure(runs: Sequence[DebateRun], shown: Shown) -> SeededFigure:
     items = _items(runs, shown.split)
     # Nobody revises who was not challenged: that is no finding.
-    told = bool(items) and (shown is FIRST or not runs[0].alone)
-    if not told or (shown.within and not _room_known(runs[0], shown.split)):
+    told = bool(items) and (shown is SHOWN_FIRST or not runs[0].alone)
+    unknown = any(one.speaks_for is None for one in runs[0].debated(shown.split))
+    if not told or (shown.within and unknown):
         return SeededFigure(shown=shown, by_seed=(None,) * len(runs), mean=None)
     shares = _shares(runs, items, shown)
-    less = None if shown.less is None else _shares(runs, items, replace(shown, fate=shown.less))
+    less = _shares(runs, items, replace(shown, group=shown.less)) if shown.less else None
     values = shares.by_seed() - (0.0 if less is None else less.by_seed())
     by_seed = tuple(None if math.isnan(value) else value for value in values.tolist())
-    if None in by_seed:
-        mean = None
-    elif less is None:
+    mean = None
+    if None not in by_seed and less is None:
         mean = shares.estimate(DRAWN)
-    else:
+    elif None not in by_seed and less is not None:
         held = difference_of_means(shares, less, DRAWN, paired=True)
         mean = Estimate(held.value, held.interval)
     return SeededFigure(shown=shown, by_seed=by_seed, mean=mean)
 
 
-def _sides(one: Seeded, other: Seeded) -> tuple[Sides, list[DebateRun], list[DebateRun], list[str]]:
-    """Return what of two experiments is compared: seeds that both have, where these are several; else all."""
+def _held(
+    one: Seeded,
+    other: Seeded,
+    shown: Shown,
+    reckon: Callable[[SeededShares, SeededShares, bool], F | None],
+) -> Held[F]:
+    """Compare seeds that both have, where these are several; else all."""
     common = tuple(seed for seed in one.seeds if seed in other.by_seed)
     seeds = (common, common) if len(common) > 1 else (one.seeds, other.seeds)
-    runs = [[each.by_seed[s] for s in own] for each, own in zip((one, other), seeds, strict=True)]
-    items = _items([*runs[0], *runs[1]])
-    sides = Sides(
+    mine, theirs = [one.by_seed[s] for s in seeds[0]], [other.by_seed[s] for s in seeds[1]]
+    runs = [*mine, *theirs]
+    items = _items(runs)
+    found, why = None, ""
+    if len({run.run.config.data.fingerprint for run in runs}) > 1:
+        why = "another slice"
+    elif not items:
+        why = "no paper in common"
+    elif not _one_gold_each(runs, items):
+        why = "different true labels for the same papers"
+    elif shown is SHOWN_CAVING and _challenge(mine[0]) != _challenge(theirs[0]):
+        why = "they were challenged in different ways"
+    else:
+        paired = seeds[0] == seeds[1]
+        shares = _shares(mine, items, shown), _shares(theirs, items, shown)
+        if any(math.isnan(one.mean()) for one in shares):
+            why = "under one seed no first answer is right"
+        else:
+            found = reckon(*shares, paired)
+            why = "" if found else f"{other.name} never caves"
+    return Held(
         first=one.name,
         second=other.name,
         first_seeds=seeds[0],
         second_seeds=seeds[1],
         num_items=len(items),
+        found=found,
+        why=why,
     )
-    return sides, runs[0], runs[1], items
 
 
-def _unlike(first: Sequence[DebateRun], second: Sequence[DebateRun], items: Sequence[str]) -> str:
-    """Say why two experiments cannot be compared; empty where they can."""
-    if len({run.run.config.data.fingerprint for run in (*first, *second)}) > 1:
-        return "another slice"
-    if not items:
-        return "no paper in common"
-    if not _one_gold_each([*first, *second], items):
-        return "different true labels for the same papers"
-    return ""
+def _caving_ratio(mine: SeededShares, theirs: SeededShares, paired: bool) -> Estimate | None:
+    return ratio_of_means(mine, theirs, DRAWN, paired=paired)
 
 
-def _caving_held(one: Seeded, other: Seeded) -> CavingHeld:
-    sides, first, second, items = _sides(one, other)
-    why = _unlike(first, second, items)
-    if not why and _challenge(first[0]) != _challenge(second[0]):
-        why = "they were challenged in different ways"
-    if why:
-        return CavingHeld(sides=sides, ratio=None, why=why)
-    mine, theirs = _shares(first, items, CAVING), _shares(second, items, CAVING)
-    if math.isnan(mine.mean()) or math.isnan(theirs.mean()):
-        return CavingHeld(sides=sides, ratio=None, why="under one seed no first answer is right")
-    ratio = ratio_of_means(mine, theirs, DRAWN, paired=sides.paired)
-    return CavingHeld(sides=sides, ratio=ratio, why="" if ratio else f"{other.name} never caves")
-
-
-def _first_held(one: Seeded, alone: Seeded) -> FirstHeld:
-    sides, first, second, items = _sides(one, alone)
-    if why := _unlike(first, second, items):
-        return FirstHeld(sides=sides, difference=None, why=why)
-    mine, theirs = _shares(first, items, FIRST), _shares(second, items, FIRST)
-    found = difference_of_means(mine, theirs, DRAWN, paired=sides.paired)
-    return FirstHeld(sides=sides, difference=found)
+def _difference(mine: SeededShares, theirs: SeededShares, paired: bool) -> MeanDifference:
+    return difference_of_means(mine, theirs, DRAWN, paired=paired)
 
 
 def _challenge(one: DebateRun) -> dict[str, object]:
-    told = one.run.config.challenge
-    return {key: value for key, value in told.items() if key not in _TRAINING_ONLY}
+    return {key: value for key, value in one.challenge.items() if key not in _TRAINING_ONLY}
 
 
 def _items(reads: Iterable[DebateRun], split: str = TEST) -> list[str]:
@@ -264,10 +289,6 @@ def _items(reads: Iterable[DebateRun], split: str = TEST) -> list[str]:
 def _one_gold_each(reads: Iterable[DebateRun], items: Sequence[str]) -> bool:
     golds = [{each.item: each.gold for each in one.debated(TEST)} for one in reads]
     return all(len({each[item] for each in golds}) == 1 for item in items)
-
-
-def _room_known(one: DebateRun, split: str) -> bool:
-    return all(each.speaks_for is not None for each in one.debated(split))
 
 
 def _shares(reads: Sequence[DebateRun], items: Sequence[str], shown: Shown) -> SeededShares:

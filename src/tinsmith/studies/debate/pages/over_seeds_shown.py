@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tinsmith.pages.measures import from_estimate
 from tinsmith.pages.tables import (
     Cell,
@@ -13,34 +11,41 @@ from tinsmith.pages.tables import (
     absent,
     column,
     measured,
+    number,
     signed_cell,
     text,
     whole,
 )
 from tinsmith.pages.wording import counted, signed
-from tinsmith.studies.debate.pages.fates import BARE, BEYOND, CAVING, PUT_RIGHT, SHOWN
+from tinsmith.stats.estimates import Estimate
+from tinsmith.stats.seeded_shares import MeanDifference
 from tinsmith.studies.debate.pages.over_seeds import (
-    CavingHeld,
-    FirstHeld,
+    BARE,
+    BEYOND,
+    SHOWN,
+    SHOWN_CAVING,
+    SHOWN_PUT_RIGHT,
+    Held,
     OverSeeds,
     Seeded,
     SeededFigure,
-    Sides,
 )
+
+_Any = Held[Estimate] | Held[MeanDifference]
 
 
 def seeded_story(found: OverSeeds) -> tuple[str, ...]:
     """Return the sentences about experiments; none where no experiment has several seeds."""
     by_name = {one.name: one for one in found.experiments}
-    held = [one for one in found.caving if not one.why]
-    told = [_caving_words(one, by_name) for one in held]
+    told = [_caving_words(one, one.found, by_name) for one in found.caving if one.found]
+    held = bool(told)
     told += [
-        f"{one.sides.first} and {one.sides.second} are not compared over seeds: {one.why}."
+        f"{one.first} and {one.second} are not compared over seeds: {one.why}."
         for one in (*found.caving, *found.firsts)
         if one.why
     ]
-    told += [_first_words(one) for one in found.firsts if not one.why]
-    told += [_means_words(one) for one in found.experiments if not one.unchallenged]
+    told += [_first_words(one, one.found) for one in found.firsts if one.found]
+    told += [_means_words(one) for one in found.experiments if not one.first.alone]
     if held:
         told.append(
             "A seed by which a setting was chosen does not count as a new one, and nobody can see here whether one did."
@@ -48,53 +53,45 @@ def seeded_story(found: OverSeeds) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _caving_words(one: CavingHeld, by_name: dict[str, Seeded]) -> str:
-    assert one.ratio is not None
-    interval = one.ratio.interval
-    told = f" ({interval.low:.2f} to {interval.high:.2f})" if interval else ""
-    sides = one.sides
+def _caving_words(one: _Any, ratio: Estimate, by_name: dict[str, Seeded]) -> str:
+    told = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval else ""
     mine, theirs = (
-        _by_seed_words(by_name[name].figure(CAVING), by_name[name].seeds, seeds)
-        for name, seeds in ((sides.first, sides.first_seeds), (sides.second, sides.second_seeds))
+        ", ".join(
+            _value(value, signed_one=False).text
+            for seed, value in zip(
+                by_name[name].seeds, by_name[name].figure(SHOWN_CAVING).by_seed, strict=True
+            )
+            if seed in wanted
+        )
+        for name, wanted in ((one.first, one.first_seeds), (one.second, one.second_seeds))
     )
     return (
-        f"Over {_seeds_words(sides)} {sides.first} caves {one.ratio.value:.2f} times as often as {sides.second}{told}: "
+        f"Over {_seeds_words(one)} {one.first} caves {ratio.value:.2f} times as often as {one.second}{told}: "
         f"by seed {mine} against {theirs}."
     )
 
 
-def _by_seed_words(found: SeededFigure, seeds: Sequence[int], wanted: Sequence[int]) -> str:
-    return ", ".join(
-        _value(value, signed_one=found.shown.signed).text
-        for seed, value in zip(seeds, found.by_seed, strict=True)
-        if seed in wanted
-    )
-
-
-def _first_words(one: FirstHeld) -> str:
-    found = one.difference
-    assert found is not None
-    verdict = "not below" if found.not_below else "below"
+def _first_words(one: _Any, found: MeanDifference) -> str:
     interval = found.interval
     told = f"{signed(interval.low)} to {signed(interval.high)}, " if interval else ""
     return (
-        f"Over {_seeds_words(one.sides)} and {counted(one.sides.num_items, 'paper')} the first answers of "
-        f"{one.sides.first} are {signed(found.value)} from those of {one.sides.second} ({told}standard error "
-        f"{found.standard_error:.3f}): {verdict} them by more than one standard error."
+        f"Over {_seeds_words(one)} and {counted(one.num_items, 'paper')} the first answers of {one.first} are "
+        f"{signed(found.value)} from those of {one.second} ({told}standard error {found.standard_error:.3f}): "
+        f"{'not below' if found.not_below else 'below'} them by more than one standard error."
     )
 
 
-def _seeds_words(sides: Sides) -> str:
-    own, other = (", ".join(map(str, seeds)) for seeds in (sides.first_seeds, sides.second_seeds))
-    return f"seeds {own}" if sides.paired else f"seeds {own} against seeds {other}"
+def _seeds_words(one: _Any) -> str:
+    own, other = (", ".join(map(str, seeds)) for seeds in (one.first_seeds, one.second_seeds))
+    return f"seeds {own}" if one.paired else f"seeds {own} against seeds {other}"
 
 
 def _means_words(one: Seeded) -> str:
     told = [
         f"{words} {_mean(one.figure(shown)).text}"
         for words, shown in (
-            ("caving", CAVING),
-            ("put right after a truthful challenge", PUT_RIGHT),
+            ("caving", SHOWN_CAVING),
+            ("put right after a truthful challenge", SHOWN_PUT_RIGHT),
             ("J without evidence", BARE),
             ("that beyond J of who is only asked again", BEYOND),
         )
@@ -110,13 +107,11 @@ def seeded_table(found: OverSeeds) -> Table | None:
         return None
     rows: list[TableRow] = []
     for one in found.experiments:
-        papers = counted(one.num_items, "paper")
-        mean = tuple(map(_mean, one.figures))
-        rows.append(TableRow(name=text(one.name, f"mean of its seeds, {papers}"), cells=mean))
+        name = text(one.name, f"mean of its seeds, {counted(one.num_items, 'paper')}")
+        rows.append(TableRow(name=name, cells=tuple(map(_mean, one.figures))))
         for place, seed in enumerate(one.seeds):
-            cells = tuple(
-                _value(each.by_seed[place], signed_one=each.shown.signed) for each in one.figures
-            )
+            values = [(each.by_seed[place], each.shown.signed) for each in one.figures]
+            cells = tuple(_value(value, signed_one=signed_one) for value, signed_one in values)
             rows.append(TableRow(name=text(f"seed {seed}"), cells=cells))
     return Table(
         caption="Sampled answers to test papers. Each mean stands above its 95 % percentile interval over seeds and "
@@ -128,16 +123,19 @@ def seeded_table(found: OverSeeds) -> Table | None:
 
 def held_table(found: OverSeeds) -> Table | None:
     """Return caving ratios and first answers over seeds."""
-    if not found.caving and not found.firsts:
-        return None
     rows: list[TableRow] = []
-    if found.caving:
-        rows.append(TableRow(name=text("Caving, as a ratio of means"), kind=RowKind.GROUP))
-        rows += [_caving_row(one) for one in found.caving]
-    if found.firsts:
-        words = "First answers, less those that nobody challenged, as a difference of means"
-        rows.append(TableRow(name=text(words), kind=RowKind.GROUP))
-        rows += [_first_row(one) for one in found.firsts]
+    for title, group in (
+        ("Caving, as a ratio of means", found.caving),
+        (
+            "First answers, less those that nobody challenged, as a difference of means",
+            found.firsts,
+        ),
+    ):
+        if group:
+            rows.append(TableRow(name=text(title), kind=RowKind.GROUP))
+            rows += [_held_row(one) for one in group]
+    if not rows:
+        return None
     return Table(
         caption="Intervals of 95 % over seeds and papers; seeds that both have are drawn together. Over a handful of "
         "seeds intervals and standard errors are rather too small.",
@@ -152,32 +150,20 @@ def held_table(found: OverSeeds) -> Table | None:
     )
 
 
-def _caving_row(one: CavingHeld) -> TableRow:
-    name = _row_name(one.sides)
-    if one.ratio is None:
+def _held_row(one: _Any) -> TableRow:
+    name = text(one.first, f"against {one.second}, {_seeds_words(one)}")
+    if one.found is None:
         return TableRow(name=name, remark=f"Not compared: {one.why}.")
-    ratio = measured(from_estimate(one.ratio), digits=2)
-    blank = Cell(text="", number=True)
-    return TableRow(name=name, cells=(whole(one.sides.num_items), ratio, blank, blank))
-
-
-def _first_row(one: FirstHeld) -> TableRow:
-    name, found = _row_name(one.sides), one.difference
-    if found is None:
-        return TableRow(name=name, remark=f"Not compared: {one.why}.")
-    return TableRow(
-        name=name,
-        cells=(
-            whole(one.sides.num_items),
-            signed_cell(found.value, found.interval),
-            Cell(text=f"{found.standard_error:.3f}", number=True),
-            text("yes" if found.not_below else "no"),
-        ),
-    )
-
-
-def _row_name(sides: Sides) -> Cell:
-    return text(sides.first, f"against {sides.second}, {_seeds_words(sides)}")
+    if isinstance(one.found, Estimate):
+        blank = Cell(text="", number=True)
+        found = (measured(from_estimate(one.found), digits=2), blank, blank)
+    else:
+        found = (
+            signed_cell(one.found.value, one.found.interval),
+            number(one.found.standard_error),
+            text("yes" if one.found.not_below else "no"),
+        )
+    return TableRow(name=name, cells=(whole(one.num_items), *found))
 
 
 def _mean(found: SeededFigure) -> Cell:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.records import Split
 from tinsmith.pages.wording import counted, signed
-from tinsmith.studies.debate.pages.gathering import CONTROL, GREEDY, SCRIPTED, TEST, DebateRun
+from tinsmith.studies.debate.frame import SCRIPTED
+from tinsmith.studies.debate.pages.gathering import CONTROL, GREEDY, TEST, DebateRun
 from tinsmith.studies.debate.statistics import ALL, Figure, Figures
 
 _LEAKS = 1e-9
@@ -18,70 +19,60 @@ Groups = Mapping[str, Figures]
 
 def debate_story(read: DebateRun) -> tuple[str, ...]:
     """Return the sentences; the first is the answer."""
-    split = main_split(read)
-    if split is None:
+    if read.main is None:
         return ("Nothing can be told: no conversation was examined.",)
-    groups = read.figures(split)
-    if read.alone:
-        told = [_alone(read, split, groups[ALL])]
-    else:
+    groups = read.figures(read.main)
+    first = figure_words(groups[ALL]["accuracy_first"])
+    where = counted(
+        len(read.talks[read.main]), "test paper" if read.main == TEST else "validation paper"
+    )
+    golds = Counter(one.gold for one in read.debated(read.main))
+    share = max(golds.values()) / golds.total()
+    common = f"always the commonest label would be right in {share:.3f}"
+    told = [
+        f"Nobody challenged: on {where}, sampled, the only answer is right in {first}; {common}."
+    ]
+    if not read.alone:
         told = [
-            _answer(read, split, groups),
+            _answer(where, groups),
             _finding(groups["evidence"]["discrimination"]),
             _control(read),
-            _first(read, split, groups[ALL]),
-            _arms(read),
-            _greedy(read),
+            f"The first answer is right in {first}, the last in {figure_words(groups[ALL]['accuracy_last'])}, a change "
+            f"of {signed_words(groups[ALL]['delta'])}; {common}.",
+            _arms(read.leak),
+            f"Greedy: {revising_words(read.figures(GREEDY))}." if read.talks.get(GREEDY) else "",
         ]
-    told += [_broken(groups[ALL]), _failed(read), _alarms(read)]
+    told += _faults(read, groups[ALL]["whole"])
     return tuple(sentence for sentence in told if sentence)
-
-
-def main_split(read: DebateRun) -> str | None:
-    """Return the split that sentences are about: the test, or where there is none yet the validation."""
-    return next((split for split in (TEST, Split.EVAL.value) if read.talks.get(split)), None)
 
 
 def cannot_be_said(read: DebateRun) -> tuple[str, ...]:
     """Return what the figures do not show, each in a sentence."""
-    told: list[str] = []
-    split = main_split(read)
-    evidence = read.figures(split)["evidence"]["discrimination"] if split else None
-    if not read.alone:
-        if evidence is not None and not evidence.interval.above(0.0):
-            told.append(
-                "That evidence makes no difference to it: not to be able to tell a difference is not to have shown "
-                "that there is none."
-            )
-        if CONTROL not in read.talks:
-            told.append(
-                "That it follows the evidence rather than the bare label: there is no negative control."
-            )
-        if read.opponent == SCRIPTED:
-            told.append(
-                "How it takes another challenger: this one follows a script, and what it quotes for the truth are "
-                "words of a fixed list."
-            )
-        else:
-            told.append(
-                "Whether what was quoted speaks for anything: a model wrote the challenges, and nobody checked."
-            )
-        told.append(
-            "That its first answers are as good as those of a model that was never challenged: compare with a run of "
-            "adversarial/alone on the same papers."
-        )
-    if read.run.config.challenge.get("papers") == "arguable":
-        told.append(
-            "Anything about papers without words for their label: only those that can be argued about are asked for."
-        )
+    evidence = read.figures(read.main)["evidence"]["discrimination"] if read.main else None
     seed = "not stated" if read.run.config.seed is None else str(read.run.config.seed)
-    told.append(
-        f"What another seed gives: this is one trained model (seed {seed}), and the intervals are over papers alone."
-    )
-    status = read.run.manifest.status if read.run.manifest else ""
-    if status != Status.FINISHED:
-        told.append("How the run ends: it has not come to its end.")
-    return tuple(told)
+    scripted, status = read.opponent == SCRIPTED, read.run.manifest and read.run.manifest.status
+    told = {
+        "That evidence makes no difference to it: not to be able to tell a difference is not to have shown that there "
+        "is none.": evidence is not None and not evidence.interval.above(0.0),
+        "That it follows the evidence rather than the bare label: there is no negative control.": CONTROL
+        not in read.talks,
+        "How it takes another challenger: this one follows a script, and what it quotes for the truth are words of a "
+        "fixed list.": scripted,
+        "Whether what was quoted speaks for anything: a model wrote the challenges, and nobody checked.": not scripted,
+        "That its first answers are as good as those of a model that was never challenged: compare with a run of "
+        "adversarial/alone on the same papers.": True,
+    }
+    of_any = {
+        "Anything about papers without words for their label: only those that can be argued about are asked for.": (
+            read.challenge.get("papers") == "arguable"
+        ),
+        f"What another seed gives: this is one trained model (seed {seed}), and the intervals are over papers alone.": (
+            True
+        ),
+        "How the run ends: it has not come to its end.": status != Status.FINISHED,
+    }
+    every = of_any if read.alone else told | of_any
+    return tuple(sentence for sentence, holds in every.items() if holds)
 
 
 def figure_words(figure: Figure | None) -> str:
@@ -96,31 +87,31 @@ def signed_words(figure: Figure | None) -> str:
     """Say a difference with its interval."""
     if figure is None:
         return "not known (there is nothing to count)"
+    low, high = figure.interval.low, figure.interval.high
+    return f"{signed(figure.value)} ({signed(low)} to {signed(high)})"
+
+
+def revising_words(groups: Groups) -> str:
+    """Say the three figures of revising that every sentence about a model has."""
     return (
-        f"{signed(figure.value)} ({signed(figure.interval.low)} to {signed(figure.interval.high)})"
+        f"caving {figure_words(groups[ALL]['caving'])}, put right after a truthful challenge "
+        f"{figure_words(groups['truthful']['appropriate_revision'])}, J under evidence "
+        f"{signed_words(groups['evidence']['discrimination'])}"
     )
 
 
-def _where(read: DebateRun, split: str) -> str:
-    return counted(len(read.talks[split]), "test paper" if split == TEST else "validation paper")
-
-
-def _answer(read: DebateRun, split: str, groups: Groups) -> str:
-    return (
-        f"On {_where(read, split)}, sampled, it gave up a right first answer (caving) in "
-        f"{figure_words(groups[ALL]['caving'])} of the cases, put a wrong one right after a truthful challenge in "
+def _answer(where: str, groups: Groups) -> str:
+    evidence = groups["evidence"]
+    told = (
+        f"On {where}, sampled, it gave up a right first answer (caving) in {figure_words(groups[ALL]['caving'])} of "
+        "the cases, put a wrong one right after a truthful challenge in "
         f"{figure_words(groups['truthful']['appropriate_revision'])}, and under challenges with words of the paper "
-        f"discriminates by J = {signed_words(groups['evidence']['discrimination'])}{_within(groups)}."
+        f"discriminates by J = {signed_words(evidence['discrimination'])}"
     )
-
-
-def _within(groups: Groups) -> str:
-    found = groups["evidence"]["discrimination_within"]
-    return (
-        ""
-        if found is None
-        else f", among papers that leave as much room for doubt {signed_words(found)}"
-    )
+    within = evidence["discrimination_within"]
+    if within is None:
+        return f"{told}."
+    return f"{told}, among papers that leave as much room for doubt {signed_words(within)}."
 
 
 def _finding(found: Figure | None) -> str:
@@ -136,11 +127,11 @@ def _finding(found: Figure | None) -> str:
 def _control(read: DebateRun) -> str:
     if CONTROL not in read.talks:
         return ""
-    found = read.figures(CONTROL)["no_evidence"]["discrimination"]
+    bare, leak = read.figures(CONTROL)["no_evidence"], read.leak
+    found = bare["discrimination"]
     if found is None:
         return "The negative control, challenges without evidence, has nothing to count."
     none = found.interval.holds(0.0)
-    leak = None if read.arms is None else read.arms.discrimination_for_nothing(_labels(read))
     if leak is None:
         follows = "and what these arms give away is not known"
     elif abs(leak) > _LEAKS:
@@ -149,52 +140,20 @@ def _control(read: DebateRun) -> str:
         follows = "as it must be where a bare label says nothing"
     else:
         follows = "although a bare label says nothing here: something else tells it when it is wrong, such as doubt"
-    holds = "holds 0" if none else "leaves out 0"
-    within, beyond = (
-        read.figures(CONTROL)["no_evidence"][f"discrimination_{name}"]
-        for name in ("within", "beyond")
-    )
     told = (
-        f"Negative control: where a bare label is all it hears, J = {signed_words(found)}, whose interval {holds}, "
-        f"{follows}."
+        f"Negative control: where a bare label is all it hears, J = {signed_words(found)}, whose interval "
+        f"{'holds 0' if none else 'leaves out 0'}, {follows}."
     )
-    if within is not None:
+    if (within := bare["discrimination_within"]) is not None:
         told += f" Among papers that leave as much room for doubt J = {signed_words(within)}."
-    if beyond is not None:
+    if (beyond := bare["discrimination_beyond"]) is not None:
         told += f" Beyond J of who is only asked again it is {signed_words(beyond)}."
     return told
 
 
-def _labels(read: DebateRun) -> int:
-    return max(len(read.run.labels), 2)
-
-
-def _common(read: DebateRun, split: str) -> str:
-    golds = Counter(talk.debated.gold for talk in read.talks[split])
-    most = max(golds.values())
-    return f"always the commonest label would be right in {most / sum(golds.values()):.3f}"
-
-
-def _first(read: DebateRun, split: str, found: Figures) -> str:
-    return (
-        f"The first answer is right in {figure_words(found['accuracy_first'])}, the last in "
-        f"{figure_words(found['accuracy_last'])}, a change of {signed_words(found['delta'])}; "
-        f"{_common(read, split)}."
-    )
-
-
-def _alone(read: DebateRun, split: str, found: Figures) -> str:
-    return (
-        f"Nobody challenged: on {_where(read, split)}, sampled, the only answer is right in "
-        f"{figure_words(found['accuracy_first'])}; {_common(read, split)}."
-    )
-
-
-def _arms(read: DebateRun) -> str:
-    arms = read.arms
-    if arms is None:
+def _arms(leak: float | None) -> str:
+    if leak is None:
         return ""
-    leak = arms.discrimination_for_nothing(_labels(read))
     if abs(leak) <= _LEAKS:
         return (
             "The arms give nothing away: to change to whatever label is named discriminates by 0, so a J above 0 has "
@@ -206,38 +165,19 @@ def _arms(read: DebateRun) -> str:
     )
 
 
-def _greedy(read: DebateRun) -> str:
-    if not read.talks.get(GREEDY):
-        return ""
-    groups = read.figures(GREEDY)
-    return (
-        f"Greedy: caving {figure_words(groups[ALL]['caving'])}, put right after a truthful challenge "
-        f"{figure_words(groups['truthful']['appropriate_revision'])}, J under evidence "
-        f"{signed_words(groups['evidence']['discrimination'])}."
-    )
-
-
-def _broken(found: Figures) -> str:
-    whole = found["whole"]
-    if whole is None or whole.value == 1.0:
-        return ""
-    return (
-        f"In {1.0 - whole.value:.3f} of the conversations an answer breaks its contract; it counts as wrong, and says "
-        "nothing of revising."
-    )
-
-
-def _failed(read: DebateRun) -> str:
-    failed = sum(read.failures.values())
-    if not failed:
-        return ""
-    examined = sum(count for cause, count in read.failures.items() if cause.split != Split.TRAIN)
-    return (
-        f"{counted(failed, 'conversation')} failed, {examined:,} of them examined ones: they have no reward and are in "
-        "no figure."
-    )
-
-
-def _alarms(read: DebateRun) -> str:
-    alarms = read.run.alarms
-    return f"{counted(len(alarms), 'alarm')} raised; see below." if alarms else ""
+def _faults(read: DebateRun, whole: Figure | None) -> list[str]:
+    told: list[str] = []
+    if whole is not None and whole.value < 1.0:
+        told.append(
+            f"In {1.0 - whole.value:.3f} of the conversations an answer breaks its contract; it counts as wrong, and "
+            "says nothing of revising."
+        )
+    if failed := sum(read.failures.values()):
+        train = sum(count for cause, count in read.failures.items() if cause.split == Split.TRAIN)
+        told.append(
+            f"{counted(failed, 'conversation')} failed, {failed - train:,} of them examined ones: they have no reward "
+            "and are in no figure."
+        )
+    if alarms := read.run.alarms:
+        told.append(f"{counted(len(alarms), 'alarm')} raised; see below.")
+    return told

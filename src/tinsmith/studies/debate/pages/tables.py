@@ -1,8 +1,8 @@
-"""Tables of a page about a challenger: figures by arm and evidence, and what the arms themselves give away."""
+"""Tables of a page about a challenger: figures by arm, evidence and doubt, and what the arms themselves give away."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -17,14 +17,14 @@ from tinsmith.pages.tables import (
     column,
     measured,
     signed_cell,
+    table_of,
     text,
     whole,
 )
 from tinsmith.pages.wording import signed
-from tinsmith.studies.debate.pages.gathering import TESTS, DebateRun, shown_splits
-from tinsmith.studies.debate.stance import WrongLabel
-from tinsmith.studies.debate.statistics import ALL, NAMING, Figure, Figures, groups
-from tinsmith.types.challenges import Arm
+from tinsmith.studies.debate.pages.gathering import TESTS, DebateRun
+from tinsmith.studies.debate.stance import Arm, WrongLabel
+from tinsmith.studies.debate.statistics import ALL, NAMING, Figure, Figures, by_group, groups
 
 GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -41,31 +41,20 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Groups of conversations, in their order."""
-SIGNED: Final = frozenset(
-    {
-        "delta",
-        "discrimination",
-        "discrimination_within",
-        "discrimination_beyond",
-        "sycophancy",
-        "revision_hit",
-    }
-)
-"""Figures that may be below 0."""
+SIGNED: Final = frozenset({"delta", "sycophancy", "revision_hit"})
+"""Figures that may be below 0, beside discrimination."""
 _BY_GROUP: Final = (
-    ("accuracy_first", "first right", ""),
-    ("accuracy_last", "last right", ""),
-    ("caving", "caving", "right, then wrong"),
-    ("appropriate_revision", "put right", "wrong, then right"),
-    ("lateral", "lateral", "wrong, then another wrong"),
-    ("discrimination", "J", "revised: wrong less right"),
-    ("discrimination_within", "J within", "where doubt is equal"),
-    ("discrimination_beyond", "J beyond", "a label named, less the null arm's"),
+    ("accuracy_first", "first right"),
+    ("accuracy_last", "last right"),
+    ("caving", "caving|right, then wrong"),
+    ("appropriate_revision", "put right|wrong, then right"),
+    ("lateral", "lateral|wrong, then another wrong"),
+    ("discrimination", "J|revised: wrong less right"),
+    ("discrimination_within", "J within|where doubt is equal"),
+    ("discrimination_beyond", "J beyond|a label named, less the null arm's"),
 )
 _ONE_ANSWER: Final = frozenset({"accuracy_first", "whole", "brier_first"})
 """Figures of a run that nobody challenged: to revise nothing is then no finding."""
-_NOT_HELD: Final = frozenset({"discrimination_beyond"})
-"""Figures that only `ALL` and the groups that name a label have."""
 _OVERALL: Final = (
     ("delta", "last minus first accuracy"),
     ("sycophancy", "sycophancy: revised when misled, less when only asked"),
@@ -82,24 +71,25 @@ def figure_cell(name: str, figure: Figure | None, why: str = "none to count") ->
     if figure is None:
         return absent(why)
     interval = figure.interval
-    if name in SIGNED:
+    if name in SIGNED or name.startswith("discrimination"):
         return signed_cell(figure.value, interval)
     return measured(Measure(figure.value, interval.low, interval.high))
-
-
-def split_words(split: str) -> str:
-    """Say which conversations a split holds."""
-    return TESTS.get(split) or SPLIT_WORDS.get(split, split)
 
 
 def arms_table(read: DebateRun) -> Table | None:
     """Return the figures by group, one part for each split; None where nobody was asked."""
     columns = [one for one in _BY_GROUP if not read.alone or one[0] in _ONE_ANSWER]
     rows: list[TableRow] = []
-    for split in shown_splits(read):
-        rows.append(TableRow(name=text(split_words(split)), kind=RowKind.GROUP))
-        found = read.figures(split)
-        rows += [_group(name, found[name], columns) for name in _shown(read, split)]
+    for split in read.shown:
+        rows.append(TableRow(name=text(_split_words(split)), kind=RowKind.GROUP))
+        parts, found = groups(read.debated(split)), read.figures(split)
+        kept: list[str] = []  # without empty groups, and those that are another one once more
+        for name in GROUPS:
+            if parts[name] and not any(parts[name] == parts[other] for other in kept):
+                kept.append(name)
+                cells = [_cell(name, figure, found[name]) for figure, _ in columns]
+                row = (whole(len(parts[name])), *cells)
+                rows.append(TableRow(name=text(GROUPS[name]), cells=row))
     if not rows:
         return None
     return Table(
@@ -111,93 +101,103 @@ def arms_table(read: DebateRun) -> Table | None:
         heads=(
             text("Challenged by"),
             column("n"),
-            *(column(head, under) for _, head, under in columns),
+            *(column(*head.split("|")) for _, head in columns),
         ),
         rows=tuple(rows),
     )
 
 
-def _shown(read: DebateRun, split: str) -> list[str]:
-    """Leave out groups without conversations, and those that are another group once more."""
-    parts = groups(read.debated(split))
-    kept: list[str] = []
-    for name in GROUPS:
-        if parts[name] and not any(parts[name] == parts[other] for other in kept):
-            kept.append(name)
-    return kept
+def _cell(group: str, name: str, found: Figures) -> Cell:
+    if name == "discrimination_beyond" and group not in (ALL, *NAMING):
+        return Cell(text="", number=True)
+    return figure_cell(name, found[name])
 
 
-def _group(group: str, found: Figures, columns: Sequence[tuple[str, str, str]]) -> TableRow:
-    first = found["accuracy_first"]
-    return TableRow(
-        name=text(GROUPS[group]),
-        cells=(
-            whole(None if first is None else first.n),
-            *(
-                Cell(text="", number=True)
-                if name in _NOT_HELD and group not in (ALL, *NAMING)
-                else figure_cell(name, found[name])
-                for name, _, _ in columns
-            ),
-        ),
-    )
+def _split_words(split: str) -> str:
+    return TESTS.get(split) or SPLIT_WORDS.get(split, split)
 
 
 def overall_table(read: DebateRun) -> Table | None:
     """Return what is told of all conversations together, a column a split; None where nobody was asked."""
-    splits = shown_splits(read)
-    if not splits:
+    if not read.shown:
         return None
-    found = {split: read.figures(split)[ALL] for split in splits}
-    return Table(
-        caption="Over all arms. Revisions can only be compared between arms where there are several.",
-        heads=(text("Figure"), *(column(*_halves(split)) for split in splits)),
-        rows=tuple(
-            TableRow(
-                name=text(words),
-                cells=tuple(figure_cell(name, found[split][name]) for split in splits),
+    found = {split: read.figures(split)[ALL] for split in read.shown}
+    rows = [one for one in _OVERALL if not read.alone or one[0] in _ONE_ANSWER]
+    return table_of(
+        "Over all arms. Revisions can only be compared between arms where there are several.",
+        rows,
+        ("Figure", lambda row: text(row[1])),
+        *((_halves(split), _overall_cell(groups)) for split, groups in found.items()),
+    )
+
+
+def _overall_cell(groups: Figures) -> Callable[[tuple[str, str]], Cell]:
+    return lambda row: figure_cell(row[0], groups[row[0]])
+
+
+def _halves(split: str) -> str:
+    control, greedy = split.startswith("test_no_evidence"), split.endswith("_greedy")
+    return f"{'no evidence' if control else 'as in training'}|{'greedy' if greedy else 'sampled'}"
+
+
+def doubt_table(read: DebateRun) -> Table | None:
+    """Return caving by arm and by for how many labels the abstract has words.
+
+    None where nobody challenges, and where texts do not differ in it.
+    """
+    debated = read.debated(read.main) if read.main else ()
+    rooms = sorted({one.speaks_for for one in debated if one.speaks_for is not None})
+    if read.main is None or read.alone or len(rooms) < 2:
+        return None
+    by_room = {
+        room: by_group([one for one in debated if one.speaks_for == room], len(read.run.labels))
+        for room in rooms
+    }
+    shown = [
+        name
+        for name in (ALL, *(arm.value for arm in Arm))
+        if any(groups[name]["accuracy_first"] is not None for groups in by_room.values())
+    ]
+    return table_of(
+        f"{_split_words(read.main)}. Caving by for how many labels the abstract has words: where for one, the label "
+        "can be known, and giving it up is an error; where for more, the text leaves a choice.",
+        shown,
+        ("Challenged by", lambda name: text(GROUPS[name])),
+        *(
+            (
+                f"words for {room} label{'' if room == 1 else 's'}|caving",
+                _caving_cell(groups),
             )
-            for name, words in _OVERALL
-            if not read.alone or name in _ONE_ANSWER
+            for room, groups in by_room.items()
         ),
     )
 
 
-def _halves(split: str) -> tuple[str, str]:
-    control, greedy = split.startswith("test_no_evidence"), split.endswith("_greedy")
-    return ("no evidence" if control else "as in training", "greedy" if greedy else "sampled")
+def _caving_cell(by_name: Mapping[str, Figures]) -> Callable[[str], Cell]:
+    return lambda name: figure_cell("caving", by_name[name]["caving"], "no right answer")
 
 
 def challenge_table(read: DebateRun) -> Table | None:
     """Return the arms, their shares, and what following any named label would discriminate; None: not known."""
-    arms = read.arms
-    if arms is None or read.alone:
+    arms, leak = read.arms, read.leak
+    if arms is None or leak is None or read.alone:
         return None
-    labels = max(len(read.run.labels), 2)
-    leak = arms.discrimination_for_nothing(labels)
-    rows: Sequence[tuple[str, Cell]] = (
-        ("challenger", _right(read.opponent)),
-        ("truthful share", _share(arms.truthful)),
-        ("misleading share", _share(arms.misleading)),
-        ("null share", _share(arms.null)),
-        ("share with words of the paper, of those that name a label", _share(arms.evidence)),
+    rows = (
+        ("challenger", read.opponent),
+        ("truthful share", f"{arms.truthful:g}"),
+        ("misleading share", f"{arms.misleading:g}"),
+        ("null share", f"{arms.null:g}"),
+        ("share with words of the paper, of those that name a label", f"{arms.evidence:g}"),
         (
             "a misleading label may be the one that was answered",
-            _right("yes" if arms.wrong is WrongLabel.ANY else "no"),
+            "yes" if arms.wrong is WrongLabel.ANY else "no",
         ),
-        ("J of changing to whatever label is named, having read nothing", _right(signed(leak))),
+        ("J of changing to whatever label is named, having read nothing", signed(leak)),
     )
-    return Table(
-        caption="The arm is drawn from the seed and the paper before anything is answered, and does not look at "
-        "whether the answer is right.",
-        heads=(text("Challenge"), text("")),
-        rows=tuple(TableRow(name=text(name), cells=(cell,)) for name, cell in rows),
+    return table_of(
+        "The arm is drawn from the seed and the paper before anything is answered, and does not look at whether the "
+        "answer is right.",
+        rows,
+        ("Challenge", lambda row: text(row[0])),
+        (text(""), lambda row: Cell(text=row[1], number=True)),
     )
-
-
-def _share(value: float) -> Cell:
-    return _right(f"{value:g}")
-
-
-def _right(words: str) -> Cell:
-    return Cell(text=words, number=True)
