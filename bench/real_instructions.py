@@ -21,7 +21,7 @@ from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Renderer, Role
 from tinsmith.renderers.tokenizer import load_tokenizer
-from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
+from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.studies.rubrics.task import RubricTask

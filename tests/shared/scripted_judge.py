@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinsmith.lab.judge.limits import Clock
+
 KEY = "sk-test-0123456789-secret"
 
 
@@ -130,7 +132,7 @@ async def _drip(writer: asyncio.StreamWriter) -> bool:
     return True
 
 
-class InstantClock:
+class InstantClock(Clock):
     """Time passes only by being waited for; nothing is really waited for."""
 
     def __init__(self, *, wall: float = 0.0) -> None:

@@ -1,6 +1,6 @@
 """A course: what a run trains on, what its rollouts earn, and how its policy is examined.
 
-The loop knows nothing else of what it teaches: papers with labels, tasks with rubrics, conversations of two models.
+The loop knows nothing else of what it teaches: papers with labels, tasks with criteria, conversations of two models.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
 from tinsmith.stats.alarms import AlarmKind
-from tinsmith.studies.rubrics.builtin import builtin_dataset
+from tinsmith.studies.rubrics.dataset import builtin_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""

@@ -25,10 +25,12 @@ from scripted_judge import (
 )
 
 from running import HANG_S
-from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge, ChatSettings
+from tinsmith.lab.judge.answers import VerdictCache
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
 from tinsmith.lab.judge.limits import CallLimits
 from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.settings import ChatSettings
+from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
 from tinsmith.types.errors import ConfigError
 
@@ -69,7 +71,9 @@ def test_verdicts_and_tokens_come_back_in_order() -> None:
         return completion(ratings("Yes", "Yes" if odd else "No"))
 
     results = judge(ScriptedJudge(then=Say(body=by_response)), asked(5))
-    assert [r.pass_rate for r in results if isinstance(r, Judged)] == [0.5, 1.0, 0.5, 1.0, 0.5]
+    assert [
+        pass_rate([v.passed for v in r.verdicts]) for r in results if isinstance(r, Judged)
+    ] == [0.5, 1.0, 0.5, 1.0, 0.5]
     assert all(r.spent == Spent(calls=1, prompt_tokens=100, completion_tokens=20) for r in results)
 
 
@@ -108,15 +112,15 @@ def test_what_may_pass_is_tried_again(first: Say) -> None:
     server, clock = ScriptedJudge([first, first]), InstantClock()
     [result] = judge(server, asked(1), clock=clock)
     assert isinstance(result, Judged)
-    assert result.pass_rate == 1.0
-    assert result.calls == len(server.requests) == 3
+    assert pass_rate([v.passed for v in result.verdicts]) == 1.0
+    assert result.spent.calls == len(server.requests) == 3
     assert 0.25 <= clock.slept[0] <= 0.5 <= clock.slept[1] <= 1.0
 
 
 def test_a_call_without_an_answer_is_given_up_and_tried_again() -> None:
     [result] = judge(ScriptedJudge([Say(hang=True)]), asked(1), judge_timeout_s=0.05)
     assert isinstance(result, Judged)
-    assert result.calls == 2
+    assert result.spent.calls == 2
     [result] = judge(
         ScriptedJudge(then=Say(hang=True)), asked(1), judge_timeout_s=0.02, judge_max_retries=1
     )
@@ -221,12 +225,12 @@ def test_a_field_that_the_endpoint_refuses_is_left_out_from_then_on() -> None:
         async with server:
             settings = ChatSettings(judge_model="m", judge_base_url=server.url, judge_max_retries=0)
             async with ChatJudge(settings, api_key=KEY, clock=InstantClock()) as judge:
-                results = [await judge.judge(request) for request in asked(2)]
+                results = [(await judge.judge_all([request]))[0] for request in asked(2)]
                 assert judge.left_out == {"temperature", "response_format"}
                 return results
 
     results = run(main())
-    assert [r.calls for r in results if isinstance(r, Judged)] == [3, 1]
+    assert [r.spent.calls for r in results if isinstance(r, Judged)] == [3, 1]
     assert set(server.requests[-1]) == {"model", "messages"}
 
 
@@ -321,7 +325,7 @@ def test_the_key_is_nowhere_but_in_the_header(
                 settings, cache=VerdictCache(tmp_path), clock=InstantClock()
             ) as judge:
                 seen.extend([repr(judge), repr(settings), str(vars(judge)), str(judge.left_out)])
-                return [await judge.judge(request) for request in asked(3)]
+                return [(await judge.judge_all([request]))[0] for request in asked(3)]
 
     results = run(main())
     assert server.authorizations == [f"Bearer {KEY}"] * 3
@@ -347,7 +351,7 @@ def test_settings_that_cannot_be_are_refused_without_showing_a_secret(
     with pytest.raises(ConfigError) as error:
         ChatJudge(ChatSettings(judge_model="m"), api_key="sk-two\nlines")
     assert "sk-two" not in str(error.value)
-    for wrong in ({"judge_concurrency": 0}, {"judge_rpm": 0}, {"judge_timeout_s": 0.0}):
+    for wrong in ({"judge_concurrency": 0}, {"judge_rpm": -1}, {"judge_timeout_s": 0.0}):
         with pytest.raises(ConfigError, match="judge_"):
             ChatSettings(judge_model="m", **wrong)  # pyright: ignore[reportArgumentType]
 
@@ -372,7 +376,9 @@ def test_code_without_an_event_loop_judges_again_and_again() -> None:
         assert ready.wait(HANG_S)
         settings = ChatSettings(judge_model="m", judge_base_url=started[0])
         with BlockingJudge(settings, api_key=KEY) as judge:
-            assert all(r.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Judged))
+            assert all(
+                r.spent.calls == 1 for r in judge.judge_all(asked(2)) if isinstance(r, Judged)
+            )
             [last] = judge.judge_all(asked(1))
             assert isinstance(last, Judged)
     finally:

@@ -8,11 +8,11 @@ import itertools
 
 import pytest
 
-from tinsmith.lab.judge.limits import WINDOW_S, CallLimits
+from tinsmith.lab.judge.limits import WINDOW_S, CallLimits, Clock
 from tinsmith.types.seeds import derive
 
 
-class VirtualClock:
+class VirtualClock(Clock):
     """Wakes sleepers in the order of their moments, each when nothing else can go on."""
 
     def __init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_judge import ratings
 
+from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.judge.verdicts import (
     FailureCause,
     Judged,
@@ -22,8 +23,12 @@ def test_each_criterion_has_its_verdict_in_order() -> None:
     assert verdicts == (Verdict(True, "Yes."), Verdict(False, "No."), Verdict(True, "Yes."))
     assert not isinstance(verdicts, ParseFailure)
     judged = Judged(verdicts=verdicts, spent=Spent(calls=2, prompt_tokens=7), from_cache=False)
-    assert judged.pass_rate == 2 / 3
-    assert (judged.calls, judged.prompt_tokens, judged.completion_tokens) == (2, 7, 0)
+    assert pass_rate([v.passed for v in judged.verdicts]) == 2 / 3
+    assert (judged.spent.calls, judged.spent.prompt_tokens, judged.spent.completion_tokens) == (
+        2,
+        7,
+        0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
+from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
 from tinsmith.studies.rubrics.matter import BUILTIN
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, Names

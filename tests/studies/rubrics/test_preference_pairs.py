@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builtin_made import made_pairs, pairs_text
 
-from tinsmith.studies.rubrics.quality.builtin_pairs import (
-    FILE,
-    builtin_pairs,
-    file_text,
-    made_pairs,
-)
+from tinsmith.studies.rubrics.quality.answers import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.quality.pairs import (
+    BUILTIN,
     PreferencePair,
+    builtin_pairs,
     drawn_pairs,
     foreign_rubrics,
     pair_of,
     read_pairs,
     read_pairs_text,
 )
-from tinsmith.studies.rubrics.quality.surface import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -45,8 +42,8 @@ def made(**changes: Any) -> PreferencePair:
 
 
 def test_the_built_in_file_is_what_the_code_makes() -> None:
-    stored = resources.files("tinsmith.studies.rubrics.quality").joinpath(FILE).read_bytes()
-    assert stored == file_text(made_pairs()).encode()
+    stored = resources.files("tinsmith.studies.rubrics.quality").joinpath(BUILTIN).read_bytes()
+    assert stored == pairs_text(made_pairs()).encode()
     assert builtin_pairs().sha256 == SHA256
     assert sorted(made_pairs(), key=lambda pair: pair.pair_id) == list(PAIRS)
 
@@ -70,7 +67,7 @@ def test_by_the_surface_every_kind_is_half_right() -> None:
 
 
 def test_the_order_of_the_file_decides_nothing() -> None:
-    lines = file_text(PAIRS).splitlines(keepends=True)
+    lines = pairs_text(PAIRS).splitlines(keepends=True)
     random.Random(0).shuffle(lines)
     assert read_pairs_text("".join(lines).encode(), "x") == builtin_pairs()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tinsmith.cli import main
 from tinsmith.lab.runs.files import MANIFEST
-from tinsmith.studies.rubrics.builtin import builtin_dataset
+from tinsmith.studies.rubrics.dataset import builtin_dataset
 
 KEYS = {
     "model_name": "tinsmith/nano",  # it writes nonsense, and needs no building

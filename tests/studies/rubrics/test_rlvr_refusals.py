@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from builtin_made import worked_tasks
 from rlvr_small import KEYS as SMALL
 from rlvr_small import write_prose
 from scripted_judge import KEY
@@ -21,7 +22,6 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.studies.rubrics.builtin import worked_tasks
 from tinsmith.studies.rubrics.dataset import read_dataset
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks

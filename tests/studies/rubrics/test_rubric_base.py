@@ -9,9 +9,13 @@ import pytest
 
 from tinsmith.lab.nano_base import build_base
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base, rubric_conversations
-from tinsmith.studies.rubrics.builtin import builtin_dataset
-from tinsmith.studies.rubrics.demonstrations import demonstrations
+from tinsmith.studies.rubrics.base import (
+    RubricBaseRecipe,
+    demonstrations,
+    rubric_base,
+    rubric_conversations,
+)
+from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.studies.rubrics.templates import LEXICON
 from tinsmith.types.errors import ConfigError, DataError

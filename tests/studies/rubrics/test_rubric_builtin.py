@@ -7,16 +7,11 @@ from importlib import resources
 from statistics import mean
 
 import pytest
+from builtin_made import WorkedTask, tasks_text, worked_tasks
 
 from tinsmith.lab.judge.tree import pass_rate
-from tinsmith.studies.rubrics.builtin import (
-    FILE,
-    WorkedTask,
-    builtin_dataset,
-    file_text,
-    worked_tasks,
-)
-from tinsmith.studies.rubrics.demonstrations import demonstrations
+from tinsmith.studies.rubrics.base import demonstrations
+from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.types.errors import ConfigError
@@ -32,8 +27,10 @@ def rate(answer: Callable[[WorkedTask], str]) -> float:
 
 
 def test_the_file_is_what_the_templates_make() -> None:
-    stored = resources.files("tinsmith.studies.rubrics").joinpath(FILE).read_bytes()
-    assert stored == file_text(WORKED).encode()
+    stored = (
+        resources.files("tinsmith.studies.rubrics").joinpath(BuiltinTasks.FEW_WORDS).read_bytes()
+    )
+    assert stored == tasks_text(WORKED).encode()
     assert builtin_dataset().tasks == tuple(worked.task for worked in WORKED)
 
 

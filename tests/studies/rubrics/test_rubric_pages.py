@@ -22,11 +22,14 @@ from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.pages.page import document_html
 from tinsmith.studies.rubrics.pages.comparison import compare_rubrics
 from tinsmith.studies.rubrics.pages.comparison_page import rubrics_document
-from tinsmith.studies.rubrics.pages.constant import best_constant
-from tinsmith.studies.rubrics.pages.cost import cost_words, failed_words
-from tinsmith.studies.rubrics.pages.gains import gains_of
+from tinsmith.studies.rubrics.pages.gains import best_constant, gains_of
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
-from tinsmith.studies.rubrics.pages.story import cannot_be_said, rubric_story
+from tinsmith.studies.rubrics.pages.story import (
+    cannot_be_said,
+    cost_words,
+    failed_words,
+    rubric_story,
+)
 from tinsmith.types.errors import ConfigError
 
 pytestmark = pytest.mark.whole

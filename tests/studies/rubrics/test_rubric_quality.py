@@ -13,8 +13,8 @@ from markupsafe import escape
 from pages_of import report_of
 from scipy.stats import binomtest
 
-from tinsmith.studies.rubrics.quality.settings import default_log_path, make_settings
-from tinsmith.studies.rubrics.quality.study import QUESTION, run_rubric_quality
+from tinsmith.studies.rubrics.quality.settings import QUESTION, default_log_path, make_settings
+from tinsmith.studies.rubrics.quality.study import run_rubric_quality
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -170,7 +170,7 @@ def test_a_dry_run_makes_no_folder(tmp_path: Path) -> None:
         ({"dry_run": "maybe"}, "true or false"),
         ({"behavior_if_log_dir_exists": "resume"}, "raise, delete"),
         ({"judge_rpm": "10"}, "judge_model=rules does not use this key"),
-        ({"judge_model": "m", "judge_rpm": "0"}, ">= 1"),
+        ({"judge_model": "m", "judge_rpm": "-1"}, ">= 0"),
         ({"judge_model": "m", "judge_temperature": "warm"}, "a number"),
         ({"judge_model": ""}, "no judge model is named"),
     ],

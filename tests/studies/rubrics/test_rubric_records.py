@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from tinsmith.lab.runs.files import TASKS
-from tinsmith.studies.rubrics.builtin import builtin_dataset
-from tinsmith.studies.rubrics.frame import Asking
-from tinsmith.studies.rubrics.records import read_tasks, write_tasks
-from tinsmith.studies.rubrics.settings_record import asking_circumstances
+from tinsmith.lab.runs.reader import json_lines
+from tinsmith.studies.rubrics.dataset import builtin_dataset
+from tinsmith.studies.rubrics.frame import Asking, asking_circumstances
+from tinsmith.studies.rubrics.records import TaskRecord, write_tasks
 from tinsmith.studies.rubrics.splitting import split_tasks
 
 
@@ -18,7 +18,7 @@ def test_every_task_is_written_with_its_side_and_read_again(tmp_path: Path) -> N
     (tmp_path / TASKS).write_text("half of an old")
     write_tasks(split, tmp_path / TASKS)
     notes: list[str] = []
-    read = read_tasks(tmp_path, notes)
+    read = list(json_lines(tmp_path / TASKS, TaskRecord, notes))
     assert notes == []
     assert [each.task_id for each in read if each.split == "test"] == [
         task.task_id for task in split.test

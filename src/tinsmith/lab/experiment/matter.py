@@ -1,4 +1,4 @@
-"""What a run is about: papers with labels, or tasks with rubrics. All that the rest of a run need not know of it."""
+"""What a run is about: papers with labels, or tasks with criteria. All that the rest of a run need not know of it."""
 
 from __future__ import annotations
 

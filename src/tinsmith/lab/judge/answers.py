@@ -1,15 +1,23 @@
-"""Knows what a judge is asked for: a prompt, the schema of the answer, and how an answer's text is read."""
+"""Knows what a judge is asked for, how an answer's text is read, and which answers were paid for before.
+
+These lie in a folder with one file for each, found by its content: an entry's name is the SHA-256 over all that decides
+an answer: judge, temperature, prompt, schema version. An entry is written whole or not at all, and a damaged one is as
+good as none. It holds the verdicts, or the choice, and nothing of the call: no key, no address, no prompt.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from tinsmith.lab.judge.prompting import JudgePrompt
+from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest, judge_prompt
 from tinsmith.lab.judge.verdicts import SCHEMA_VERSION, ParseFailure, Spent, Verdict, parse_verdicts
+from tinsmith.types.fingerprints import sha256_of
 
 A = TypeVar("A")
 
@@ -60,6 +68,22 @@ class Answered(Generic[A]):
     from_cache: bool
 
 
+def object_schema(**properties: object) -> Mapping[str, object]:
+    """Return the JSON schema of an object with these fields and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_RATING: Final = object_schema(
+    rating={"type": "string", "enum": ["Yes", "No"]}, rationale={"type": "string"}
+)
+_RATINGS: Final = object_schema(ratings={"type": "array", "items": _RATING})
+
+
 def ratings_form(criteria: int) -> AnswerForm[tuple[Verdict, ...]]:
     """Return the form of one verdict for each of so many criteria."""
     return AnswerForm(
@@ -73,6 +97,11 @@ def ratings_form(criteria: int) -> AnswerForm[tuple[Verdict, ...]]:
     )
 
 
+def rating_question(request: JudgeRequest) -> Question[tuple[Verdict, ...]]:
+    """Return the call that asks for all verdicts on a response."""
+    return Question(judge_prompt(request), ratings_form(len(request.criteria)))
+
+
 def _ratings_text(verdicts: tuple[Verdict, ...]) -> str:
     ratings = [
         {"rating": "Yes" if verdict.passed else "No", "rationale": verdict.rationale}
@@ -81,24 +110,46 @@ def _ratings_text(verdicts: tuple[Verdict, ...]) -> str:
     return json.dumps({"ratings": ratings})
 
 
-_RATINGS: Final[Mapping[str, object]] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            "ratings": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "rating": {"type": "string", "enum": ["Yes", "No"]},
-                        "rationale": {"type": "string"},
-                    },
-                    "required": ["rating", "rationale"],
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["ratings"],
-        "additionalProperties": False,
-    }
-)
+def cache_key(identity: str, temperature: float, question: Question[A]) -> str:
+    """Return an entry's name; `identity` is the judge's name, or a fingerprint where a name may change its meaning."""
+    return sha256_of(
+        {
+            "schema": question.form.version,
+            "model": identity,
+            "temperature": float(temperature),
+            "system": question.prompt.system,
+            "user": question.prompt.user,
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictCache:
+    """A folder of answers; it is made when the first entry is written."""
+
+    folder: Path
+
+    def find(self, key: str, form: AnswerForm[A]) -> A | None:
+        """Return the answer under a key, or None where there is none that can be read."""
+        try:
+            text = self._path(key).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None
+        found = form.read(text)
+        return None if isinstance(found, ParseFailure) else found
+
+    def keep(self, key: str, text: str) -> None:
+        """Write an entry, the text that its form gives: to a file of its own first, then under its name."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(part, path)
+        except BaseException:
+            Path(part).unlink(missing_ok=True)
+            raise
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.json"

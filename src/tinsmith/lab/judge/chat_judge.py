@@ -13,86 +13,31 @@ never a score. `ask` takes any other `Question` the same way. Code without an ev
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Self
 
-from tinsmith.lab.judge.answers import A, Answered, AnswerForm, Question, ratings_form
-from tinsmith.lab.judge.cache import VerdictCache, cache_key
+from tinsmith.lab.judge.answers import (
+    A,
+    Answered,
+    AnswerForm,
+    Question,
+    VerdictCache,
+    cache_key,
+    rating_question,
+)
 from tinsmith.lab.judge.endpoint import OPENAI_URL, Endpoint, Reply, Trouble
-from tinsmith.lab.judge.limits import CallLimits
+from tinsmith.lab.judge.limits import CallLimits, Clock, after_asked, backoff
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest, judge_prompt
+from tinsmith.lab.judge.prompting import JudgePrompt, JudgeRequest
+from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent
-from tinsmith.lab.judge.waiting import Clock, SystemClock, after_asked, backoff
-from tinsmith.types.errors import ConfigError
 
 LONGEST_ASKED_WAIT_S: Final = 600.0
 """A server that asks for a longer wait (a used-up quota) is not waited for: the run can be resumed."""
 _CHAT_TOKENS: Final = 64
 """What a chat template may add to the texts, from above."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSettings:
-    """The judge's settings, under the names of the command line.
-
-    Raises:
-        ConfigError: a value out of range.
-    """
-
-    judge_model: str
-    """As the endpoint names it."""
-    judge_base_url: str | None = None
-    """None: OPENAI_BASE_URL, else OpenAI's own."""
-    judge_temperature: float = 0.0
-    """At which it answers."""
-    judge_max_retries: int = 3
-    """Attempts after the first."""
-    judge_timeout_s: float = 60.0
-    """Of one attempt, in seconds."""
-    judge_concurrency: int = 64
-    """Calls at once."""
-    judge_rpm: int | None = None
-    """Most calls a minute; None: no limit."""
-    judge_tpm: int | None = None
-    """Most tokens a minute; None: no limit."""
-    judge_max_tokens: int | None = None
-    """Of one answer; without it `judge_tpm` reserves an estimate for answers that are still out."""
-    identity: str | None = None
-    """Stands in the cache for the model's name, where that may change its meaning (own weights)."""
-    seed: int = 0
-    """Of the waits' spread; nothing else is drawn."""
-
-    def __post_init__(self) -> None:
-        if not self.judge_model:
-            raise ConfigError(
-                "no judge model is named", field="judge_model", value=self.judge_model
-            )
-        _from("judge_max_retries", self.judge_max_retries, 0)
-        _from("judge_concurrency", self.judge_concurrency, 1)
-        for name in ("judge_rpm", "judge_tpm", "judge_max_tokens"):
-            value: int | None = getattr(self, name)
-            if value is not None:
-                _from(name, value, 1)
-        if not (math.isfinite(self.judge_temperature) and self.judge_temperature >= 0):
-            raise ConfigError(
-                "no temperature",
-                field="judge_temperature",
-                value=self.judge_temperature,
-                allowed=">= 0",
-            )
-        if not (math.isfinite(self.judge_timeout_s) and self.judge_timeout_s > 0):
-            raise ConfigError(
-                "no time", field="judge_timeout_s", value=self.judge_timeout_s, allowed="> 0"
-            )
-
-
-def _from(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ConfigError("too small", field=name, value=value, allowed=f">= {least}")
 
 
 class ChatJudge:
@@ -114,7 +59,7 @@ class ChatJudge:
     ) -> None:
         self._settings = settings
         self._cache = cache
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._endpoint = Endpoint(
             base_url=settings.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
             api_key=api_key or os.environ.get("OPENAI_API_KEY") or None,
@@ -125,8 +70,8 @@ class ChatJudge:
         self._limits = CallLimits(
             self._clock,
             concurrency=settings.judge_concurrency,
-            rpm=settings.judge_rpm,
-            tpm=settings.judge_tpm,
+            rpm=settings.judge_rpm or None,
+            tpm=settings.judge_tpm or None,
         )
         self._without: frozenset[str] = frozenset()
         self._longest_answer = 0
@@ -152,17 +97,13 @@ class ChatJudge:
 
     async def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
         """Judge all, as many at once as the limits allow; results in the order of the requests."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.judge(request)) for request in requests]
-        return [task.result() for task in tasks]
-
-    async def judge(self, request: JudgeRequest) -> Judged | JudgeFailure:
-        """Judge one response; see `ask`."""
-        form = ratings_form(len(request.criteria))
-        found = await self.ask(Question(judge_prompt(request), form))
-        if isinstance(found, JudgeFailure):
-            return found
-        return Judged(verdicts=found.value, spent=found.spent, from_cache=found.from_cache)
+        found = await self.ask_all([rating_question(request) for request in requests])
+        return [
+            one
+            if isinstance(one, JudgeFailure)
+            else Judged(verdicts=one.value, spent=one.spent, from_cache=one.from_cache)
+            for one in found
+        ]
 
     async def ask_all(self, questions: Sequence[Question[A]]) -> list[Answered[A] | JudgeFailure]:
         """Ask all, as many at once as the limits allow; answers in the order of the questions."""
@@ -243,7 +184,7 @@ class ChatJudge:
                 prompt,
                 response_format=question.form.response_format,
                 temperature=settings.judge_temperature,
-                max_tokens=settings.judge_max_tokens,
+                max_tokens=settings.judge_max_tokens or None,
                 without=without,
                 wall=self._clock.wall(),
             )
@@ -258,10 +199,8 @@ class ChatJudge:
 
     def _reserved(self, question: Question[A]) -> int:
         """Tokens of a call from above: a byte is at most one token."""
-        answer = self._settings.judge_max_tokens
-        if answer is None:
-            answer = max(self._longest_answer, 3 * question.form.tokens)
-        return question.prompt.size + _CHAT_TOKENS + answer
+        longest = max(self._longest_answer, 3 * question.form.tokens)
+        return question.prompt.size + _CHAT_TOKENS + (self._settings.judge_max_tokens or longest)
 
 
 class BlockingJudge:

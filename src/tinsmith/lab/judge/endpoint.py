@@ -14,9 +14,9 @@ from typing import Final, cast
 
 import httpx
 
+from tinsmith.lab.judge.limits import retry_after
 from tinsmith.lab.judge.prompting import JudgePrompt
 from tinsmith.lab.judge.verdicts import FailureCause
-from tinsmith.lab.judge.waiting import retry_after
 from tinsmith.types.errors import ConfigError
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.judge.answers import TOKENS_A_RATING, AnswerForm, Question
+from tinsmith.lab.judge.answers import TOKENS_A_RATING, AnswerForm, Question, object_schema
 from tinsmith.lab.judge.prompting import JudgePrompt, characters, fence_mark, fenced, numbered
 from tinsmith.lab.judge.verdicts import ParseFailure, checked_criteria, fields_of
 from tinsmith.lab.strict_json import NotJsonError, read_json
@@ -111,16 +109,9 @@ def _text(preference: Preference) -> str:
     return json.dumps({"preferred": preference.preferred.value, "rationale": preference.rationale})
 
 
-_SCHEMA: Final[Mapping[str, object]] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            "preferred": {"type": "string", "enum": [place.value for place in Place]},
-            "rationale": {"type": "string"},
-        },
-        "required": ["preferred", "rationale"],
-        "additionalProperties": False,
-    }
+_SCHEMA: Final = object_schema(
+    preferred={"type": "string", "enum": [place.value for place in Place]},
+    rationale={"type": "string"},
 )
 PREFERENCE_FORM: Final = AnswerForm(
     name="preference",

@@ -12,8 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from tinsmith.lab.judge.answers import Question, ratings_form
-from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+import msgspec
+
+from tinsmith.lab.judge.answers import Question, rating_question
+from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.types.errors import ConfigError
 
@@ -22,12 +24,15 @@ BYTES_A_TOKEN: Final = 4
 _DATED: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Dollars for a million tokens."""
 
     prompt: float
     completion: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(one) and one >= 0 for one in (self.prompt, self.completion)):
+            raise ValueError("no price")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,42 +77,20 @@ def _parse(text: str, name: str) -> dict[str, Price]:
         models = tomllib.loads(text).get("models", {})
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name} is no TOML: {error}") from None
-    if not isinstance(models, dict):
-        raise _no_price(name, "models", models)
-    table = cast("dict[str, object]", models)
-    return {model: _price(name, model, entry) for model, entry in table.items()}
-
-
-def _price(name: str, model: str, entry: object) -> Price:
-    if not isinstance(entry, dict) or set(cast("dict[str, object]", entry)) != {
-        "prompt",
-        "completion",
-    }:
-        raise _no_price(name, model, entry)
-    values = cast("dict[str, object]", entry)
-    return Price(
-        _dollars(name, model, values["prompt"]), _dollars(name, model, values["completion"])
-    )
-
-
-def _dollars(name: str, model: str, value: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not (math.isfinite(value) and value >= 0)
-    ):
-        raise _no_price(name, model, value)
-    return float(value)
-
-
-def _no_price(name: str, model: str, value: object) -> ConfigError:
-    return ConfigError(
-        f"{name}: a price is two numbers, dollars for a million tokens",
-        field=model,
-        value=value,
-        allowed="prompt and completion, each from 0 up",
-        fix=f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`',
-    )
+    found = models.items() if isinstance(models, dict) else [("models", models)]
+    prices: dict[str, Price] = {}
+    for model, entry in cast("Iterable[tuple[str, object]]", found):
+        try:
+            prices[model] = msgspec.convert(entry, Price)
+        except msgspec.ValidationError:
+            raise ConfigError(
+                f"{name}: a price is two numbers, dollars for a million tokens",
+                field=model,
+                value=entry,
+                allowed="prompt and completion, each from 0 up",
+                fix=f'[models."{model}"] with the lines `prompt = 0.25` and `completion = 2.0`',
+            ) from None
+    return prices
 
 
 def estimate_spent(requests: Iterable[JudgeRequest], *, response_tokens: int) -> Spent:
@@ -116,14 +99,8 @@ def estimate_spent(requests: Iterable[JudgeRequest], *, response_tokens: int) ->
     Give the requests with an empty response, as many times as each will be judged; every response
     is taken to have `response_tokens` tokens.
     """
-    total = Spent(estimated=True)
-    for request in requests:
-        total += Spent(
-            calls=1,
-            prompt_tokens=tokens_in(judge_prompt(request).size) + response_tokens,
-            completion_tokens=ratings_form(len(request.criteria)).tokens,
-        )
-    return total
+    questions = [rating_question(request) for request in requests]
+    return estimate_questions(questions) + Spent(prompt_tokens=response_tokens * len(questions))
 
 
 def estimate_questions(questions: Iterable[Question[Any]]) -> Spent:

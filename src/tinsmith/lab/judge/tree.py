@@ -1,4 +1,4 @@
-"""Rubric trees, gate-then-average: what a tree is, and its score with a trace of every node.
+"""Trees of criteria, gate-then-average: what a tree is, and its score with a trace of every node.
 
 A branch with a critical child below 1 scores 0; where all its critical children pass it scores the
 mean of its soft ones, or 1 if it has none. In a sequential branch, everything after the first child

@@ -78,26 +78,6 @@ class Judged:
     spent: Spent
     from_cache: bool
 
-    @property
-    def calls(self) -> int:
-        """Calls that were sent for it, 0 from the cache."""
-        return self.spent.calls
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens read by the judge over all calls."""
-        return self.spent.prompt_tokens
-
-    @property
-    def completion_tokens(self) -> int:
-        """Tokens written by the judge over all calls."""
-        return self.spent.completion_tokens
-
-    @property
-    def pass_rate(self) -> float:
-        """The share of criteria that hold."""
-        return sum(verdict.passed for verdict in self.verdicts) / len(self.verdicts)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFailure:

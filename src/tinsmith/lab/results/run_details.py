@@ -7,8 +7,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final
 
-from tinsmith.lab.results.run_map import KIND_WORDS, status_words, steps_words
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.results.run_map import status_words, steps_words
+from tinsmith.lab.runs.kinds import DATA_WORDS, KIND_WORDS
 from tinsmith.lab.runs.records import Config, Run
 from tinsmith.pages.document import (
     Block,
@@ -88,10 +88,6 @@ def failures_section(failures: Table | None, what: str = "rollout") -> Section:
     return Section("failures", "Failures", [failures or Words(f"No {what} failed.")])
 
 
-_DATA: Final = {Kind.RLVR: "Tasks", Kind.TASK: "Items"}
-"""What the data of a run are called where they are no papers."""
-
-
 def alarms_table(run: Run) -> Table | None:
     """Return the alarms with the numbers that figures use; None where there are none."""
     if not run.alarms:
@@ -133,7 +129,7 @@ def details(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     sections: list[tuple[str, Mapping[str, object]]] = [
         ("Settings", settings),
         ("Reward", config.reward or {}),
-        (_DATA.get(config.kind, "Papers"), _fields(data)),
+        (DATA_WORDS.get(config.kind, "Papers"), _fields(data)),
         (
             "Identity: the same identity gives the same results",
             {"identity_sha256": config.identity_sha256, **identity},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.kinds import KIND_WORDS, Status
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.document import MapRow, RunMap
 from tinsmith.pages.tables import shown
@@ -15,14 +15,6 @@ STATUS_WORDS: Mapping[str, str] = {
     Status.INTERRUPTED: "interrupted by hand; it can be resumed",
     Status.LOST: "stopped because its server or judge was lost; it can be resumed",
     Status.RUNNING: "still running, or killed without notice",
-}
-KIND_WORDS = {
-    Kind.RL: "RL",
-    Kind.SFT: "SFT",
-    Kind.RLVR: "RL with rubrics",
-    Kind.JOINT: "RL on two labels",
-    Kind.TASK: "RL on a task of one's own",
-    Kind.DEBATE: "RL under challenge",
 }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinsmith.lab.results.judging import Judged
-from tinsmith.lab.results.run_map import KIND_WORDS, status_words, steps_words
+from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.results.snapshot import System
-from tinsmith.lab.runs.kinds import Kind, Status
+from tinsmith.lab.runs.kinds import KIND_WORDS, Kind, Status
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.measures import Measures, from_row
 from tinsmith.pages.wording import counted, listed, percent, told

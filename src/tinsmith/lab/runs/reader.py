@@ -25,9 +25,8 @@ from tinsmith.lab.runs.files import (
     ROLLOUTS,
     TIMINGS,
 )
-from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.kinds import WITH_BASELINES, Kind
 from tinsmith.lab.runs.records import (
-    RUBRIC_QUALITY,
     CheckpointRecord,
     Config,
     JointRollout,
@@ -50,10 +49,8 @@ def read_run(folder: Path) -> Run:
     """
     notes: list[str] = []
     config = _config(folder)
-    # On rubrics there is no class that a baseline could answer, two labels have two sets of them, and under challenge
-    # only a part of the papers is asked about.
-    without = config.kind in (Kind.RLVR, Kind.JOINT, Kind.DEBATE, Kind.TASK)
-    baselines, answers = (None, {}) if without else read_baselines(folder, config, notes)
+    found = read_baselines(folder, config, notes) if config.kind in WITH_BASELINES else (None, {})
+    baselines, answers = found
     return Run(
         folder=folder,
         config=config,
@@ -94,12 +91,12 @@ def _config(folder: Path) -> Config:
         config = msgspec.json.decode(file.read_bytes(), type=Config)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{file} is damaged: {error}") from None
-    if config.name == RUBRIC_QUALITY:  # which `tinsmith run` makes too, and which trains nothing
+    if config.kind is Kind.MEASUREMENT:
         raise DataError(
             f"{folder} holds no run: it is a measurement, and has its page already",
             field="DIR",
             value=str(folder),
-            fix=f"open {folder / REPORT}; the answers are in answers.jsonl",
+            fix=f"open {folder / REPORT}",
         )
     return config
 

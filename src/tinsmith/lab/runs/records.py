@@ -9,15 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.runs.kinds import Kind
-
-RUBRIC_QUALITY: Final = "rubric_quality"
-"""The name in the `config.json` of a measurement that trains nothing: its folder holds no run."""
 
 
 class Split(StrEnum):

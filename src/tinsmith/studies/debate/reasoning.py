@@ -1,6 +1,6 @@
 """How good an answer's reasons are: by leaves a program can verify, or by what strikes the eye.
 
-The leaves stand in a flat rubric tree, so that the score is their pass rate. Words are those of
+The leaves stand in a flat tree of criteria, so that the score is their pass rate. Words are those of
 `measures.words_of`: in small letters, without marks. Neither score looks at whether the label is right;
 the reward decides whether that matters.
 """

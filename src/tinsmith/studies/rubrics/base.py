@@ -13,12 +13,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tinsmith.lab.nano_base import BaseRecipe, Conversation, cached_base
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.studies.rubrics.demonstrations import demonstrations
-from tinsmith.studies.rubrics.templates import LEXICON
-from tinsmith.types.seeds import derive
+from tinsmith.studies.rubrics.dataset import builtin_dataset
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
+from tinsmith.studies.rubrics.templates import FAMILIES, LEXICON, Words
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive, random_bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +41,7 @@ class RubricBaseRecipe(BaseRecipe):
 
 
 def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
-    """Make one conversation a demonstration.
-
-    Raises:
-        ConfigError: `obeying` is no share, or `count` is below 0.
-    """
+    """Make one conversation a demonstration."""
     seed = derive(recipe.seed, "demonstrations")
     conversations: list[Conversation] = []
     for i, shown in enumerate(demonstrations(recipe.count, seed=seed, obeying=recipe.obeying)):
@@ -55,12 +54,7 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
 
 
 def rubric_base(recipe: RubricBaseRecipe, told: Callable[[str], None]) -> Path:
-    """Return the folder of the nano base for rubrics; built where it is not cached.
-
-    Raises:
-        ConfigError: `obeying` is no share, or `count` is below 0.
-        DataError: there are fewer demonstrations than a batch has.
-    """
+    """Return the folder of the nano base for rubrics; built where it is not cached."""
     return cached_base(recipe, rubric_conversations(recipe), told)
 
 
@@ -68,3 +62,67 @@ def _reading(instruction: str) -> tuple[str, str]:
     """The instruction with a last line that asks for words; and those that it names, in its order."""
     named = [word for word in re.findall(r"\w+", instruction) if word in LEXICON]
     return f"{instruction}\nReturn words.", " ".join(named)
+
+
+_RAMBLES: Final = (5, 6, 7)
+"""Words of the lexicon in a ramble; with what joins them, 13 to 19 words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """A prompt, and an answer to it; `obeys` where the answer does all that is asked."""
+
+    prompt: str
+    answer: str
+    obeys: bool
+
+
+def demonstrations(count: int, *, seed: int, obeying: float = 0.2) -> tuple[Demonstration, ...]:
+    """Make `count` demonstrations; demonstration i is the same whatever the count.
+
+    A share `obeying` does what is asked. Of the others, a half answers some instruction or other
+    with other words, and a half rambles.
+
+    Raises:
+        ConfigError: `obeying` is no share, or `count` is below 0.
+    """
+    if count < 0:
+        raise ConfigError("at least none", field="count", value=count)
+    if not 0 <= obeying <= 1:
+        raise ConfigError("a share", field="obeying", value=obeying, allowed="0 <= obeying <= 1")
+    taken = frozenset(task.prompt for task in builtin_dataset().tasks)
+    return tuple(
+        _demonstration(derive(seed, "demonstration", i), obeying, taken) for i in range(count)
+    )
+
+
+def _demonstration(seed: int, obeying: float, taken: frozenset[str]) -> Demonstration:
+    attempt = 0
+    while True:  # every family has far more prompts than the built-in tasks use
+        bits = [int(word) for word in random_bits(derive(seed, attempt), 5)]
+        _, template = FAMILIES[bits[0] % len(FAMILIES)]
+        sheet = template.filled(_three(bits[1]), bits[2] % len(LEXICON))
+        if sheet.prompt not in taken:
+            break
+        attempt += 1
+    unit = (bits[3] >> 11) * 2.0**-53
+    if unit < obeying:
+        return Demonstration(prompt=sheet.prompt, answer=sheet.answer, obeys=True)
+    if bits[3] % 2:
+        _, other = FAMILIES[bits[4] % len(FAMILIES)]
+        answer = other.filled(_three(bits[4] // len(FAMILIES)), 0).answer
+    else:
+        order = _shuffled(bits[4])
+        answer = " and the ".join(order[: _RAMBLES[bits[2] % len(_RAMBLES)]])
+    obeys = all(RuleJudge(sheet.rules).held(answer))
+    return Demonstration(prompt=sheet.prompt, answer=answer, obeys=obeys)
+
+
+def _three(seed: int) -> Words:
+    first, second, third, *_ = _shuffled(seed)
+    return first, second, third
+
+
+def _shuffled(seed: int) -> list[str]:
+    keys = random_bits(seed, len(LEXICON))
+    return [LEXICON[i] for i in sorted(range(len(LEXICON)), key=lambda i: int(keys[i]))]

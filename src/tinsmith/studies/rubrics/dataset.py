@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final, cast
 
 import polars as pl
 
-from tinsmith.studies.rubrics.lenient_json import JsonRecord, decode, read_records
+from tinsmith.studies.rubrics.record_files import (
+    JsonRecord,
+    checked_file,
+    decode,
+    gathered,
+    read_records,
+)
 from tinsmith.studies.rubrics.task import RubricTask, task_of
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
 _TEXTS: Final = (".json", ".jsonl", ".ndjson")
 _SEPARATORS: Final[Mapping[str, str]] = {".csv": ",", ".tsv": "\t"}
 _TABLES: Final = (*_SEPARATORS, ".parquet", ".arrow", ".feather")
+
+
+class BuiltinTasks(enum.StrEnum):
+    """The data sets that need no download, as files beside this module: instructions whose rubrics are all rules."""
+
+    FEW_WORDS = "builtin_tasks.jsonl"
+    """Made from templates, for a model built from scratch; an answer of at most twelve words passes all rules."""
+    EVERYDAY = "everyday_tasks.jsonl"
+    """Written by hand, in plain English, for a small chat model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,25 +65,20 @@ def read_dataset(path: Path) -> RubricDataset:
         DataError: the file is damaged (with line and column where it is text), a record is no
             rubric task (with its line or row), an id stands twice, or there is no task at all.
     """
-    if not path.is_file():
-        raise ConfigError("no such file", field="data_path", value=str(path))
-    ending = path.suffix.lower()
-    if ending not in (*_TEXTS, *_TABLES):
-        allowed = " ".join((*_TEXTS, *_TABLES))
-        raise ConfigError(
-            "files of this kind cannot be read", field="data_path", value=str(path), allowed=allowed
-        )
+    ending = checked_file(path, (*_TEXTS, *_TABLES))
     if ending in _TABLES:
         return _gathered(_rows(path, ending), path.name, "row", 0)
     return read_text(path.read_bytes(), path.name)
 
 
-def read_text(data: bytes, name: str) -> RubricDataset:
-    """Read the bytes of a JSON or JSONL file; `name` is how errors call it.
+def builtin_dataset(which: BuiltinTasks = BuiltinTasks.FEW_WORDS) -> RubricDataset:
+    """Return built-in tasks."""
+    folder = resources.files("tinsmith.studies.rubrics")
+    return read_text(folder.joinpath(which.value).read_bytes(), which.value)
 
-    Raises:
-        DataError: as read_dataset.
-    """
+
+def read_text(data: bytes, name: str) -> RubricDataset:
+    """Read the bytes of a JSON or JSONL file; `name` is how errors call it."""
     found = read_records(decode(data, name), name)
     return _gathered(found.records, name, "line", found.control_characters)
 
@@ -74,36 +86,16 @@ def read_text(data: bytes, name: str) -> RubricDataset:
 def _gathered(
     records: Iterable[JsonRecord], name: str, place: str, control_characters: int
 ) -> RubricDataset:
-    tasks: list[RubricTask] = []
-    lines: dict[str, int] = {}
-    without = 0
-    for record in records:
-        where = f"{name}, {place} {record.line}"
-        try:
-            task = task_of(record.value)
-        except DataError as error:
-            raise DataError(
-                f"{where}: {error.what}", field=error.field, allowed=error.allowed
-            ) from None
-        if task is None:
-            without += 1
-            continue
-        if task.task_id in lines:
-            first = lines[task.task_id]
-            raise DataError(
-                f"{where}: this task is already at {place} {first}",
-                field="task_id",
-                value=task.task_id,
-            )
-        lines[task.task_id] = record.line
-        tasks.append(task)
-    if not tasks:
-        raise DataError(
-            f"{name}: no task with a rubric",
-            fix="give each record prompt and rubrics, or 'rubric - 1. criterion'",
-        )
+    def read(record: dict[str, object]) -> tuple[str, RubricTask] | None:
+        task = task_of(record)
+        return None if task is None else (task.task_id, task)
+
+    fix = "give each record prompt and rubrics, or 'rubric - 1. criterion'"
+    found, without = gathered(records, read, name=name, what="task", place=place, fix=fix)
     return RubricDataset(
-        tasks=tuple(tasks), control_characters=control_characters, without_rubrics=without
+        tasks=tuple(found.values()),
+        control_characters=control_characters,
+        without_rubrics=without,
     )
 
 

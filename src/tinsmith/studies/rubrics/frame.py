@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
 
 from tinsmith.lab.experiment.frame import RunFrame
+from tinsmith.lab.judge.settings import JudgeCalls
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.experiment.experiment import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +47,38 @@ class RubricFrame(RunFrame):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(JudgeCalls):
     """How a judge is asked, and which file is read: circumstances of an experiment on rubrics."""
 
     data_path: Path | None = None
     """A file of tasks with rubrics; None: the built-in ones. What is in it is part of the identity."""
-    judge_base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint; None: OPENAI_BASE_URL, else OpenAI's own."""
-    judge_max_retries: int = 3
-    """Most attempts of a call after the first."""
-    judge_timeout_s: float = 60.0
-    """Most seconds for one attempt."""
-    judge_concurrency: int = 64
-    """Most calls at once."""
-    judge_rpm: int = 0
-    """Most calls a minute; 0: no limit."""
-    judge_tpm: int = 0
-    """Most tokens a minute; 0: no limit."""
     prices: Path | None = None
     """A table of prices, laid over the one that comes with the package."""
+
+
+def parts_of(plan: Plan) -> tuple[RubricFrame, Asking]:
+    """Return a plan's frame and how its judge is asked."""
+    assert isinstance(plan.frame, RubricFrame)
+    assert isinstance(plan.asking, Asking)
+    return plan.frame, plan.asking
+
+
+def asking_circumstances(asking: Asking) -> dict[str, object]:
+    """Return every key of the asking, paths whole: with them a replay asks as the run did.
+
+    An address is told without what may be a secret in it; an endpoint refuses such an address later.
+    """
+    told: dict[str, object] = {
+        name: str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in dataclasses.asdict(asking).items()
+    }
+    url = asking.judge_base_url
+    return told | {"judge_base_url": None if url is None else _without_secrets(url)}
+
+
+def _without_secrets(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

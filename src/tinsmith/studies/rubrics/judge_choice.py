@@ -6,19 +6,21 @@ What is wrong with the choice is told before anything is built or written.
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
-from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.answers import VerdictCache
+from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
+from tinsmith.lab.judge.settings import ChatSettings, JudgeCalls
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256
 from tinsmith.models.published.sources import find_model
 from tinsmith.studies.rubrics.dataset import RubricDataset
-from tinsmith.studies.rubrics.frame import Asking, RubricFrame
+from tinsmith.studies.rubrics.frame import parts_of
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.studies.rubrics.rule_judge import RubricJudge, RulesOnly
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
@@ -32,8 +34,9 @@ JUDGE_NAME: Final = "judge"
 TINKER_PATH: Final = "tinker://"
 
 
-def is_own(plan: Plan, frame: RubricFrame, asking: Asking) -> bool:
+def is_own(plan: Plan) -> bool:
     """Whether the judge is a model that the run's own server loads for it: a path, or the name of one here."""
+    frame, asking = parts_of(plan)
     named = frame.judge_model
     elsewhere = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
     if named == RULES or (elsewhere and not Path(named).exists()):
@@ -41,73 +44,52 @@ def is_own(plan: Plan, frame: RubricFrame, asking: Asking) -> bool:
     return is_loaded_here(named, plan.circumstances)
 
 
-def require_judge(plan: Plan, frame: RubricFrame, asking: Asking, dataset: RubricDataset) -> None:
+def require_judge(plan: Plan, dataset: RubricDataset) -> None:
     """Refuse a judge that cannot judge these tasks, or cannot be asked.
 
     Raises:
         ConfigError: prose and no judge that reads it, a setting out of range, no address, or no key.
     """
+    frame, asking = parts_of(plan)
     if frame.judge_model == RULES:
         _require_rules(dataset)
         return
-    _settings(plan, frame, asking, name=frame.judge_model, base_url=asking.judge_base_url)
+    _settings(plan, frame.judge_model, asking.judge_base_url)
     # Never shown where it is wrong, and not written into a manifest: it may hold a secret.
     checked_url(asking.judge_base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-    _require_server(plan, frame, asking)
+    _require_server(plan)
 
 
-def open_judge(
-    plan: Plan, frame: RubricFrame, asking: Asking, connection: Connection
-) -> RubricJudge:
-    """Return the judge; whoever opened it closes it.
-
-    Raises:
-        ConfigError: no key for OpenAI's endpoint.
-    """
+def open_judge(plan: Plan, connection: Connection) -> RubricJudge:
+    """Return the judge; whoever opened it closes it."""
+    frame, asking = parts_of(plan)
     named = frame.judge_model
     if named == RULES:
         return RulesOnly()
-    cache = VerdictCache(home() / "verdicts")
-    if not _served(plan, frame, asking, connection):
+    cache, key = VerdictCache(home() / "verdicts"), None
+    if _served(plan, connection):
+        name = JUDGE_NAME if is_own(plan) else named
+        settings = _settings(plan, name, f"{connection.base_url}/v1", _identity(connection, name))
+        key = connection.key or os.environ.get("TINKER_API_KEY")
+    else:
         base_url = asking.judge_base_url or os.environ.get("OPENAI_BASE_URL")
         # A name means one model at one address only: elsewhere the cache must not answer for it.
         identity = f"{named} at {base_url}" if base_url else None
-        settings = _settings(
-            plan, frame, asking, name=named, base_url=asking.judge_base_url, identity=identity
-        )
-        return BlockingJudge(settings, cache=cache, api_key=None)
-    name = JUDGE_NAME if is_own(plan, frame, asking) else named
-    settings = _settings(
-        plan,
-        frame,
-        asking,
-        name=name,
-        base_url=f"{connection.base_url}/v1",
-        identity=_identity(connection, name),
-    )
-    key = connection.key or os.environ.get("TINKER_API_KEY")
+        settings = _settings(plan, named, asking.judge_base_url, identity)
     return BlockingJudge(settings, cache=cache, api_key=key)
 
 
 def _settings(
-    plan: Plan,
-    frame: RubricFrame,
-    asking: Asking,
-    *,
-    name: str,
-    base_url: str | None,
-    identity: str | None = None,
+    plan: Plan, name: str, base_url: str | None, identity: str | None = None
 ) -> ChatSettings:
+    frame, asking = parts_of(plan)
+    calls: dict[str, Any] = {each.name: getattr(asking, each.name) for each in fields(JudgeCalls)}
+    calls["judge_base_url"] = base_url
     return ChatSettings(
+        **calls,
         judge_model=name,
-        judge_base_url=base_url,
         judge_temperature=frame.judge_temperature,
-        judge_max_retries=asking.judge_max_retries,
-        judge_timeout_s=asking.judge_timeout_s,
-        judge_concurrency=asking.judge_concurrency,
-        judge_rpm=asking.judge_rpm or None,
-        judge_tpm=asking.judge_tpm or None,
-        judge_max_tokens=frame.judge_max_tokens or None,
+        judge_max_tokens=frame.judge_max_tokens,
         identity=identity,
         seed=derive(plan.settings.seed, "judge"),
     )
@@ -135,12 +117,13 @@ def _require_rules(dataset: RubricDataset) -> None:
             ) from None
 
 
-def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
+def _require_server(plan: Plan) -> None:
     """Refuse a judge that no server of this run can serve, and OpenAI's without a key."""
+    frame, asking = parts_of(plan)
     named, where = frame.judge_model, plan.circumstances
     if asking.judge_base_url is not None:
         return
-    if is_own(plan, frame, asking):
+    if is_own(plan):
         find_model(named, field="judge_model")
         if where.base_url is not None:
             raise ConfigError(
@@ -169,12 +152,13 @@ def _require_server(plan: Plan, frame: RubricFrame, asking: Asking) -> None:
         )
 
 
-def _served(plan: Plan, frame: RubricFrame, asking: Asking, connection: Connection) -> bool:
+def _served(plan: Plan, connection: Connection) -> bool:
     """Whether the judge is a model of the server that the run is trained on."""
+    frame, asking = parts_of(plan)
     named = frame.judge_model
     if asking.judge_base_url is not None:
         return False
-    return named.startswith(TINKER_PATH) or is_own(plan, frame, asking) or serves(connection, named)
+    return named.startswith(TINKER_PATH) or is_own(plan) or serves(connection, named)
 
 
 def _identity(connection: Connection, name: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_and_disk
@@ -19,27 +18,35 @@ from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
-from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
 from tinsmith.studies.rubrics.course import RubricCourse
-from tinsmith.studies.rubrics.dataset import RubricDataset, read_dataset
-from tinsmith.studies.rubrics.frame import Asking, RubricFrame
+from tinsmith.studies.rubrics.dataset import (
+    BuiltinTasks,
+    RubricDataset,
+    builtin_dataset,
+    read_dataset,
+)
+from tinsmith.studies.rubrics.frame import Asking, RubricFrame, asking_circumstances, parts_of
 from tinsmith.studies.rubrics.ground import Asked, RubricGround
 from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
-from tinsmith.studies.rubrics.judging_cost import cost_lines, ledger_line
 from tinsmith.studies.rubrics.records import write_tasks
-from tinsmith.studies.rubrics.settings_record import asking_circumstances
 from tinsmith.studies.rubrics.splitting import RubricSplit, split_tasks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-BUILTIN: Final[Mapping[str, BuiltinTasks]] = MappingProxyType(
-    {
-        "nano": BuiltinTasks.FEW_WORDS,
-        "small": BuiltinTasks.EVERYDAY,
-        "seed": BuiltinTasks.FEW_WORDS,
-    }
-)
+
+from tinsmith.lab.judge.prices import estimate_spent, shown
+from tinsmith.lab.judge.prompting import JudgeRequest
+from tinsmith.lab.judge.verdicts import Spent
+from tinsmith.lab.settings import RlSettings
+from tinsmith.studies.rubrics.records import RULES
+from tinsmith.studies.rubrics.task import RubricTask
+
+BUILTIN: Final[Mapping[str, BuiltinTasks]] = {
+    "nano": BuiltinTasks.FEW_WORDS,
+    "small": BuiltinTasks.EVERYDAY,
+    "seed": BuiltinTasks.FEW_WORDS,
+}
 """The tasks that a place asks where no file is named."""
 
 
@@ -48,10 +55,18 @@ class RubricMatter:
     """See Matter; its methods are described there."""
 
     plan: Plan
-    frame: RubricFrame
-    asking: Asking
     dataset: RubricDataset
     split: RubricSplit
+
+    @property
+    def frame(self) -> RubricFrame:
+        """Its keys."""
+        return parts_of(self.plan)[0]
+
+    @property
+    def asking(self) -> Asking:
+        """How its judge is asked."""
+        return parts_of(self.plan)[1]
 
     def identity(self) -> Mapping[str, object]:
         """See Matter; where a file lies does not matter, and how often a call is tried neither."""
@@ -87,7 +102,7 @@ class RubricMatter:
 
     def models(self) -> Mapping[str, str]:
         """Return the judge where it is a model of this machine: the run's own server serves it too."""
-        if not is_own(self.plan, self.frame, self.asking):
+        if not is_own(self.plan):
             return {}
         return {JUDGE_NAME: self.frame.judge_model}
 
@@ -97,7 +112,7 @@ class RubricMatter:
         mended = self.dataset.control_characters, self.dataset.without_rubrics
         if any(mended):
             read += f"; {mended[0]} raw control characters kept, {mended[1]} records without rubrics left out"
-        return [read, *cost_lines(self.plan, self.frame, self.asking, self.split)]
+        return [read, *cost_lines(self.plan, self.split)]
 
     def begin(self, folder: RunFolder) -> None:
         """See Matter; a report shows the prompts, and says by their texts which rubrics hold."""
@@ -115,7 +130,7 @@ class RubricMatter:
 
         ground = RubricGround(
             renderer=renderer_for(tokenizer),
-            judge=open_judge(self.plan, self.frame, self.asking, connection),
+            judge=open_judge(self.plan, connection),
             paid=paid,
         )
         return RubricCourse(
@@ -127,21 +142,14 @@ class RubricMatter:
 
 
 def rubric_matter(plan: Plan) -> RubricMatter:
-    """Read the tasks that a plan names, and deal them out.
-
-    Raises:
-        ConfigError: there is no such file, or the judge cannot judge what is in it.
-        DataError: the file cannot be read.
-    """
-    frame, asking = plan.frame, plan.asking
-    assert isinstance(frame, RubricFrame)
-    assert isinstance(asking, Asking)
+    """Read the tasks that a plan names, and deal them out."""
+    frame, asking = parts_of(plan)
     path = asking.data_path
     dataset = builtin_dataset(BUILTIN[frame.at.value]) if path is None else read_dataset(path)
-    require_judge(plan, frame, asking, dataset)
+    require_judge(plan, dataset)
     load_prices(asking.prices)  # what it refuses is told before anything is built
     split = split_tasks(dataset.tasks, train_ratio=frame.train_ratio, data_seed=frame.data_seed)
-    return RubricMatter(plan=plan, frame=frame, asking=asking, dataset=dataset, split=split)
+    return RubricMatter(plan=plan, dataset=dataset, split=split)
 
 
 _TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
@@ -149,11 +157,7 @@ _TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
 
 
 def rubric_forecast(plan: Plan) -> list[str]:
-    """Return what a run on rubrics would take: its tasks, the judge's calls and their price, the time.
-
-    Raises:
-        ConfigError, DataError: the tasks or the judge cannot be had.
-    """
+    """Return what a run on rubrics would take: its tasks, the judge's calls and their price, the time."""
     matter = rubric_matter(plan)
     split, frame = matter.split, matter.frame
     tasks = (*split.train, *split.test)
@@ -167,3 +171,53 @@ def rubric_forecast(plan: Plan) -> list[str]:
     taken = model_minutes(plan, lengths)
     time = [] if taken is None else [f"time: {time_and_disk(taken, RUN_MEGABYTES)}"]
     return [*matter.before(), *time]
+
+
+def cost_lines(plan: Plan, split: RubricSplit) -> list[str]:
+    """Return calls, tokens and money of a whole run, for a person."""
+    frame, asking = parts_of(plan)
+    trained, examined = responses(plan, split)
+    total = trained + examined
+    told = f"{total:,} responses to judge: {trained:,} in training, {examined:,} in evaluations"
+    if frame.judge_model == RULES:
+        return [f"{told}; the judge is rules: no calls, no cost"]
+    spent = _spent(plan, split.train, trained) + _spent(plan, split.test or split.train, examined)
+    dollars = load_prices(asking.prices).dollars(frame.judge_model, spent)
+    return [
+        told,
+        f"about {spent.calls:,} calls of {frame.judge_model}, {spent.prompt_tokens / 1e6:.2f} M tokens read, "
+        f"{spent.completion_tokens / 1e6:.2f} M written: {shown(dollars)} "
+        "(prices are in a table that prices=FILE replaces; what is in the cache is free)",
+    ]
+
+
+def responses(plan: Plan, split: RubricSplit) -> tuple[int, int]:
+    """Return how many responses a whole run has judged: in training and in examinations."""
+    settings = plan.settings
+    assert isinstance(settings, RlSettings)
+    samples = parts_of(plan)[0].eval_samples + 1
+    trained = settings.steps * settings.groups_per_batch * settings.group_size
+    held_out = min(len(split.test) or len(split.train), settings.eval_items)
+    before = -(-settings.steps // settings.eval_every) if settings.eval_every else 0
+    return trained, (before + 1) * held_out * samples
+
+
+def _spent(plan: Plan, tasks: Sequence[RubricTask], count: int) -> Spent:
+    """Estimate `count` judgings spread evenly over tasks; every response is taken to be as long as it may be."""
+    once = estimate_spent(
+        (JudgeRequest(task=one.prompt, response="", criteria=one.criteria) for one in tasks),
+        response_tokens=plan.settings.max_tokens,
+    )
+    share = count / len(tasks)
+    return Spent(
+        calls=count,
+        prompt_tokens=round(once.prompt_tokens * share),
+        completion_tokens=round(once.completion_tokens * share),
+        estimated=True,
+    )
+
+
+def ledger_line(asked: Asked, dollars: float | None) -> dict[str, object]:
+    """Return what one asking took, as LedgerRecord; `dollars` is None where the price is not known."""
+    counts = {"judged": asked.judged, "failed": asked.failed, "from_cache": asked.from_cache}
+    return {**counts, **asdict(asked.spent), "dollars": dollars}

@@ -6,15 +6,12 @@ Every field has a default: a run that was killed leaves files that stop anywhere
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tinsmith.data.replacing import replacing
-from tinsmith.lab.runs.files import LEDGER, ROLLOUTS, TASKS
-from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import FailureRecord
 from tinsmith.studies.rubrics.splitting import RubricSplit
 
@@ -68,32 +65,10 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_tasks(split: RubricSplit, file: Path) -> None:
     """Write one line a task, training and held-out ones; the old file or the whole new one."""
-    with replacing(file) as part:
-        part.write_bytes(b"".join(map(_line, _task_records(split))))
-
-
-def _task_records(split: RubricSplit) -> Iterator[TaskRecord]:
-    for side, tasks in (("train", split.train), ("test", split.test)):
-        for task in tasks:
-            yield TaskRecord(
-                task_id=task.task_id, split=side, prompt=task.prompt, criteria=tuple(task.criteria)
-            )
-
-
-def _line(record: TaskRecord) -> bytes:
-    return json.dumps(msgspec.to_builtins(record), ensure_ascii=False).encode() + b"\n"
-
-
-def read_tasks(folder: Path, notes: list[str]) -> tuple[TaskRecord, ...]:
-    """Return the tasks of a run; none where they were not written down."""
-    return tuple(json_lines(folder / TASKS, TaskRecord, notes))
-
-
-def read_ledger(folder: Path, notes: list[str]) -> tuple[LedgerRecord, ...]:
-    """Return every asking of the judge."""
-    return tuple(json_lines(folder / LEDGER, LedgerRecord, notes))
-
-
-def read_responses(folder: Path, notes: list[str]) -> Iterator[RubricRollout]:
-    """Yield the responses of a run in the order they were written; what is unreadable goes to `notes` at the end."""
-    yield from json_lines(folder / ROLLOUTS, RubricRollout, notes)
+    with replacing(file) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+        for side, tasks in (("train", split.train), ("test", split.test)):
+            for task in tasks:
+                line = TaskRecord(
+                    task_id=task.task_id, split=side, prompt=task.prompt, criteria=task.criteria
+                )
+                lines.write(json.dumps(msgspec.to_builtins(line), ensure_ascii=False) + "\n")

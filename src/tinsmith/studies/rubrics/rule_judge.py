@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tinsmith.lab.judge.prompting import JudgeRequest
-from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent, Verdict
+from tinsmith.lab.judge.verdicts import Judged, JudgeFailure, Spent
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
 
 
@@ -29,20 +29,14 @@ class RulesOnly:
         self._judges: dict[tuple[str, ...], RuleJudge] = {}
 
     def judge_all(self, requests: Sequence[JudgeRequest]) -> list[Judged | JudgeFailure]:
-        """Judge all; nothing fails and nothing is spent.
-
-        Raises:
-            DataError: a criterion is prose, or a rule that cannot be read.
-        """
+        """Judge all; nothing fails and nothing is spent."""
         return [self._judge(request) for request in requests]
 
     def _judge(self, request: JudgeRequest) -> Judged:
         judge = self._judges.get(request.criteria)
         if judge is None:
             judge = self._judges[request.criteria] = RuleJudge(request.criteria)
-        verdicts = tuple(
-            Verdict(one.passed, one.rationale) for one in judge.judge(request.response)
-        )
+        verdicts = judge.judge(request.response)
         return Judged(verdicts=verdicts, spent=Spent(), from_cache=False)
 
     def close(self) -> None:

@@ -31,51 +31,24 @@ KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
             keys=Keys(RubricFrame, RlSettings, Asking, without=WITHOUT_SLICE),
             values={
                 At.NANO: {
-                    "steps": 120,
-                    "learning_rate": 6e-4,
-                    "lora_rank": 16,
-                    "group_size": 8,
-                    "groups_per_batch": 8,
-                    "max_tokens": 32,
-                    "train_ratio": 0.75,
-                    "eval_samples": 8,
-                    "eval_every": 40,
-                    "save_every": 40,
+                    "steps": 120, "learning_rate": 6e-4, "lora_rank": 16, "group_size": 8, "groups_per_batch": 8,
+                    "max_tokens": 32, "train_ratio": 0.75, "eval_samples": 8, "eval_every": 40, "save_every": 40,
                     "select_by": "last",
                 },
                 At.SMALL: {
-                    "model_name": SMALL_MODEL,
-                    "steps": 60,
-                    "learning_rate": 3e-4,
-                    "lora_rank": 16,
-                    "group_size": 8,
-                    "groups_per_batch": 16,
-                    "grad_clip_norm": 1.0,
-                    "max_tokens": 40,
-                    "train_ratio": 0.67,
-                    "eval_samples": 2,
-                    "eval_items": 100,
-                    "eval_every": 20,
-                    "save_every": 20,
-                    "select_by": "last",
+                    "model_name": SMALL_MODEL, "steps": 60, "learning_rate": 3e-4, "lora_rank": 16, "group_size": 8,
+                    "groups_per_batch": 16, "grad_clip_norm": 1.0, "max_tokens": 40, "train_ratio": 0.67,
+                    "eval_samples": 2, "eval_items": 100, "eval_every": 20, "save_every": 20, "select_by": "last",
                 },
                 At.SEED: {
-                    "steps": 31,
-                    "learning_rate": 4e-5,
-                    "lora_rank": 32,
-                    "group_size": 8,
-                    "groups_per_batch": 32,
-                    "max_tokens": 2048,
-                    "judge_model": "gpt-5-mini",
-                    "model_name": "meta-llama/Llama-3.1-8B",
-                    "eval_every": 10,
-                    "save_every": 20,
-                    "select_by": "last",
+                    "steps": 31, "learning_rate": 4e-5, "lora_rank": 32, "group_size": 8, "groups_per_batch": 32,
+                    "max_tokens": 2048, "judge_model": "gpt-5-mini", "model_name": "meta-llama/Llama-3.1-8B",
+                    "eval_every": 10, "save_every": 20, "select_by": "last",
                 },
             },
         )
     }
-)
+)  # fmt: skip
 """Values of `at=seed` are the table of the recipe; its 31 batches see the training part of 1,000 tasks about once."""
 
 
@@ -90,9 +63,7 @@ class RubricSubject:
     @property
     def experiments(self) -> Sequence[Experiment]:
         """See SubjectEntry."""
-        from tinsmith.studies.rubrics.experiments import RUBRIC_EXPERIMENTS
-
-        return RUBRIC_EXPERIMENTS
+        return (RLVR,)
 
     def check(self, plan: Plan) -> None:
         """See SubjectEntry."""
@@ -136,3 +107,11 @@ class RubricSubject:
 
 RUBRICS: Final = RubricSubject(KINDS)
 """Instructions whose answers are judged by rubrics."""
+
+RLVR: Final = Experiment(
+    name="rlvr",
+    question="Does a model follow instructions better once fulfilled rubrics are rewarded?",
+    subject=RUBRICS,
+    parent=None,
+    delta={"kind": "rlvr"},
+)

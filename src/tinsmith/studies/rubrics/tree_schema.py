@@ -1,9 +1,8 @@
-"""The JSON form of rubric trees: the schema, and the strict reader that says what is wrong where."""
+"""The JSON form of rubric trees, read strictly: what is wrong is said with its place."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, cast
 
 from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy
@@ -12,47 +11,6 @@ from tinsmith.types.errors import DataError
 MAX_DEPTH: Final = 32
 """Levels of a tree, the root included."""
 
-_NODE: Final[Mapping[str, object]] = {
-    "type": "object",
-    "oneOf": [
-        {
-            "properties": {
-                "criterion": {"type": "string", "pattern": r"\S"},
-                "critical": {"type": "boolean"},
-            },
-            "required": ["criterion"],
-            "additionalProperties": False,
-        },
-        {
-            "properties": {
-                "name": {"type": "string"},
-                "strategy": {"enum": [strategy.value for strategy in Strategy]},
-                "critical": {"type": "boolean"},
-                "children": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/node"}},
-            },
-            "required": ["children"],
-            "additionalProperties": False,
-        },
-    ],
-    "if": {"properties": {"critical": {"const": True}}, "required": ["critical"]},
-    "then": {
-        "properties": {
-            "children": {
-                "items": {"properties": {"critical": {"const": True}}, "required": ["critical"]}
-            }
-        }
-    },
-}
-TREE_SCHEMA: Final[Mapping[str, object]] = MappingProxyType(
-    {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "rubric tree",
-        "$defs": {"node": _NODE},
-        "$ref": "#/$defs/node",
-    }
-)
-"""The JSON schema of a tree. `tree_of` takes what it takes, up to MAX_DEPTH levels."""
-
 _BRANCH_KEYS: Final = ("name", "strategy", "critical", "children")
 
 
@@ -60,7 +18,7 @@ def tree_of(value: object) -> Node:
     """Return the tree that a JSON value describes.
 
     Raises:
-        DataError: it breaks TREE_SCHEMA or has more than MAX_DEPTH levels; `field` is the node.
+        DataError: it is no such tree, or has more than MAX_DEPTH levels; `field` is the node.
 
     >>> tree_of({"children": [{"criterion": "is short", "critical": True}]}).children[0].critical
     True

@@ -13,8 +13,13 @@ from tinsmith.lab.runs.records import Config
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.paired_means import PairedMeans, paired_means
 from tinsmith.stats.significance import ALPHA, holm
-from tinsmith.studies.rubrics.pages.constant import best_constant
-from tinsmith.studies.rubrics.pages.gains import BOOTSTRAP, Gains, gain_words, gains_of
+from tinsmith.studies.rubrics.pages.gains import (
+    BOOTSTRAP,
+    Gains,
+    best_constant,
+    gain_words,
+    gains_of,
+)
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 
 _TOLD = 6
@@ -44,6 +49,11 @@ class Pair:
     why: str = ""
 
     @property
+    def name(self) -> str:
+        """What is subtracted from what."""
+        return f"{self.second} minus {self.first}"
+
+    @property
     def told_apart(self) -> bool:
         """Whether the interval leaves out 0 and the corrected test refuses 0."""
         return self.found is not None and self.found.apart and self.p_holm <= ALPHA
@@ -60,11 +70,7 @@ class RubricsCompared:
 
 
 def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
-    """Read runs on rubrics and compare them in pairs.
-
-    Raises:
-        DataError: a folder holds no run.
-    """
+    """Read runs on rubrics and compare them in pairs."""
     names = _names(folders)
     runs: list[Compared] = []
     for folder, name in zip(folders, names, strict=True):
@@ -179,7 +185,7 @@ def _pair(pair: Pair) -> str:
         else f"95 % interval {signed(found.interval.low)} to {signed(found.interval.high)}, "
     )
     return (
-        f"{pair.second} minus {pair.first}, on the same {counted(found.n, 'prompt')}: {signed(found.gain)} "
+        f"{pair.name}, on the same {counted(found.n, 'prompt')}: {signed(found.gain)} "
         f"({interval}Holm's {p_words(pair.p_holm)}): {finding}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from markupsafe import Markup
@@ -17,13 +18,16 @@ from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import (
+    Cell,
     Table,
     TableRow,
     absent,
-    column,
     measured,
+    number,
+    plain,
     shown,
     signed_cell,
+    table_of,
     text,
     whole,
 )
@@ -34,10 +38,10 @@ from tinsmith.studies.rubrics.pages.comparison import (
     RubricsCompared,
     compare_rubrics,
 )
-from tinsmith.studies.rubrics.pages.cost import cost_words, failed_words
-from tinsmith.studies.rubrics.pages.gains import gain_cells, rate_of
+from tinsmith.studies.rubrics.pages.gains import gains_columns, rate_of
 from tinsmith.studies.rubrics.pages.gathering import Examination
 from tinsmith.studies.rubrics.pages.page import tasks_words
+from tinsmith.studies.rubrics.pages.story import cost_words, failed_words
 
 
 def rubrics_document(compared: RubricsCompared) -> Document:
@@ -126,82 +130,72 @@ def _rate(examinations: Sequence[Examination]) -> Measure | None:
 
 
 def _runs(runs: Sequence[Compared]) -> Table:
-    return Table(
-        caption="Pass rates on each run's own examined prompts, each above its 95 % interval over prompts. Best text: "
+    return table_of(
+        "Pass rates on each run's own examined prompts, each above its 95 % interval over prompts. Best text: "
         "what the best single text for every prompt passes, chosen with hindsight.",
-        heads=(
-            text("Run"),
-            column("first", "sampled"),
-            column("last", "sampled"),
-            column("gain", "95 % interval"),
-            column("last", "greedy"),
-            column("best text"),
-            column("distinct texts", "share, last"),
-            column("alarms"),
-            text("Judge", "and what it took"),
-            text("Without verdicts"),
+        runs,
+        (
+            "Run",
+            lambda one: text(
+                one.name, f"{status_words(one.read.run)}, {steps_words(one.read.run)}"
+            ),
         ),
-        rows=tuple(_run(one) for one in runs),
+        (
+            "first|sampled",
+            lambda one: measured(_rate(one.read.sampled[:1]) if one.gains.sampled else None),
+        ),
+        ("last|sampled", lambda one: measured(_rate(one.read.sampled[-1:]))),
+        ("gain|95 % interval", _gained),
+        ("last|greedy", lambda one: measured(_rate(one.read.greedy[-1:]))),
+        ("best text", lambda one: number(_best(one), "not known")),
+        (
+            "distinct texts|share, last",
+            lambda one: number(one.read.sampled[-1].distinct if one.read.sampled else None),
+        ),
+        ("alarms", lambda one: whole(len(one.read.run.alarms))),
+        (text("Judge", "and what it took"), lambda one: text(one.read.judge, cost_words(one.read))),
+        (text("Without verdicts"), lambda one: text(failed_words(one.read))),
     )
 
 
-def _run(one: Compared) -> TableRow:
-    read, found, constant = one.read, one.gains.sampled, one.gains.over_constant
-    last = read.sampled[-1] if read.sampled else None
-    gain = absent()
-    if found is not None:
-        gain = signed_cell(found.gain, found.interval)
-    distinct = absent() if last is None else measured(Measure(len(last.texts) / last.responses))
-    return TableRow(
-        name=text(one.name, f"{status_words(read.run)}, {steps_words(read.run)}"),
-        cells=(
-            measured(_rate(read.sampled[:1]) if found is not None else None),
-            measured(_rate(read.sampled[-1:])),
-            gain,
-            measured(_rate(read.greedy[-1:])),
-            measured(None if constant is None else Measure(constant.first), "not known"),
-            distinct,
-            whole(len(read.run.alarms)),
-            text(read.judge, cost_words(read)),
-            text(failed_words(read)),
-        ),
-    )
+def _gained(one: Compared) -> Cell:
+    found = one.gains.sampled
+    return absent() if found is None else signed_cell(found.gain, found.interval)
+
+
+def _best(one: Compared) -> float | None:
+    return None if one.gains.over_constant is None else one.gains.over_constant.first
 
 
 def _pairs(pairs: Sequence[Pair]) -> Table:
-    return Table(
-        caption="The last examinations, sampled, prompt by prompt: only prompts with the same text and criteria that "
+    table = table_of(
+        "The last examinations, sampled, prompt by prompt: only prompts with the same text and criteria that "
         "neither was trained on, and only under one judge. p: sign flips, corrected by Holm over the pairs here.",
-        heads=(
-            text("Pair"),
-            column("prompts"),
-            column("first"),
-            column("second"),
-            column("second minus first", "95 % interval"),
-            column("p"),
-            column("up / down", "prompts"),
-            text("Finding"),
-        ),
-        rows=tuple(_pair(pair) for pair in pairs),
+        [(pair.name, _finding(pair), pair.found, pair.p_holm) for pair in pairs if pair.found],
+        ("Pair", lambda row: text(row[0])),
+        *gains_columns("first", "second", "second minus first"),
+        (text("Finding"), lambda row: text(row[1])),
     )
+    compared = iter(table.rows)
+    rows = (
+        next(compared)
+        if pair.found
+        else TableRow(name=text(pair.name), remark=f"Not compared: {pair.why}.")
+        for pair in pairs
+    )
+    return replace(table, rows=tuple(rows))
 
 
-def _pair(pair: Pair) -> TableRow:
-    name = text(f"{pair.second} minus {pair.first}")
-    if pair.found is None:
-        return TableRow(name=name, remark=f"Not compared: {pair.why}.")
-    finding = "cannot tell"
-    if pair.told_apart:
-        finding = "second passes more" if pair.found.gain > 0 else "first passes more"
-    return TableRow(name=name, cells=(*gain_cells(pair.found, pair.p_holm), text(finding)))
+def _finding(pair: Pair) -> str:
+    if pair.found is None or not pair.told_apart:
+        return "cannot tell"
+    return "second passes more" if pair.found.gain > 0 else "first passes more"
 
 
 def _asked(runs: Sequence[Compared]) -> Table:
     """Return the settings in which the runs differ."""
     settings = [
         {
-            "experiment": one.read.run.config.title,
-            "model": one.read.run.config.model_name,
             "data": one.read.run.config.data.fingerprint[:12],
             "judge": one.read.judge,
             **one.read.run.config.overrides,
@@ -210,31 +204,18 @@ def _asked(runs: Sequence[Compared]) -> Table:
         for one in runs
     ]
     names = list(dict.fromkeys(key for each in settings for key in each))
-    differing = [
-        key for key in names if len({shown(each.get(key, "absent")) for each in settings}) > 1
-    ]
-    return Table(
-        caption="Settings in which the runs differ."
+    rows = [[name, *(shown(each.get(name, "absent")) for each in settings)] for name in names]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    caption = (
+        "Settings in which the runs differ."
         if differing
-        else "The runs do not differ in any setting.",
-        heads=(text("Setting"), *(text(one.name) for one in runs)),
-        rows=tuple(
-            TableRow(
-                name=text(key),
-                cells=tuple(text(shown(each.get(key, "absent"))) for each in settings),
-            )
-            for key in differing
-        ),
+        else "The runs do not differ in any setting."
     )
+    return plain(caption, ("Setting", *(one.name for one in runs)), differing, words=True)
 
 
 def compared_rubrics(folders: Sequence[Path]) -> Comparison:
-    """Compare such runs; see SubjectEntry.
-
-    Raises:
-        DataError: a folder holds no run.
-        ConfigError: they cannot be compared.
-    """
+    """Compare such runs; see SubjectEntry."""
     found = compare_rubrics(folders)
     told = (*found.story, *found.notes)
     return Comparison(rubrics_document(found), rubrics_summary(found), told)

@@ -1,20 +1,78 @@
-"""What a run on rubrics gained: the last policy against the first, and against one text for all, prompt by prompt."""
+"""What a run on rubrics gained: the last policy against the first, and against one text for all, prompt by prompt.
+
+That text is the best answer that never reads its prompt, as the judge by rules sees it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import compress
+from typing import Final
 
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.tables import Cell, Table, TableRow, column, signed_cell, text, whole
+from tinsmith.pages.tables import Cell, Table, number, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.paired_means import PairedMeans, mean_interval, paired_means
-from tinsmith.studies.rubrics.pages.constant import Constant
 from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
+from tinsmith.studies.rubrics.records import RULES
+from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
+from tinsmith.types.errors import DataError
 
 BOOTSTRAP = Bootstrap()
+MOST_TEXTS: Final = 5_000
+"""Texts that are tried: those that the run wrote most often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """The best of the texts that a run wrote, chosen with hindsight on the very prompts it is scored on."""
+
+    text: str
+    by_prompt: Mapping[str, Fraction]
+    tried: int
+    """Texts it was chosen from."""
+
+    @property
+    def mean(self) -> float:
+        """The mean pass rate over prompts."""
+        return float(sum(self.by_prompt.values(), Fraction()) / len(self.by_prompt))
+
+
+def best_constant(run: RubricRun) -> Constant | None:
+    """Return the text that passes most on the prompts of the last examination.
+
+    None where a model judged, the run has no examination, or it did not write its criteria down.
+    """
+    if run.judge != RULES or not run.sampled:
+        return None
+    prompts = [prompt for prompt in run.sampled[-1].by_prompt if prompt in run.tasks]
+    criteria = sorted({each for prompt in prompts for each in run.tasks[prompt].criteria})
+    if len(prompts) < len(run.sampled[-1].by_prompt) or not criteria:
+        return None
+    try:
+        judge = RuleJudge(criteria)
+    except DataError:
+        return None
+    slots = {criterion: slot for slot, criterion in enumerate(criteria)}
+    asked = {p: [slots[each] for each in run.tasks[p].criteria] for p in prompts}
+    # What a criterion adds to the mean where it holds, in whole numbers over one denominator.
+    unit = math.lcm(*map(len, asked.values()))
+    worth = [0] * len(criteria)
+    for places in asked.values():
+        for slot in places:
+            worth[slot] += unit // len(places)
+    texts = sorted(run.texts, key=lambda text: (-run.texts[text], text))[:MOST_TEXTS]
+    best = max(texts, key=lambda text: sum(compress(worth, judge.held(text))))
+    held = judge.held(best)
+    by_prompt = {
+        prompt: Fraction(sum(held[slot] for slot in places), len(places))
+        for prompt, places in asked.items()
+    }
+    return Constant(text=best, by_prompt=by_prompt, tried=len(texts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,34 +126,37 @@ def gain_words(found: PairedMeans) -> str:
     return f"{signed(found.gain)} ({interval}, {p_words(found.p_value)})"
 
 
-def finding_words(found: PairedMeans) -> str:
-    """Say whether the two can be told apart."""
-    if found.told_apart:
-        return "more" if found.gain > 0 else "less"
-    return "cannot tell: too few prompts" if found.apart else "cannot tell"
+def p_cell(p_value: float, under: str = "") -> Cell:
+    """Return a p-value."""
+    said = p_words(p_value).removeprefix("p ").removeprefix("= ")
+    return Cell(text=said, under=under, number=True)
 
 
-def gain_cells(found: PairedMeans, p_value: float | None = None) -> tuple[Cell, ...]:
-    """Return the cells of a comparison: prompts, both means, gain, p, up and down."""
-    chance = found.p_value if p_value is None else p_value
+Row = tuple[str, str, PairedMeans, float]
+"""What is compared, what stands below that, what was found, and its p-value, perhaps corrected."""
+
+
+def gains_columns(
+    first: str, second: str, gain: str
+) -> tuple[tuple[str, Callable[[Row], Cell]], ...]:
+    """Return the columns of comparisons, prompt by prompt."""
     return (
-        whole(found.n),
-        Cell(text=f"{found.first:.3f}", number=True),
-        Cell(text=f"{found.second:.3f}", number=True),
-        signed_cell(found.gain, found.interval),
-        Cell(
-            text=p_words(chance).removeprefix("p ").removeprefix("= "),
-            under="" if found.exact else "flips drawn",
-            number=True,
+        ("prompts", lambda row: whole(row[2].n)),
+        (first, lambda row: number(row[2].first)),
+        (second, lambda row: number(row[2].second)),
+        (f"{gain}|95 % interval", lambda row: signed_cell(row[2].gain, row[2].interval)),
+        ("p", lambda row: p_cell(row[3], "" if row[2].exact else "flips drawn")),
+        (
+            "up / down|prompts",
+            lambda row: Cell(text=f"{row[2].risen} / {row[2].fallen}", number=True),
         ),
-        Cell(text=f"{found.risen} / {found.fallen}", number=True),
     )
 
 
 def gains_table(gains: Gains) -> Table | None:
     """Return the comparisons of one run; None where there is none."""
     rows = [
-        TableRow(name=text(name, under), cells=(*gain_cells(found), text(finding_words(found))))
+        (name, under, found, found.p_value)
         for name, under, found in (
             ("Sampled", "last examination, minus the first", gains.sampled),
             ("Greedy", "last examination, minus the first", gains.greedy),
@@ -105,18 +166,17 @@ def gains_table(gains: Gains) -> Table | None:
     ]
     if not rows:
         return None
-    return Table(
-        caption="Responses to one prompt are averaged first; the prompt is the unit. Interval: paired bootstrap over "
+    return table_of(
+        "Responses to one prompt are averaged first; the prompt is the unit. Interval: paired bootstrap over "
         "prompts. p: flips of the signs of the prompts' gains, two-sided, each flip counted unless said otherwise.",
-        heads=(
-            text("Policy"),
-            column("prompts"),
-            column("from"),
-            column("to"),
-            column("gain", "95 % interval"),
-            column("p"),
-            column("up / down", "prompts"),
-            text("Finding"),
-        ),
-        rows=tuple(rows),
+        rows,
+        ("Policy", lambda row: text(*row[:2])),
+        *gains_columns("from", "to", "gain"),
+        (text("Finding"), lambda row: text(_finding(row[2]))),
     )
+
+
+def _finding(found: PairedMeans) -> str:
+    if found.told_apart:
+        return "more" if found.gain > 0 else "less"
+    return "cannot tell: too few prompts" if found.apart else "cannot tell"

@@ -6,25 +6,17 @@ The unit of every statistic is the prompt: the responses to one prompt are avera
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 from tinsmith.lab.results.gathering import Cause
-from tinsmith.lab.runs.reader import read_run
-from tinsmith.lab.runs.records import Run, Split
-from tinsmith.studies.rubrics.records import (
-    JUDGE,
-    LedgerRecord,
-    RubricRollout,
-    TaskRecord,
-    read_ledger,
-    read_responses,
-    read_tasks,
-)
+from tinsmith.lab.runs.files import LEDGER, ROLLOUTS, TASKS
+from tinsmith.lab.runs.reader import json_lines, read_run
+from tinsmith.lab.runs.records import FailureRecord, Run, Split
+from tinsmith.studies.rubrics.records import JUDGE, LedgerRecord, RubricRollout, TaskRecord
 
-SAMPLED, GREEDY = Split.EVAL.value, Split.EVAL_GREEDY.value
 Place = tuple[str, int]
 """A prompt, and the place of one of its rubrics."""
 
@@ -36,10 +28,10 @@ class Tally:
     held: int = 0
     n: int = 0
 
-    def add(self, *, held: bool) -> None:
-        """Count one verdict."""
+    def add(self, held: int, n: int = 1) -> None:
+        """Count verdicts."""
         self.held += held
-        self.n += 1
+        self.n += n
 
     @property
     def share(self) -> Fraction:
@@ -64,6 +56,11 @@ class Examination:
     def responses(self) -> int:
         """Responses with verdicts."""
         return sum(map(len, self.rates.values()))
+
+    @property
+    def distinct(self) -> float:
+        """The share of its texts that differ."""
+        return len(self.texts) / self.responses
 
     @property
     def by_prompt(self) -> dict[str, Fraction]:
@@ -152,109 +149,77 @@ class RubricRun:
 
 
 def read_rubric_run(folder: Path, run: Run | None = None) -> RubricRun:
-    """Read everything of a run on rubrics.
-
-    Raises:
-        DataError: there is no run in `folder`, or its `config.json` is damaged.
-    """
+    """Read everything of a run on rubrics."""
     run = run or read_run(folder)
     notes = list(run.notes)
-    tasks = {task.task_id: task for task in read_tasks(folder, notes)}
-    ledger = _summed(read_ledger(folder, notes))
-    gone = _Going(tasks)
-    for one in read_responses(folder, notes):
-        gone.take(one)
-    return RubricRun(
-        run=run,
-        tasks=tasks,
-        ledger=ledger,
-        sampled=gone.examinations(SAMPLED),
-        greedy=gone.examinations(GREEDY),
-        trained=gone.trained,
-        failures=dict(sorted(gone.failures.items())),
-        texts=gone.texts,
-        criteria=gone.criteria,
-        notes=tuple(notes),
-    )
-
-
-class _Going:
-    """Goes through the rollouts."""
-
-    def __init__(self, tasks: Mapping[str, TaskRecord]) -> None:
-        self.exams: dict[tuple[str, int], Examination] = {}
-        self.trained = Trained()
-        self.failures: Counter[Cause] = Counter()
-        self.texts: Counter[str] = Counter()
-        self.criteria = {
-            (task.task_id, place): criterion
-            for task in tasks.values()
-            for place, criterion in enumerate(task.criteria)
-        }
-
-    def take(self, one: RubricRollout) -> None:
-        """Count one rollout."""
+    tasks = {task.task_id: task for task in json_lines(folder / TASKS, TaskRecord, notes)}
+    ledger = _summed(list(json_lines(folder / LEDGER, LedgerRecord, notes)))
+    exams: dict[tuple[str, int], Examination] = {}
+    trained, failures, texts = Trained(), Counter[Cause](), Counter[str]()
+    criteria = {
+        (task.task_id, place): criterion
+        for task in tasks.values()
+        for place, criterion in enumerate(task.criteria)
+    }
+    for one in json_lines(folder / ROLLOUTS, RubricRollout, notes):
         training = one.split == Split.TRAIN
-        rewards: list[float] = []
         if training:
-            rewards = self.trained.groups.setdefault((one.step, one.prompt_id), rewards)
-            self.trained.responses += 1
+            trained.groups.setdefault((one.step, one.prompt_id), [])
+            trained.responses += 1
         if one.failure is not None or not one.verdicts:
-            cause = one.failure
-            where, what = (cause.where, cause.what) if cause else (JUDGE, "no verdicts")
-            self.failures[Cause(one.split, where, what)] += 1
-            self.trained.failed += training
-            return
-        self.texts[one.text] += 1
+            cause = one.failure or FailureRecord(where=JUDGE, what="no verdicts")
+            failures[Cause(one.split, cause.where, cause.what)] += 1
+            trained.failed += training
+            continue
+        texts[one.text] += 1
         rate = Fraction(sum(each.passed for each in one.verdicts), len(one.verdicts))
         if training:
+            rewards = trained.groups[one.step, one.prompt_id]
             rewards.append(float(rate) if one.total is None else one.total)
-            places = self.trained.places
+            places = trained.places
         else:
-            exam = self.exams.setdefault((one.split, one.step), Examination(one.step))
+            exam = exams.setdefault((one.split, one.step), Examination(one.step))
             exam.take(one, rate)
             places = exam.places
         for place, verdict in enumerate(one.verdicts):
             at = (one.prompt_id, place)
-            places.setdefault(at, Tally()).add(held=verdict.passed)
-            if at not in self.criteria and (rule := _rule_in(verdict.rationale)):
-                self.criteria[at] = rule
+            places.setdefault(at, Tally()).add(verdict.passed)
+            if at not in criteria and (rule := rule_in(verdict.rationale)):
+                criteria[at] = rule
 
-    def examinations(self, split: str) -> tuple[Examination, ...]:
-        """Return those of one split, by step."""
-        return tuple(exam for (name, _), exam in sorted(self.exams.items()) if name == split)
+    def of(split: Split) -> tuple[Examination, ...]:
+        return tuple(exam for (name, _), exam in sorted(exams.items()) if name == split)
 
-
-def _rule_in(rationale: str) -> str:
-    """Return the rule that a judge by rules tells of; empty where it is a model's reasoning."""
-    for verdict in ("holds: ", "fails: "):
-        if rationale.startswith(verdict):
-            return rationale.removeprefix(verdict)
-    return ""
-
-
-def _summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
-    # Answers from the cache alone cost nothing, whatever the judge's price.
-    dollars = [line.dollars if line.calls else 0.0 for line in lines]
-    return LedgerRecord(
-        judged=sum(line.judged for line in lines),
-        failed=sum(line.failed for line in lines),
-        from_cache=sum(line.from_cache for line in lines),
-        calls=sum(line.calls for line in lines),
-        prompt_tokens=sum(line.prompt_tokens for line in lines),
-        completion_tokens=sum(line.completion_tokens for line in lines),
-        estimated=any(line.estimated for line in lines),
-        dollars=_sum_known(dollars),
+    return RubricRun(
+        run=run,
+        tasks=tasks,
+        ledger=ledger,
+        sampled=of(Split.EVAL),
+        greedy=of(Split.EVAL_GREEDY),
+        trained=trained,
+        failures=dict(sorted(failures.items())),
+        texts=texts,
+        criteria=criteria,
+        notes=tuple(notes),
     )
 
 
-def _sum_known(dollars: Iterable[float | None]) -> float | None:
-    known: list[float] = []
-    for each in dollars:
-        if each is None:
-            return None
-        known.append(each)
-    return sum(known)
+def rule_in(rationale: str) -> str:
+    """Return the rule that a judge by rules tells of; empty where it is a model's reasoning."""
+    verdict, _, rule = rationale.partition(": ")
+    return rule if verdict in ("holds", "fails") else ""
+
+
+def _summed(lines: Sequence[LedgerRecord]) -> LedgerRecord:
+    counts = ("judged", "failed", "from_cache", "calls", "prompt_tokens", "completion_tokens")
+    # Answers from the cache alone cost nothing, whatever the judge's price.
+    dollars = [line.dollars if line.calls else 0.0 for line in lines]
+    known = [each for each in dollars if each is not None]
+    return LedgerRecord(
+        **{name: sum(getattr(line, name) for line in lines) for name in counts},
+        estimated=any(line.estimated for line in lines),
+        dollars=sum(known) if len(known) == len(dollars) else None,
+    )
 
 
 def by_criterion(run: RubricRun, places: Mapping[Place, Tally]) -> dict[str, list[Fraction]]:

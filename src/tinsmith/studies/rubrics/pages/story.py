@@ -1,13 +1,13 @@
-"""The sentences at the top of a rubric run's page: the gain, what it stands beside, and what cannot be said."""
+"""What is said of a rubric run: the gain, what it stands beside, what judging took, and what cannot be said."""
 
 from __future__ import annotations
 
+from tinsmith.lab.judge.prices import shown
 from tinsmith.lab.runs.kinds import Status
-from tinsmith.pages.wording import counted, signed
+from tinsmith.pages.tables import Table, plain
+from tinsmith.pages.wording import counted, percent, signed
 from tinsmith.stats.paired_means import PairedMeans
-from tinsmith.studies.rubrics.pages.constant import Constant
-from tinsmith.studies.rubrics.pages.cost import judge_sentence, left_out_sentence
-from tinsmith.studies.rubrics.pages.gains import Gains, gain_words
+from tinsmith.studies.rubrics.pages.gains import Constant, Gains, gain_words
 from tinsmith.studies.rubrics.pages.gathering import RubricRun
 from tinsmith.studies.rubrics.records import RULES
 
@@ -32,46 +32,52 @@ def rubric_story(run: RubricRun, gains: Gains, constant: Constant | None) -> tup
 
 def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
     """Return what the figures do not show, each in a sentence."""
-    found, told = gains.sampled, list[str]()
-    if found is not None and not found.told_apart:
-        told.append(
-            "That training changed nothing: not to be able to tell a gain is not to have shown that there is none."
-        )
-    if not run.held_out:
-        told.append("Anything about prompts that were not trained on: none were held out.")
-    elif run.built_in:
-        told.append(
-            "That other instructions are followed better: the held-out prompts were made in the same way as those of "
-            "training, and ask for the same kinds of things."
-        )
-    else:
-        told.append(
-            "That other instructions are followed better: the held-out prompts come from the same data as those of "
-            "training."
-        )
-    if found is not None and found.n < FEW:
-        told.append(f"Much about prompts in general: there are only {counted(found.n, 'prompt')}.")
-    told.append(
-        f"What another seed gives: this is one trained model (seed {_seed(run)}), and the intervals are over prompts "
-        "alone."
+    found, manifest = gains.sampled, run.run.manifest
+    made = (
+        "were made in the same way as those of training, and ask for the same kinds of things."
+        if run.built_in
+        else "come from the same data as those of training."
     )
-    if run.judge == RULES:
-        told.append(
-            "That the responses are good: rules see words, counts and form, and the rules that measure are those that "
-            "were rewarded."
-        )
-    else:
-        told.append(
-            "That people would agree: the judge that measures is the judge that rewarded, and what pleases it need "
-            "not be better."
-        )
     lost = sum(count for cause, count in run.failures.items() if cause.split != "train")
-    if lost:
-        told.append(f"Anything about the {counted(lost, 'examined response')} without verdicts.")
-    status = run.run.manifest.status if run.run.manifest else ""
-    if status != Status.FINISHED:
-        told.append("How the run ends: it has not come to its end.")
-    return tuple(told)
+    told = (
+        (
+            found is not None and not found.told_apart,
+            "That training changed nothing: not to be able to tell a gain is not to have shown that there is none.",
+        ),
+        (
+            not run.held_out,
+            "Anything about prompts that were not trained on: none were held out.",
+        ),
+        (
+            run.held_out,
+            f"That other instructions are followed better: the held-out prompts {made}",
+        ),
+        (
+            found is not None and found.n < FEW,
+            f"Much about prompts in general: there are only {counted(found.n if found else 0, 'prompt')}.",
+        ),
+        (
+            True,
+            f"What another seed gives: this is one trained model (seed {_seed(run)}), and the intervals are over "
+            "prompts alone.",
+        ),
+        (
+            run.judge == RULES,
+            "That the responses are good: rules see words, counts and form, and the rules that measure are those "
+            "that were rewarded.",
+        ),
+        (
+            run.judge != RULES,
+            "That people would agree: the judge that measures is the judge that rewarded, and what pleases it need "
+            "not be better.",
+        ),
+        (lost > 0, f"Anything about the {counted(lost, 'examined response')} without verdicts."),
+        (
+            manifest is None or manifest.status != Status.FINISHED,
+            "How the run ends: it has not come to its end.",
+        ),
+    )
+    return tuple(sentence for holds, sentence in told if holds)
 
 
 def _seed(run: RubricRun) -> str:
@@ -153,11 +159,10 @@ def _distinct(run: RubricRun) -> str:
     if not run.sampled:
         return ""
     first, last = run.sampled[0], run.sampled[-1]
-    shares = [len(one.texts) / one.responses for one in (first, last)]
-    moved = f" ({signed(shares[1] - shares[0])})" if first is not last else ""
+    moved = f" ({signed(last.distinct - first.distinct)})" if first is not last else ""
     return (
         f"Of {counted(last.responses, 'sampled response')} {len(last.texts):,} are distinct texts, a share of "
-        f"{shares[1]:.3f}{moved}; {last.all_passed:,} fulfil every rubric."
+        f"{last.distinct:.3f}{moved}; {last.all_passed:,} fulfil every rubric."
     )
 
 
@@ -168,3 +173,81 @@ def _alarms(run: RubricRun) -> str:
             "No alarm was raised: no text answers most prompts, and the judge did not fail often."
         )
     return f"{counted(len(alarms), 'alarm')} raised; see below."
+
+
+def money_words(run: RubricRun) -> str:
+    """Say what was paid."""
+    dollars = run.ledger.dollars
+    about = "about " if run.ledger.estimated and dollars else ""
+    return "price not known" if dollars is None else f"{about}{shown(dollars)}"
+
+
+def cost_words(run: RubricRun) -> str:
+    """Say calls, tokens and money, in short."""
+    spent = run.ledger
+    if not spent.judged + spent.failed:
+        return "not known: judge.jsonl has no line"
+    if run.judge == RULES and not spent.calls:
+        return "nothing: rules take no calls"
+    tokens = f"{spent.prompt_tokens:,} tokens read, {spent.completion_tokens:,} written"
+    cached = f", {spent.from_cache:,} answers from the cache" if spent.from_cache else ""
+    return f"{counted(spent.calls, 'call')}, {tokens}{cached}: {money_words(run)}"
+
+
+def failed_words(run: RubricRun) -> str:
+    """Say how many responses got no verdicts."""
+    failed, asked = run.ledger.failed, run.ledger.failed + run.ledger.judged
+    if not asked:
+        return "not known"
+    share = f" ({percent(failed / asked)})" if failed else ""
+    return f"{failed:,} of {counted(asked, 'response')}{share}"
+
+
+def judge_sentence(run: RubricRun) -> str:
+    """Say who judged, what that took, and how often it failed."""
+    spent = run.ledger
+    if not spent.judged + spent.failed:
+        return (
+            f"The judge was {run.judge}; what that took is not known, as judge.jsonl has no line."
+        )
+    who = "The judge was rules, a program" if run.judge == RULES else f"The judge was {run.judge}"
+    failed = "every response got its verdicts"
+    if spent.failed:
+        failed = f"{failed_words(run)} got no verdicts and are in no reward and no score"
+    asked = counted(spent.judged + spent.failed, "response")
+    cost = cost_words(run).replace("nothing: rules take no calls", "no calls, no cost")
+    return f"{who}: {asked} judged, {cost}; {failed}."
+
+
+def left_out_sentence(run: RubricRun) -> str:
+    """Say what of the training was not learned from."""
+    trained = run.trained
+    groups = len(trained.groups)
+    if not groups:
+        return ""
+    told = (
+        f"{trained.failed:,} of {counted(trained.responses, 'training response')} left out for want of a reward, "
+        f"{trained.too_few:,} of {counted(groups, 'group')} dropped whole because fewer than two were left"
+    )
+    return f"{told}; in {trained.alike:,} groups all rewards were equal, which teaches nothing."
+
+
+def cost_table(run: RubricRun) -> Table:
+    """Return the ledger's sums."""
+    spent = run.ledger
+    estimated = (
+        " Some token counts are estimated: the endpoint told none." if spent.estimated else ""
+    )
+    return plain(
+        f"From judge.jsonl. Sittings that were killed count too, and what they asked twice.{estimated}",
+        ("Judging", ""),
+        (
+            ("responses judged", f"{spent.judged:,}"),
+            ("without verdicts", f"{spent.failed:,}"),
+            ("answered from the cache", f"{spent.from_cache:,}"),
+            ("calls, failed attempts included", f"{spent.calls:,}"),
+            ("tokens read", f"{spent.prompt_tokens:,}"),
+            ("tokens written", f"{spent.completion_tokens:,}"),
+            ("money", money_words(run)),
+        ),
+    )

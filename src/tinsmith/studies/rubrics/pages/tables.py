@@ -1,4 +1,4 @@
-"""Tables of a rubric run's page: the examinations one by one, and the rubrics that moved most or never move at all."""
+"""Tables and figures of a rubric run's page: the examinations, the rubrics that moved most or never, the steps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from tinsmith.pages.document import Bullets, Fold, missing
+from tinsmith.lab.results.drawn_metrics import Drawn, chart_plate, drawn_plates, flags_of
+from tinsmith.lab.runs.records import Row
+from tinsmith.pages.curves import Limit, Line
+from tinsmith.pages.document import Bullets, Fold, Plate, missing
+from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import (
     Cell,
     Table,
-    TableRow,
-    column,
     measured,
     number,
     table_of,
@@ -20,7 +22,8 @@ from tinsmith.pages.tables import (
     whole,
 )
 from tinsmith.pages.wording import counted, signed
-from tinsmith.studies.rubrics.pages.gains import rate_of
+from tinsmith.stats.alarms import AlarmKind
+from tinsmith.studies.rubrics.pages.gains import Constant, rate_of
 from tinsmith.studies.rubrics.pages.gathering import (
     Examination,
     Place,
@@ -39,33 +42,26 @@ def examinations_table(run: RubricRun) -> Table | None:
     greedy = {one.step: one for one in run.greedy}
     if not run.sampled:
         return None
-    return Table(
-        caption="On the prompts of the examinations, each pass rate above its 95 % interval over prompts.",
-        heads=(
-            text("Step"),
-            column("pass rate", "sampled"),
-            column("all rubrics", "share, sampled"),
-            column("pass rate", "greedy"),
-            column("distinct texts", "share, sampled"),
-            column("tokens", "an answer, sampled"),
-            column("KL to base", "nats a token"),
-        ),
-        rows=tuple(_examination(run, one, greedy.get(one.step)) for one in run.sampled),
-    )
 
+    def row(one: Examination) -> Row:
+        return run.run.metrics.get(one.step, {})
 
-def _examination(run: RubricRun, one: Examination, greedy: Examination | None) -> TableRow:
-    row = run.run.metrics.get(one.step, {})
-    return TableRow(
-        name=text(f"{one.step:,}"),
-        cells=(
-            measured(rate_of(one)),
-            number(one.all_passed / one.responses),
-            measured(rate_of(greedy) if greedy else None),
-            number(len(one.texts) / one.responses),
-            number(row.get("eval/tokens/answer"), digits=1),
-            number(row.get("eval/kl_base")),
+    return table_of(
+        "On the prompts of the examinations, each pass rate above its 95 % interval over prompts.",
+        run.sampled,
+        ("Step", lambda one: text(f"{one.step:,}")),
+        ("pass rate|sampled", lambda one: measured(rate_of(one))),
+        ("all rubrics|share, sampled", lambda one: number(one.all_passed / one.responses)),
+        (
+            "pass rate|greedy",
+            lambda one: measured(rate_of(greedy[one.step]) if one.step in greedy else None),
         ),
+        ("distinct texts|share, sampled", lambda one: number(one.distinct)),
+        (
+            "tokens|an answer, sampled",
+            lambda one: number(row(one).get("eval/tokens/answer"), digits=1),
+        ),
+        ("KL to base|nats a token", lambda one: number(row(one).get("eval/kl_base"))),
     )
 
 
@@ -121,9 +117,7 @@ def stuck(run: RubricRun) -> tuple[Fold, ...]:
     examined: dict[Place, Tally] = {}
     for exam in run.sampled:
         for place, tally in exam.places.items():
-            whole_run = examined.setdefault(place, Tally())
-            whole_run.held += tally.held
-            whole_run.n += tally.n
+            examined.setdefault(place, Tally()).add(tally.held, tally.n)
     found: list[Fold] = []
     for where, places in (
         ("a training response", run.trained.places),
@@ -152,3 +146,100 @@ def _mean(shares: Sequence[Fraction]) -> Fraction:
 
 def _cut(words: str) -> str:
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} [cut]"
+
+
+_DRAWN = (
+    Drawn(
+        name="distinct",
+        title="Distinct texts",
+        note="Share of the responses of an examination that are not the same as another one.",
+        told="Share of distinct texts",
+        lines=(("eval/distinct_texts", "sampled"), ("eval_greedy/distinct_texts", "greedy")),
+        marks=(0, 1),
+        shares=True,
+        alarms=(AlarmKind.SAME_TEXT,),
+    ),
+    Drawn(
+        name="reward",
+        title="Training reward",
+        note="Mean over the training responses of a step; with a rubric tree it is not the pass rate.",
+        lines=(("train/reward/total", "reward"), ("train/pass_rate", "pass rate")),
+        missing="Missing: no step has a reward.",
+        shares=True,
+    ),
+    Drawn(
+        name="groups",
+        title="Informative groups",
+        note="Share of the groups whose rewards differ; from the others nothing is learned.",
+        lines=(("train/groups/informative", "informative"),),
+        missing="Missing: no step says which groups were informative.",
+        shares=True,
+    ),
+    Drawn(
+        name="tokens",
+        title="Tokens an answer",
+        note="A reward that can be had by writing more or less shows here.",
+        lines=(
+            ("train/tokens/answer", "training"),
+            ("eval/tokens/answer", "examined, sampled"),
+            ("eval_greedy/tokens/answer", "examined, greedy"),
+        ),
+        missing="Missing: no step counts its tokens.",
+        unit="tokens",
+    ),
+    Drawn(
+        name="kl",
+        title="KL divergence to the base",
+        note="Estimated on sampled tokens.",
+        lines=(("eval/kl_base", "examined prompts"), ("kl/base", "training responses")),
+        missing="Missing: no examination has a KL divergence.",
+        unit="nats a token",
+    ),
+    Drawn(
+        name="parity",
+        title="Sampler to trainer",
+        note="KL divergence between the two on the sampled tokens: zero where they are one model.",
+        lines=(("optim/kl_sample_train", "sampler to trainer"),),
+        missing="Missing: the two were never compared.",
+        unit="nats a token",
+    ),
+    Drawn(
+        name="gradient",
+        title="Gradient norm",
+        note="Before clipping, at every optimizer step.",
+        lines=(("optim/grad_norm", "gradient norm"),),
+        missing="Missing: no step has a gradient norm.",
+        unit="norm",
+    ),
+)
+
+
+def rubric_plates(run: RubricRun, constant: Constant | None) -> list[Plate]:
+    """Return the figures over time, in their order on the page."""
+    return [_pass_rates(run, constant), *drawn_plates(run.run, _DRAWN)]
+
+
+def _pass_rates(run: RubricRun, constant: Constant | None) -> Plate:
+    words = "Held-out prompts" if run.held_out else "Prompts that are also trained on"
+    drawn = Drawn(
+        name="pass-rate",
+        title="Pass rate",
+        note=f"{words}; bands are 95 % intervals over prompts.",
+        shares=True,
+        limit=None if constant is None else Limit(constant.mean, "best text for all"),
+    )
+    lines = [_rates(run.sampled, "sampled", 0), _rates(run.greedy, "greedy", 1)]
+    return chart_plate(drawn, lines, flags=flags_of(run.run, AlarmKind.JUDGE_FAILED))
+
+
+def _rates(examinations: Sequence[Examination], label: str, place: int) -> Line:
+    rates = [rate_of(one) for one in examinations]
+    whole = all(rate.low is not None and rate.high is not None for rate in rates)
+    return Line(
+        label=label,
+        mark=series_mark(place),
+        steps=[one.step for one in examinations],
+        values=[rate.value for rate in rates],
+        low=[rate.low or 0.0 for rate in rates] if whole else None,
+        high=[rate.high or 0.0 for rate in rates] if whole else None,
+    )

@@ -1,17 +1,79 @@
-"""Preference pairs under every condition, and the answers of the judge that knows surfaces and rules."""
+"""Preference pairs under every condition, and how a judge that cannot read answers: by the surface, and by rules.
+
+The surface: who repeats more of the instruction's words is better, of equals who has more words, of
+equals who has more characters. That is how a judge goes wrong that takes fluency and length for
+quality. Given a rubric of rules, it counts which response passes more of it (or scores the rubric's
+tree), and falls back on the surface only where that is equal.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.lab.judge.tree import evaluate, pass_rate
 from tinsmith.lab.judge.verdicts import FailureCause, JudgeFailure, Spent, Verdict
 from tinsmith.studies.rubrics.quality.pairs import PreferencePair
 from tinsmith.studies.rubrics.quality.statistics import Condition, CriterionVerdicts, JudgedPair
-from tinsmith.studies.rubrics.quality.surface import Ground, rubric_choice, surface_choice
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
+from tinsmith.studies.rubrics.task import RubricTask
 from tinsmith.types.errors import DataError
 from tinsmith.types.seeds import derive
+
+
+class Ground(enum.StrEnum):
+    """What decided between two responses."""
+
+    RUBRIC = "rubric"
+    SURFACE = "surface"
+    PLACE = "place"
+    """Nothing did: the one that was shown first was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChoice:
+    """A choice between two responses."""
+
+    first: bool
+    """Whether the one shown first was preferred."""
+    ground: Ground
+    scores: tuple[float, float] | None
+    """What the rubric gave each; None without one."""
+
+
+def surface_choice(prompt: str, first: str, second: str) -> RuleChoice:
+    """Choose between two responses by their surface.
+
+    >>> surface_choice("Name a bird.", "A robin.", "The name of a bird is: robin.").first
+    False
+    """
+    one, other = _surface(prompt, first), _surface(prompt, second)
+    if one == other:
+        return RuleChoice(first=True, ground=Ground.PLACE, scores=None)
+    return RuleChoice(first=one > other, ground=Ground.SURFACE, scores=None)
+
+
+def rubric_choice(prompt: str, rubric: RubricTask, first: str, second: str) -> RuleChoice:
+    """Choose between two responses by a rubric of rules, which need not be that of the instruction."""
+    judge = RuleJudge(rubric.criteria)
+    one, other = (rubric_score(rubric, judge, response) for response in (first, second))
+    if one == other:
+        blind = surface_choice(prompt, first, second)
+        return RuleChoice(first=blind.first, ground=blind.ground, scores=(one, other))
+    return RuleChoice(first=one > other, ground=Ground.RUBRIC, scores=(one, other))
+
+
+def rubric_score(rubric: RubricTask, judge: RuleJudge, response: str) -> float:
+    """Return the pass rate of a response, or its score by the rubric's tree where it has one."""
+    verdicts = judge.held(response)
+    return pass_rate(verdicts) if rubric.tree is None else evaluate(rubric.tree, verdicts).score
+
+
+def _surface(prompt: str, response: str) -> tuple[int, int, int]:
+    words = words_of(response)
+    return len(set(words) & set(words_of(prompt))), len(words), len(response)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +189,7 @@ def _by_rules(showing: Showing) -> PairAnswer:
     else:
         choice = rubric_choice(prompt, showing.rubric.task, first, second)
     scores = choice.scores
-    if scores is not None and not showing.chosen_first:
+    if scores and not showing.chosen_first:
         scores = (scores[1], scores[0])
     return PairAnswer(
         showing=showing,
@@ -138,18 +200,16 @@ def _by_rules(showing: Showing) -> PairAnswer:
 
 
 def _judged(answers: Sequence[PairAnswer]) -> JudgedPair | None:
-    right = {each.showing.condition: each.right for each in answers}
-    turned = {each.showing.condition: each.turned for each in answers}
-    if None in right.values():
+    right = {each.showing.condition: each.right for each in answers if each.right is not None}
+    turned = {each.showing.condition: each.turned for each in answers if each.turned is not None}
+    if len(right) < len(answers):
         return None
     showing = answers[0].showing
     return JudgedPair(
         pair_id=showing.pair.pair_id,
         prompt=showing.pair.prompt,
-        right={condition: bool(value) for condition, value in right.items()},
-        turned=None
-        if None in turned.values()
-        else {condition: bool(value) for condition, value in turned.items()},
+        right=right,
+        turned=turned if len(turned) == len(answers) else None,
         chosen_first=showing.chosen_first,
     )
 
@@ -167,12 +227,7 @@ def all_rules(pair: PreferencePair) -> bool:
 def rule_verdicts(pair: PreferencePair) -> list[CriterionVerdicts]:
     """Return what rules say of both responses."""
     judge = RuleJudge(pair.task.criteria)
-    chosen, rejected = judge.judge(pair.chosen), judge.judge(pair.rejected)
-    return criterion_verdicts(
-        pair,
-        tuple(Verdict(one.passed, "") for one in chosen),
-        tuple(Verdict(one.passed, "") for one in rejected),
-    )
+    return criterion_verdicts(pair, judge.judge(pair.chosen), judge.judge(pair.rejected))
 
 
 def criterion_verdicts(

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tinsmith.lab.judge.answers import Answered, Question, ratings_form
+from tinsmith.lab.judge.answers import Answered, Question, rating_question
 from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.preferences import Comparison, Place, Preference, preference_question
 from tinsmith.lab.judge.prices import tokens_in
-from tinsmith.lab.judge.prompting import JudgeRequest, judge_prompt
+from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, Spent
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,
@@ -67,14 +67,13 @@ def answered_by_chat(shown: Sequence[Showing], judge: BlockingJudge) -> Answers:
     )
     requests = ratings_of(shown)
     rated = judge.judge_all(requests)
-    by_judge = list(zip(rated[0::2], rated[1::2], strict=True))
     verdicts: list[CriterionVerdicts] = []
-    unrated, place = 0, iter(by_judge)
+    unrated, places = 0, iter(rated)
     for pair in pairs_of(shown):
         if all_rules(pair):
             verdicts += rule_verdicts(pair)
             continue
-        chosen, rejected = next(place)
+        chosen, rejected = next(places), next(places)
         if isinstance(chosen, Judged) and isinstance(rejected, Judged):
             verdicts += criterion_verdicts(pair, chosen.verdicts, rejected.verdicts)
         else:
@@ -139,8 +138,7 @@ def _once(
             total += _texts(question, answer.value)
     for request, judged in zip(requests, rated, strict=True):
         if isinstance(judged, Judged):
-            form = ratings_form(len(request.criteria))
-            total += _texts(Question(judge_prompt(request), form), judged.verdicts)
+            total += _texts(rating_question(request), judged.verdicts)
     return total
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, REPORT
-from tinsmith.lab.runs.kinds import Status
-from tinsmith.lab.runs.records import RUBRIC_QUALITY
+from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.pages.page import write
 from tinsmith.studies.rubrics.quality.answers import Answers, PairAnswer
 from tinsmith.studies.rubrics.quality.page import QualityRun, quality_html
-from tinsmith.studies.rubrics.quality.story import cannot_be_claimed, quality_story
+from tinsmith.studies.rubrics.quality.settings import NAME, QUESTION
+from tinsmith.studies.rubrics.quality.story import quality_story
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 from tinsmith.types.source import source_sha256
@@ -24,19 +23,6 @@ from tinsmith.types.version import VERSION
 
 ANSWERS, QUALITY, SPENT = "answers.jsonl", "quality.json", "spent.json"
 _HASHED: Final = (ANSWERS, QUALITY, REPORT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityFiles:
-    """All that is written."""
-
-    question: str
-    settings: Mapping[str, object]
-    """Everything that decides the answers, but for the judge's own mind."""
-    answers: Answers
-    run: QualityRun
-    dollars: float | None
-    """What was really paid; None where the price is not known."""
 
 
 def require_free(folder: Path, *, delete: bool) -> None:
@@ -47,7 +33,7 @@ def require_free(folder: Path, *, delete: bool) -> None:
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    ours = _name_in(folder / CONFIG) == RUBRIC_QUALITY
+    ours = _name_in(folder / CONFIG) == NAME
     if ours and delete:
         return
     raise ConfigError(
@@ -63,28 +49,52 @@ def require_free(folder: Path, *, delete: bool) -> None:
     )
 
 
-def write_files(folder: Path, files: QualityFiles) -> None:
-    """Write the folder; the manifest last, with the hashes of the others."""
+def write_files(
+    folder: Path,
+    run: QualityRun,
+    answers: Answers,
+    settings: Mapping[str, object],
+    dollars: float | None,
+) -> None:
+    """Write the folder; the manifest last, with the hashes of the others.
+
+    `settings` are all that decides the answers but for the judge's own mind; `dollars` were really paid, None where the
+    price is not known.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     identity = {
         "tinsmith": VERSION,
-        "experiment": RUBRIC_QUALITY,
-        "settings": files.settings,
-        "pairs_sha256": files.run.sha256,
+        "experiment": NAME,
+        "settings": settings,
+        "pairs_sha256": run.sha256,
     }
     head: Mapping[str, object] = {
         "schema": 1,
-        "name": RUBRIC_QUALITY,
-        "question": files.question,
+        "name": NAME,
+        "kind": Kind.MEASUREMENT,
+        "question": QUESTION,
         "identity_sha256": sha256_of(identity),
     }
-    _write(folder / CONFIG, _json({**head, "settings": files.settings, "data": _data(files.run)}))
-    lines = [_line(answer) for answer in files.answers.answers]
-    _write(folder / ANSWERS, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    _write(folder / QUALITY, _json(_quality(files)))
-    _write(folder / SPENT, _json(_spent(files)))
-    write(quality_html(files.run, files.question), folder / REPORT)
+    data = {
+        "source": run.source,
+        "fingerprint": run.sha256,
+        "pairs": run.drawn,
+        "without_rubrics": run.without_rubrics,
+    }
+    spent = {
+        "note": "what this run really sent; another run of the same may find answers in the cache",
+        **asdict(answers.spent),
+        "dollars": dollars,
+        "from_cache": answers.from_cache,
+        "fields_left_out": answers.left_out_fields,
+    }
+    lines = (json.dumps(_line(answer), ensure_ascii=False) + "\n" for answer in answers.answers)
+    _write(folder / CONFIG, _json({**head, "settings": settings, "data": data}))
+    _write(folder / ANSWERS, "".join(lines))
+    _write(folder / QUALITY, _json(_quality(run, answers)))
+    _write(folder / SPENT, _json(spent))
+    write(quality_html(run, QUESTION), folder / REPORT)
     manifest = {
         **head,
         "status": Status.FINISHED,
@@ -94,20 +104,8 @@ def write_files(folder: Path, files: QualityFiles) -> None:
     _write(folder / MANIFEST, _json(manifest))
 
 
-def _data(run: QualityRun) -> Mapping[str, object]:
-    return {
-        "source": run.source,
-        "fingerprint": run.sha256,
-        "pairs": run.drawn,
-        "without_rubrics": run.without_rubrics,
-    }
-
-
-def _quality(files: QualityFiles) -> Mapping[str, object]:
-    run, quality = files.run, files.run.quality
-    limits = cannot_be_claimed(
-        quality, built_in=run.built_in, by_rules=run.by_rules, drawn=run.drawn
-    )
+def _quality(run: QualityRun, answers: Answers) -> Mapping[str, object]:
+    quality = run.quality
     accuracies = [
         {
             **asdict(each),
@@ -122,7 +120,7 @@ def _quality(files: QualityFiles) -> Mapping[str, object]:
         "schema": 1,
         "judge": run.judge,
         "story": quality_story(quality, run.judge),
-        "cannot_be_claimed": limits,
+        "cannot_be_claimed": run.limits,
         **asdict(quality),
         "accuracies": accuracies,
         "idle_criteria": quality.idle,
@@ -130,18 +128,7 @@ def _quality(files: QualityFiles) -> Mapping[str, object]:
         "left_out": run.drawn - quality.pairs,
         "unrated": run.unrated,
         "failures": dict(run.failures),
-        "asking_once": asdict(files.answers.once),
-    }
-
-
-def _spent(files: QualityFiles) -> Mapping[str, object]:
-    answers = files.answers
-    return {
-        "note": "what this run really sent; another run of the same may find answers in the cache",
-        **asdict(answers.spent),
-        "dollars": files.dollars,
-        "from_cache": answers.from_cache,
-        "fields_left_out": answers.left_out_fields,
+        "asking_once": asdict(answers.once),
     }
 
 
@@ -158,12 +145,8 @@ def _line(answer: PairAnswer) -> Mapping[str, object]:
         "scores": answer.scores,
         "rationales": answer.rationales,
         "failures": [
-            {
-                name: value
-                for name, value in dataclasses.asdict(failure).items()
-                if name in ("cause", "detail", "parse")
-            }
-            for failure in answer.failures
+            {"cause": one.cause, "detail": one.detail, "parse": one.parse}
+            for one in answer.failures
         ],
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from markupsafe import Markup
@@ -18,18 +18,19 @@ from tinsmith.pages.tables import (
     Cell,
     RowKind,
     Table,
-    TableRow,
-    column,
     measured,
+    number,
+    plain,
     signed_cell,
+    table_of,
     text,
     whole,
 )
-from tinsmith.pages.wording import counted, p_words
+from tinsmith.pages.wording import counted
+from tinsmith.studies.rubrics.pages.gains import p_cell
 from tinsmith.studies.rubrics.quality.statistics import (
     Accuracy,
     Condition,
-    Contrast,
     CriterionCount,
     RubricQuality,
     Unit,
@@ -62,7 +63,18 @@ class QualityRun:
     cost: tuple[tuple[str, str], ...]
     quality: RubricQuality
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What cannot be claimed."""
+        return cannot_be_claimed(
+            self.quality, built_in=self.built_in, by_rules=self.by_rules, drawn=self.drawn
+        )
 
+
+_COST: Final = (
+    "What asking everything once takes, by the texts that went and came; what this run really sent, attempts and "
+    "answers from the cache included, stands in spent.json."
+)
 CONDITION_WORDS: Final = {
     Condition.WITHOUT: "without rubric",
     Condition.OWN: "with its own rubric",
@@ -73,9 +85,6 @@ CONDITION_WORDS: Final = {
 def quality_html(run: QualityRun, question: str) -> str:
     """Return the page; the same run, the same bytes."""
     quality = run.quality
-    limits = cannot_be_claimed(
-        quality, built_in=run.built_in, by_rules=run.by_rules, drawn=run.drawn
-    )
     failures = note(_failures(run))
     no_places = note(
         "The judge by rules does not look at places: it takes the response that is shown first only where nothing else "
@@ -97,14 +106,14 @@ def quality_html(run: QualityRun, question: str) -> str:
         sections=(
             summary(
                 quality_story(quality, run.judge),
-                Callout("What cannot be claimed", [Bullets(limits)]),
+                Callout("What cannot be claimed", [Bullets(run.limits)]),
                 failures,
             ),
             Section("accuracy", "Accuracy", [figure, _accuracies(quality, by_rules=run.by_rules)]),
             Section("gains", "Gains", [_contrasts(quality)]),
             Section("places", "Places", [_positions(quality.accuracies) or no_places]),
             Section("criteria", "Criteria", [*_idle(quality), _criteria(quality.criteria)]),
-            Section("cost", "Cost and failures", [_cost(run), failures]),
+            Section("cost", "Cost and failures", [plain(_COST, ("Cost", ""), run.cost), failures]),
         ),
     )
     return document_html(page)
@@ -117,18 +126,6 @@ def _idle(quality: RubricQuality) -> tuple[Block, ...]:
     named = [*quality.idle[:_MOST_CRITERIA], *([f"{more} more in quality.json"] if more else [])]
     words = "These hold for both responses or for neither, in every pair that has them:"
     return note(words), Bullets(named)
-
-
-def _cost(run: QualityRun) -> Table:
-    return Table(
-        caption="What asking everything once takes, by the texts that went and came; what this run really sent, "
-        "attempts and answers from the cache included, stands in spent.json.",
-        heads=(text("Cost"), column("")),
-        rows=tuple(
-            TableRow(name=text(name), cells=(Cell(text=value, number=True),))
-            for name, value in run.cost
-        ),
-    )
 
 
 def _figure(accuracies: Sequence[Accuracy]) -> Markup | None:
@@ -159,17 +156,18 @@ def _accuracies(quality: RubricQuality, *, by_rules: bool) -> Table:
             " The intervals take pairs for independent; several share a prompt, so that they are too narrow. "
             "The tests and intervals of the gains below do not."
         )
-    return Table(
-        caption=caption,
-        heads=(text("The judge"), column("accuracy"), column("right"), column("pairs")),
-        rows=tuple(
-            TableRow(
-                name=text(CONDITION_WORDS[each.condition]),
-                cells=(measured(_measure(each)), whole(each.right), whole(each.n)),
-            )
-            for each in quality.accuracies
-        ),
+    return table_of(
+        caption,
+        quality.accuracies,
+        ("The judge", _judge),
+        ("accuracy", lambda each: measured(_measure(each))),
+        ("right", lambda each: whole(each.right)),
+        ("pairs", lambda each: whole(each.n)),
     )
+
+
+def _judge(accuracy: Accuracy) -> Cell:
+    return text(CONDITION_WORDS[accuracy.condition])
 
 
 def _contrasts(quality: RubricQuality) -> Table:
@@ -180,74 +178,44 @@ def _contrasts(quality: RubricQuality) -> Table:
         if quality.unit is Unit.PAIR
         else "flips of the sign of what each prompt's pairs gained in sum, each counted, and what they do not refuse"
     )
-    return Table(
-        caption=f"Gains on the same pairs: {rule}.",
-        heads=(
-            text("Gain"),
-            column("gain"),
-            column("p"),
-            column("only the first right"),
-            column("only the second right"),
-            column(f"{quality.unit}s that moved"),
-            text("Finding"),
+    table = table_of(
+        f"Gains on the same pairs: {rule}.",
+        [each for each in found if each is not None],
+        (
+            "Gain",
+            lambda each: text(
+                f"{CONDITION_WORDS[each.first]}, minus {CONDITION_WORDS[each.second]}"
+            ),
         ),
-        rows=tuple(_contrast(each) for each in found if each is not None),
-    )
-
-
-def _contrast(contrast: Contrast) -> TableRow:
-    first, second = CONDITION_WORDS[contrast.first], CONDITION_WORDS[contrast.second]
-    return TableRow(
-        name=text(f"{first}, minus {second}"),
-        cells=(
-            signed_cell(contrast.gain, contrast.interval),
-            _chance(contrast.p_value),
-            whole(contrast.helped),
-            whole(contrast.hurt),
-            Cell(text=f"{contrast.moved:,} of {contrast.units:,}", number=True),
-            text(contrast.finding.value),
+        ("gain", lambda each: signed_cell(each.gain, each.interval)),
+        ("p", lambda each: p_cell(each.p_value)),
+        ("only the first right", lambda each: whole(each.helped)),
+        ("only the second right", lambda each: whole(each.hurt)),
+        (
+            f"{quality.unit}s that moved",
+            lambda each: Cell(text=f"{each.moved:,} of {each.units:,}", number=True),
         ),
-        kind=RowKind.CHOSEN
-        if contrast.first is Condition.OWN and contrast.second is Condition.WITHOUT
-        else RowKind.PLAIN,
+        (text("Finding"), lambda each: text(each.finding.value)),
     )
-
-
-def _chance(p_value: float) -> Cell:
-    return Cell(text=p_words(p_value).removeprefix("p ").removeprefix("= "), number=True)
+    first, *others = table.rows
+    return replace(table, rows=(replace(first, kind=RowKind.CHOSEN), *others))
 
 
 def _positions(accuracies: Sequence[Accuracy]) -> Table | None:
-    rows = [
-        TableRow(
-            name=text(CONDITION_WORDS[each.condition]),
-            cells=(
-                Cell(text=f"{each.positions.first_share:.3f}", number=True),
-                whole(each.positions.same),
-                whole(each.positions.right_both),
-                whole(each.positions.always_first),
-                whole(each.positions.always_second),
-                _chance(each.positions.p_value),
-            ),
-        )
-        for each in accuracies
-        if each.positions is not None
-    ]
+    rows = [(each, each.positions) for each in accuracies if each.positions is not None]
     if not rows:
         return None
-    return Table(
-        caption="Every pair was asked in both orders. The accuracies above are those of the order that the seed drew; "
+    return table_of(
+        "Every pair was asked in both orders. The accuracies above are those of the order that the seed drew; "
         "p tests the pairs whose answer followed the place, first against second.",
-        heads=(
-            text("The judge"),
-            column("answers A", "share of all"),
-            column("same response", "in both orders"),
-            column("right", "in both orders"),
-            column("always A"),
-            column("always B"),
-            column("p"),
-        ),
-        rows=tuple(rows),
+        rows,
+        ("The judge", lambda row: _judge(row[0])),
+        ("answers A|share of all", lambda row: number(row[1].first_share)),
+        ("same response|in both orders", lambda row: whole(row[1].same)),
+        ("right|in both orders", lambda row: whole(row[1].right_both)),
+        ("always A", lambda row: whole(row[1].always_first)),
+        ("always B", lambda row: whole(row[1].always_second)),
+        ("p", lambda row: p_cell(row[1].p_value)),
     )
 
 
@@ -257,21 +225,13 @@ def _criteria(criteria: Sequence[CriterionCount]) -> Table:
     caption = "How often each criterion holds for one response alone, most frequent criteria first."
     if left > 0:
         caption += f" {counted(left, 'criterion', 'criteria')} more in quality.json."
-    return Table(
-        caption=caption,
-        heads=(
-            text("Criterion"),
-            column("pairs"),
-            column("for the chosen"),
-            column("for the rejected"),
-        ),
-        rows=tuple(
-            TableRow(
-                name=text(each.criterion),
-                cells=(whole(each.pairs), whole(each.for_chosen), whole(each.for_rejected)),
-            )
-            for each in order[:_MOST_CRITERIA]
-        ),
+    return table_of(
+        caption,
+        order[:_MOST_CRITERIA],
+        ("Criterion", lambda each: text(each.criterion)),
+        ("pairs", lambda each: whole(each.pairs)),
+        ("for the chosen", lambda each: whole(each.for_chosen)),
+        ("for the rejected", lambda each: whole(each.for_rejected)),
     )
 
 

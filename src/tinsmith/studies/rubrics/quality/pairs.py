@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from tinsmith.studies.rubrics.lenient_json import JsonRecord, decode, read_records
+from tinsmith.studies.rubrics.record_files import checked_file, decode, gathered, read_records
 from tinsmith.studies.rubrics.task import RubricTask, task_of
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 
+BUILTIN: Final = "builtin_pairs.jsonl"
 ENDINGS: Final = (".jsonl", ".ndjson", ".json")
 
 
@@ -78,46 +80,30 @@ def read_pairs(path: Path) -> PairSet:
         DataError: the file is damaged, a record is no pair (with its line), an id stands twice, or
             there is no pair with a rubric.
     """
-    if not path.is_file():
-        raise ConfigError("no such file", field="data_path", value=str(path))
-    if path.suffix.lower() not in ENDINGS:
-        raise ConfigError(
-            "cannot read pairs from this kind of file",
-            field="data_path",
-            value=str(path),
-            allowed=" ".join(ENDINGS),
-        )
+    checked_file(path, ENDINGS)
     return read_pairs_text(path.read_bytes(), path.name)
 
 
-def read_pairs_text(data: bytes, name: str) -> PairSet:
-    """Read the bytes of a file of pairs; `name` is how errors call it.
+def builtin_pairs() -> PairSet:
+    """Return the pairs that need no download: a worked answer against one that breaks one or two of its rules.
 
-    Raises:
-        DataError: as read_pairs.
+    There is one for each built-in instruction, so that no two pairs hang together. In half of every kind the worse
+    answer is the tempting one: who does not look at the rules is right about half the time.
     """
+    folder = resources.files("tinsmith.studies.rubrics.quality")
+    return read_pairs_text(folder.joinpath(BUILTIN).read_bytes(), BUILTIN)
+
+
+def read_pairs_text(data: bytes, name: str) -> PairSet:
+    """Read the bytes of a file of pairs; `name` is how errors call it."""
     found = read_records(decode(data, name), name)
-    pairs: dict[str, PreferencePair] = {}
-    lines: dict[str, int] = {}
-    without = 0
-    for record in found.records:
-        pair = _pair(record, name)
-        if pair is None:
-            without += 1
-            continue
-        if pair.pair_id in lines:
-            raise DataError(
-                f"{name}, line {record.line}: this pair is already at line {lines[pair.pair_id]}",
-                field="pair_id",
-                value=pair.pair_id,
-            )
-        lines[pair.pair_id] = record.line
-        pairs[pair.pair_id] = pair
-    if not pairs:
-        raise DataError(
-            f"{name}: no pair with a rubric",
-            fix="give each record prompt, chosen, rejected, and rubrics or 'rubric - 1. criterion'",
-        )
+
+    def read(record: dict[str, object]) -> tuple[str, PreferencePair] | None:
+        pair = pair_of(record)
+        return None if pair is None else (pair.pair_id, pair)
+
+    fix = "give each record prompt, chosen, rejected, and rubrics or 'rubric - 1. criterion'"
+    pairs, without = gathered(found.records, read, name=name, what="pair", fix=fix)
     return PairSet(
         pairs=tuple(pairs[pair_id] for pair_id in sorted(pairs)),
         control_characters=found.control_characters,
@@ -154,14 +140,6 @@ def foreign_rubrics(
 
 def _foreign(other: PreferencePair, pair: PreferencePair) -> bool:
     return other.prompt != pair.prompt and set(other.task.criteria) != set(pair.task.criteria)
-
-
-def _pair(record: JsonRecord, name: str) -> PreferencePair | None:
-    try:
-        return pair_of(record.value)
-    except DataError as error:
-        where = f"{name}, line {record.line}: {error.what}"
-        raise DataError(where, field=error.field, allowed=error.allowed) from None
 
 
 def _response(record: Mapping[str, object], name: str) -> str:

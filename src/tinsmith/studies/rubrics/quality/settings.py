@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, cast, get_args, get_type_hints
+from typing import Any, Final, cast, get_args, get_type_hints
 
 from tinsmith.lab.experiment.key_help import default_of, shown_value, words_of
 from tinsmith.lab.experiment.key_text import folder_name, truth, unreadable
-from tinsmith.lab.judge.chat_judge import ChatSettings
-from tinsmith.lab.runs.records import RUBRIC_QUALITY
+from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
 
+NAME: Final = "rubric_quality"
 QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"
 _CHAT_PREFIX: Final = "judge_"
 
@@ -85,53 +85,41 @@ def make_settings(overrides: Mapping[str, str]) -> QualitySettings:
     Raises:
         ConfigError: an unknown or unused key, or a value that is not allowed.
     """
-    own = {key: hint for key, hint in get_type_hints(QualitySettings).items() if key != "chat"}
-    judge = {
-        key: hint
-        for key, hint in get_type_hints(ChatSettings).items()
-        if key.startswith(_CHAT_PREFIX)
-    }
+    hints = get_type_hints(ChatSettings) | get_type_hints(QualitySettings)
+    own = {each.name for each in fields(QualitySettings)}
     by_rules = overrides.get("judge_model", RULES) == RULES
     quality_keys().require(overrides)
     for key, value in overrides.items():
-        if by_rules and key != "judge_model" and (key in judge or key == "prices"):
+        if by_rules and key != "judge_model" and (key not in own or key == "prices"):
             raise ConfigError(
                 "judge_model=rules does not use this key",
                 field=key,
                 value=value,
                 fix="name a judge with judge_model=NAME, or leave this key out",
             )
-    values = {key: _read(key, value, own[key]) for key, value in overrides.items() if key in own}
-    made = QualitySettings(**values)  # pyright: ignore[reportArgumentType]  # read by their hints
+    values: dict[str, Any] = {
+        key: _read(key, value, hints[key]) for key, value in overrides.items()
+    }
+    chat = None
+    if not by_rules:
+        base_url = values.get("judge_base_url") or os.environ.get("OPENAI_BASE_URL")
+        # A name means one model at one address only: elsewhere the cache must not answer for it.
+        identity = f"{values['judge_model']} at {base_url}" if base_url else None
+        asked = {key: value for key, value in values.items() if key not in own}
+        chat = ChatSettings(seed=values.get("seed", 0), identity=identity, **asked)
+    made = QualitySettings(**{k: v for k, v in values.items() if k in own}, chat=chat)
     if made.limit is not None and made.limit < 1:
         raise ConfigError("too small", field="limit", value=made.limit, allowed=">= 1")
-    if by_rules:
-        return made
-    asked = {key: _read(key, value, judge[key]) for key, value in overrides.items() if key in judge}
-    return _with_chat(made, asked)
+    return made
 
 
 def default_log_path(overrides: Mapping[str, str]) -> Path:
     """Return `runs/rubric_quality[-CHANGES]` here."""
     changes = [f"{k}={v}" for k, v in sorted(overrides.items()) if k not in _CIRCUMSTANCES]
-    return Path("runs") / folder_name(RUBRIC_QUALITY, changes)
-
-
-def _with_chat(made: QualitySettings, asked: Mapping[str, object]) -> QualitySettings:
-    base_url = asked.get("judge_base_url") or os.environ.get("OPENAI_BASE_URL")
-    identity = f"{asked['judge_model']} at {base_url}" if base_url else None
-    # A name means one model at one address only: elsewhere the cache must not answer for it.
-    chat = ChatSettings(seed=made.seed, identity=identity, **asked)  # pyright: ignore[reportArgumentType]
-    kept = {each.name: getattr(made, each.name) for each in fields(made) if each.name != "chat"}
-    return QualitySettings(**kept, chat=chat)
+    return Path("runs") / folder_name(NAME, changes)
 
 
 def _read(key: str, value: str, hint: object) -> object:
-    """Turn a text into a key's type.
-
-    Raises:
-        ConfigError: it is not one.
-    """
     kinds = get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     kind = cast(type, next(one for one in kinds if one is not types.NoneType))
     if kind is bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -135,12 +136,6 @@ class CriterionCount:
     for_chosen: int
     """Holds for the chosen response alone."""
     for_rejected: int
-    """Holds for the rejected response alone."""
-
-    @property
-    def separates(self) -> bool:
-        """Whether it ever tells the two apart, in either direction."""
-        return self.for_chosen + self.for_rejected > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +158,9 @@ class RubricQuality:
     @property
     def idle(self) -> tuple[str, ...]:
         """Criteria that never tell chosen from rejected."""
-        return tuple(each.criterion for each in self.criteria if not each.separates)
+        return tuple(
+            each.criterion for each in self.criteria if not each.for_chosen + each.for_rejected
+        )
 
 
 def rubric_quality(
@@ -182,18 +179,19 @@ def rubric_quality(
     prompts = len({pair.prompt for pair in judged})
     unit = Unit.PAIR if prompts == len(judged) else Unit.PROMPT
 
-    def contrast(first: Condition, second: Condition) -> Contrast:
+    def contrast(first: Condition, second: Condition) -> Contrast | None:
+        if not {first, second} <= set(conditions):
+            return None
         return compare(judged, first, second, unit=unit, seed=seed)
 
-    other = Condition.OTHER in conditions
     return RubricQuality(
         pairs=len(judged),
         prompts=prompts,
         unit=unit,
         accuracies=tuple(_accuracy(judged, condition) for condition in conditions),
-        gain=contrast(Condition.OWN, Condition.WITHOUT),
-        control=contrast(Condition.OTHER, Condition.WITHOUT) if other else None,
-        beyond_control=contrast(Condition.OWN, Condition.OTHER) if other else None,
+        gain=compare(judged, Condition.OWN, Condition.WITHOUT, unit=unit, seed=seed),
+        control=contrast(Condition.OTHER, Condition.WITHOUT),
+        beyond_control=contrast(Condition.OWN, Condition.OTHER),
         criteria=discrimination(verdicts),
     )
 
@@ -202,30 +200,26 @@ def compare(
     judged: Sequence[JudgedPair], first: Condition, second: Condition, *, unit: Unit, seed: int
 ) -> Contrast:
     """Compare two conditions on the same pairs."""
-    nets: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    helped = hurt = 0
+    changes: dict[str, list[int]] = {}
     for pair in judged:
         name = pair.pair_id if unit is Unit.PAIR else pair.prompt
-        change = int(pair.right[first]) - int(pair.right[second])
-        helped, hurt = helped + (change > 0), hurt + (change < 0)
-        nets[name] = nets.get(name, 0) + change
-        sizes[name] = sizes.get(name, 0) + 1
-    order = sorted(nets)
-    net = [nets[name] for name in order]
-    moved, gain = sum(each != 0 for each in net), (helped - hurt) / len(judged)
-    p_value = sign_flip_p(net)
+        changes.setdefault(name, []).append(pair.right[first] - pair.right[second])
+    every = [change for _, found in sorted(changes.items()) for change in found]
+    helped, hurt = every.count(1), every.count(-1)
+    net = [sum(found) for _, found in sorted(changes.items())]
+    sizes = [len(found) for _, found in sorted(changes.items())]
+    moved, p_value = sum(each != 0 for each in net), sign_flip_p(net)
+    finding = Finding.ADDS if helped > hurt else Finding.TAKES
     if p_value > ALPHA:
         finding = Finding.CANNOT_TELL
-    else:
-        finding = Finding.ADDS if gain > 0 else Finding.TAKES
+    alone = unit is Unit.PAIR
     return Contrast(
         first=first,
         second=second,
-        gain=gain,
+        gain=(helped - hurt) / len(judged),
         interval=paired_interval(helped, hurt, len(judged))
-        if unit is Unit.PAIR
-        else clustered_interval(net, [sizes[name] for name in order], seed=seed),
+        if alone
+        else clustered_interval(net, sizes, seed=seed),
         helped=helped,
         hurt=hurt,
         unit=unit,
@@ -240,15 +234,14 @@ def compare(
 
 def discrimination(verdicts: Sequence[CriterionVerdicts]) -> tuple[CriterionCount, ...]:
     """Count how each criterion parts chosen from rejected, in the order of their texts."""
-    counts: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for each in verdicts:
-        count = counts.setdefault(each.criterion, [0, 0, 0])
-        count[0] += 1
-        count[1] += each.chosen and not each.rejected
-        count[2] += each.rejected and not each.chosen
+        found.setdefault(each.criterion, []).append(each.chosen - each.rejected)
     return tuple(
-        CriterionCount(criterion=name, pairs=n, for_chosen=chosen, for_rejected=rejected)
-        for name, (n, chosen, rejected) in sorted(counts.items())
+        CriterionCount(
+            criterion=name, pairs=len(by), for_chosen=by.count(1), for_rejected=by.count(-1)
+        )
+        for name, by in sorted(found.items())
     )
 
 
@@ -264,24 +257,20 @@ def _accuracy(judged: Sequence[JudgedPair], condition: Condition) -> Accuracy:
 
 
 def _positions(judged: Sequence[JudgedPair], condition: Condition) -> Positions | None:
-    same = first = second = both = 0
+    found = Counter[tuple[bool, bool]]()
     for pair in judged:
         if pair.turned is None:
             return None
         right, turned = pair.right[condition], pair.turned[condition]
-        if right == turned:
-            same += 1
-            both += right
-        elif right == pair.chosen_first:
-            first += 1  # right with the better one first and wrong with it second, or the reverse
-        else:
-            second += 1
+        # Right with the better one first and wrong with it second, or the reverse: the first was taken both times.
+        found[right == turned, right if right == turned else right == pair.chosen_first] += 1
+    first, second = found[False, True], found[False, False]
     return Positions(
         pairs=len(judged),
-        same=same,
+        same=found[True, True] + found[True, False],
         always_first=first,
         always_second=second,
-        right_both=both,
+        right_both=found[True, True],
         p_value=mcnemar(first, second).p_value,
     )
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.answers import VerdictCache
+from tinsmith.lab.judge.chat_judge import BlockingJudge
 from tinsmith.lab.judge.prices import (
     PriceTable,
     estimate_questions,
@@ -25,6 +24,7 @@ from tinsmith.lab.judge.prices import (
     load_prices,
     shown,
 )
+from tinsmith.lab.judge.settings import ChatSettings
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.studies.rubrics.quality.answers import (
     Answers,
@@ -33,13 +33,16 @@ from tinsmith.studies.rubrics.quality.answers import (
     require_rules,
     showings,
 )
-from tinsmith.studies.rubrics.quality.builtin_pairs import builtin_pairs
 from tinsmith.studies.rubrics.quality.chat import answered_by_chat, questions_of, ratings_of
-from tinsmith.studies.rubrics.quality.folder import QualityFiles, require_free, write_files
+from tinsmith.studies.rubrics.quality.folder import require_free, write_files
 from tinsmith.studies.rubrics.quality.page import QualityRun
-from tinsmith.studies.rubrics.quality.pairs import drawn_pairs, foreign_rubrics, read_pairs
+from tinsmith.studies.rubrics.quality.pairs import (
+    builtin_pairs,
+    drawn_pairs,
+    foreign_rubrics,
+    read_pairs,
+)
 from tinsmith.studies.rubrics.quality.settings import (
-    QUESTION,
     IfExists,
     QualitySettings,
     default_log_path,
@@ -91,16 +94,8 @@ def run_rubric_quality(overrides: Mapping[str, str], told: Callable[[str], None]
         cost=_cost(answers.once, settings.judge_model, prices),
         quality=quality,
     )
-    write_files(
-        folder,
-        QualityFiles(
-            question=QUESTION,
-            settings=_deciding(settings),
-            answers=answers,
-            run=run,
-            dollars=prices.dollars(settings.judge_model, answers.spent),
-        ),
-    )
+    dollars = prices.dollars(settings.judge_model, answers.spent)
+    write_files(folder, run, answers, _deciding(settings), dollars)
     for line in quality_story(quality, settings.judge_model):
         told(line)
     return folder
@@ -138,9 +133,8 @@ def _deciding(settings: QualitySettings) -> Mapping[str, object]:
         "limit": settings.limit,
     }
     if settings.chat is not None:
-        chat = asdict(settings.chat)
-        for name in ("judge_temperature", "judge_max_tokens"):
-            told[name] = chat[name]
+        told["judge_temperature"] = settings.chat.judge_temperature
+        told["judge_max_tokens"] = settings.chat.judge_max_tokens or None
         told["judge_base_url"] = settings.chat.judge_base_url or os.environ.get("OPENAI_BASE_URL")
     return told
 

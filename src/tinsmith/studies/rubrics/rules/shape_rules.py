@@ -19,7 +19,7 @@ from tinsmith.lab.judge.text_measures import (
     words_of,
 )
 from tinsmith.lab.strict_json import JsonObject, NotJsonError, read_json
-from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, Bound, quoted
+from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, Bound, Form, Rule
 from tinsmith.types.errors import DataError
 
 
@@ -46,16 +46,12 @@ def length(response: str, unit: Unit) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class Length(Rule):
     """The response is so long."""
 
+    forms = (Form("has {bound} {unit}"),)
     unit: Unit
     bound: Bound
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"has {self.bound.text} {self.unit.value}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -70,17 +66,12 @@ class ListKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class IsList:
+class IsList(Rule):
     """The response is a list and nothing else, of so many items."""
 
+    forms = (Form("is a {kind} list[ of {items} items]"),)
     kind: ListKind
     items: Bound = AT_LEAST_ONE
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        bound = "" if self.items == AT_LEAST_ONE else f" of {self.items.text} items"
-        return f"is a {self.kind.value} list{bound}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -99,15 +90,11 @@ class Look(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class Looks(Rule):
     """The response looks so; case and ascii need a letter, because no text has no case."""
 
+    forms = (Form("{look}"),)
     look: Look
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return self.look.value
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -129,15 +116,11 @@ class Looks:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Written(Rule):
     """There are letters, and all are of one script."""
 
+    forms = (Form("is written in {script} letters"),)
     script: Script
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"is written in {self.script.value} letters"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -145,19 +128,15 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonKeys:
+class JsonKeys(Rule):
     """The response is a JSON object that has each of these keys once; others may be there."""
 
+    forms = (Form("is a json object with keys {keys}"),)
     keys: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if not all(self.keys) or len(set(self.keys)) < max(1, len(self.keys)):
             raise DataError("keys are texts that differ", field="keys", value=self.keys)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"is a json object with keys {', '.join(map(quoted, self.keys))}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.judge.text_measures import lines_of, sentences_of, words_of
-from tinsmith.studies.rubrics.rules.rule import LARGEST, Bound, quoted
+from tinsmith.studies.rubrics.rules.rule import LARGEST, Bound, Form, Rule
 from tinsmith.studies.rubrics.rules.shape_rules import Unit, length
 from tinsmith.types.errors import DataError
 
@@ -21,15 +21,13 @@ _PLURALS: Final = ("", "s", "es")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class Names(Rule):
     """So many of these words or phrases occur, each counted once, as whole words, with or without `s` or `es`.
 
     None of `unsaid` does: words of the instruction, which an answer that talks about its instruction repeats.
-
-    Raises:
-        DataError: on making one whose words are not words, or stand twice.
     """
 
+    forms = (Form("names {count} of {of}[ and none of {unsaid}]"),)
     of: tuple[str, ...]
     count: Bound
     unsaid: tuple[str, ...] = ()
@@ -39,14 +37,6 @@ class Names:
         if not self.of or not all(said) or len(set(said)) < len(said):
             value = (*self.of, *self.unsaid)
             raise DataError("words that differ", field="names", value=value)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        named = f"names {self.count.text} of {', '.join(map(quoted, self.of))}"
-        return (
-            f"{named} and none of {', '.join(map(quoted, self.unsaid))}" if self.unsaid else named
-        )
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -65,24 +55,16 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class VariedWords:
-    """There are so many words, at least one, and none occurs more often than so.
+class VariedWords(Rule):
+    """There are so many words, at least one, and none occurs more often than so."""
 
-    Raises:
-        DataError: on making one in which no word may occur, or a number is out of range.
-    """
-
+    forms = (Form("has {count} words, none more than {most} times"),)
     count: Bound
     most: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.most <= LARGEST:
             raise DataError("how often a word may occur", field="most", value=self.most)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"has {self.count.text} words, none more than {self.most} times"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -91,24 +73,16 @@ class VariedWords:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginnings:
-    """There are words, and so many different ones start with a text, whatever the case.
+class Beginnings(Rule):
+    """There are words, and so many different ones start with a text, whatever the case."""
 
-    Raises:
-        DataError: on making one that looks for what no word starts with.
-    """
-
+    forms = (Form("has {count} different words that start with {wanted}"),)
     wanted: str
     count: Bound
 
     def __post_init__(self) -> None:
         if words_of(self.wanted) != (self.wanted.casefold(),):
             raise DataError("the first letters of a word", field="start", value=self.wanted)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"has {self.count.text} different words that start with {quoted(self.wanted)}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -123,18 +97,14 @@ _STOPS: Final = (".", "!", "?")
 
 
 @dataclass(frozen=True, slots=True)
-class WholeSentences:
+class WholeSentences(Rule):
     """There are so many sentences; no small letter begins the first, and a stop mark ends the last.
 
     Quotation marks and brackets around them aside. A list of words and a text that was cut off are none.
     """
 
+    forms = (Form("is {count} whole sentences"),)
     count: Bound
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"is {self.count.text} whole sentences"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -166,13 +136,10 @@ _MEASURED: Final[Mapping[Part, tuple[Unit, ...]]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class EveryPart:
-    """There are lines, sentences or words with a letter or digit, and each of them is so long.
+class EveryPart(Rule):
+    """There are lines, sentences or words with a letter or digit, and each of them is so long."""
 
-    Raises:
-        DataError: on making one that measures a part in parts no smaller than itself.
-    """
-
+    forms = (Form("every {part} has {bound} {unit}"),)
     part: Part
     unit: Unit
     bound: Bound
@@ -186,11 +153,6 @@ class EveryPart:
                 value=self.unit.value,
                 allowed=", ".join(allowed),
             )
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"every {self.part.value} has {self.bound.text} {self.unit.value}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""

@@ -1,6 +1,6 @@
 """Rules about which words and patterns stand in a response, and where.
 
-Texts are compared without regard to case unless a rule says so; words are those of `measures.words_of`.
+Texts are compared without regard to case unless a rule says so; words are those of `text_measures.words_of`.
 Every rule holds or does not for any text whatever, without raising.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import polars as pl
+
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.studies.rubrics.rules.regular import check_pattern, found_in
-from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, NONE_AT_ALL, Bound, quoted
+from tinsmith.studies.rubrics.rules.rule import AT_LEAST_ONE, NONE_AT_ALL, Bound, Form, Rule
 from tinsmith.types.errors import DataError
 
 
@@ -24,9 +25,13 @@ class Match(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Contains:
+class Contains(Rule):
     """A text occurs, so and so often, occurrences not overlapping."""
 
+    forms = (
+        Form("does not contain [{match} ]{wanted}", {"times": NONE_AT_ALL}),
+        Form("contains [{match} ]{wanted}[ {times} times]"),
+    )
     wanted: str
     match: Match = Match.TEXT
     times: Bound = AT_LEAST_ONE
@@ -34,17 +39,6 @@ class Contains:
     def __post_init__(self) -> None:
         if not self.wanted or (self.match is Match.WORD and not words_of(self.wanted)):
             raise DataError("nothing to look for", field="contains", value=self.wanted)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        kind = "" if self.match is Match.TEXT else f"{self.match.value} "
-        wanted = f"{kind}{quoted(self.wanted)}"
-        if self.times == AT_LEAST_ONE:
-            return f"contains {wanted}"
-        if self.times == NONE_AT_ALL:
-            return f"does not contain {wanted}"
-        return f"contains {wanted} {self.times.text} times"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -63,20 +57,16 @@ def _spoken(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class Before(Rule):
     """Two words occur, and the first one's first place is before the second's."""
 
+    forms = (Form("word {first} comes before word {second}"),)
     first: str
     second: str
 
     def __post_init__(self) -> None:
         if not words_of(self.first) or not words_of(self.second):
             raise DataError("two words are needed", field="before", value=(self.first, self.second))
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"word {quoted(self.first)} comes before word {quoted(self.second)}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -92,20 +82,16 @@ class Edge(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Affix:
+class Affix(Rule):
     """The response starts or ends with a text, whatever the case, space around it aside."""
 
+    forms = (Form("{edge} {wanted}"),)
     edge: Edge
     wanted: str
 
     def __post_init__(self) -> None:
         if not self.wanted or self.wanted != self.wanted.strip():
             raise DataError("a text without space around it", field="affix", value=self.wanted)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"{self.edge.value} {quoted(self.wanted)}"
 
     def holds(self, response: str) -> bool:
         """See Rule."""
@@ -114,21 +100,29 @@ class Affix:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
-    """A pattern of the dialect in `regular` occurs."""
+class Matches(Rule):
+    """A regular expression in Rust's syntax occurs, case and all.
 
+    Its engine never backtracks: whatever the pattern, it takes time linear in the text.
+    """
+
+    forms = (Form("matches {pattern}"),)
     pattern: str
 
     def __post_init__(self) -> None:
         if not self.pattern:
             raise DataError("an empty pattern", field="pattern", value="")
-        check_pattern(self.pattern)
-
-    @property
-    def text(self) -> str:
-        """See Rule."""
-        return f"matches {quoted(self.pattern)}"
+        try:
+            self.holds("")
+        except pl.exceptions.ComputeError as error:
+            why = next(
+                (one for one in str(error).splitlines() if one.startswith("error: ")), str(error)
+            )
+            raise DataError(
+                f"pattern: {why.splitlines()[0]}", field="pattern", value=self.pattern
+            ) from None
 
     def holds(self, response: str) -> bool:
         """See Rule."""
-        return found_in(self.pattern, response)
+        said = response.encode("utf-8", "replace").decode()
+        return bool(pl.Series([said]).str.contains(self.pattern)[0])

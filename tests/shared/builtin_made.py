@@ -1,16 +1,128 @@
-"""Knows how an answer to a built-in instruction goes wrong: tempting to who does not look at the rules, or plainly.
+"""How the built-in tasks and preference pairs were made: from templates, each with a worked answer and a flawed one.
 
-A tempting one is longer than the worked answer and repeats more of the instruction, and breaks one or two
-of its rules. A plain one breaks one or two as well, and is no longer and repeats no more.
+An answer goes wrong in a way that tempts who does not look at the rules, or plainly. A tempting one is longer than the
+worked answer and repeats more of the instruction, and breaks one or two of its rules. A plain one breaks one or two as
+well, and is no longer and repeats no more.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.studies.rubrics.quality.pairs import PreferencePair
+from tinsmith.studies.rubrics.task import Rubric, RubricTask
+from tinsmith.studies.rubrics.templates import FAMILIES, LEXICON, Words
+from tinsmith.types.seeds import derive
+
+TASKS_PER_FAMILY: Final = 12
+_SEED: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedTask:
+    """A task, and an answer that passes all its rubrics."""
+
+    task: RubricTask
+    answer: str
+
+
+def worked_tasks() -> tuple[WorkedTask, ...]:
+    """Make the tasks in few words from their templates, each with its worked answer."""
+    made: list[WorkedTask] = []
+    for family, template in FAMILIES:
+        for number in range(TASKS_PER_FAMILY):
+            sheet = template.filled(_drawn(family, number), number)
+            rubrics = tuple(
+                Rubric(criterion=criterion, number=place)
+                for place, criterion in enumerate(sheet.rules, 1)
+            )
+            task = RubricTask(
+                task_id=f"{family}-{number + 1:02}", prompt=sheet.prompt, rubrics=rubrics
+            )
+            made.append(WorkedTask(task=task, answer=sheet.answer))
+    return tuple(made)
+
+
+def tasks_text(worked: Sequence[WorkedTask]) -> str:
+    """Return tasks as a built-in file has them: one JSON object a line, in list form."""
+    return "".join(
+        json.dumps(
+            {"task_id": one.task.task_id, "prompt": one.task.prompt, "rubrics": one.task.criteria}
+        )
+        + "\n"
+        for one in worked
+    )
+
+
+def _drawn(family: str, number: int) -> Words:
+    """Three words that differ; the first ones of a family differ from task to task."""
+    order = sorted(LEXICON, key=lambda word: derive(_SEED, "builtin", family, word))
+    first = order[number]
+    others = sorted(
+        (word for word in LEXICON if word != first),
+        key=lambda word: derive(_SEED, "builtin", family, number, word),
+    )
+    return first, others[0], others[1]
+
+
+def made_pairs() -> tuple[PreferencePair, ...]:
+    """Make the built-in pairs from the built-in tasks."""
+    families: dict[str, list[WorkedTask]] = {}
+    for worked in worked_tasks():
+        families.setdefault(_family(worked), []).append(worked)
+    return tuple(
+        _pair(worked, number, tempting=number < len(tasks) // 2)
+        for tasks in families.values()
+        for number, worked in enumerate(
+            sorted(tasks, key=lambda one: derive(_SEED, "pairs", one.task.task_id))
+        )
+    )
+
+
+def pairs_text(pairs: Sequence[PreferencePair]) -> str:
+    """Return pairs as the built-in file has them: one JSON object a line, in the order of their ids."""
+    return "".join(
+        json.dumps(
+            {
+                "pair_id": pair.pair_id,
+                "prompt": pair.prompt,
+                "chosen": pair.chosen,
+                "rejected": pair.rejected,
+                "rubrics": pair.task.criteria,
+            }
+        )
+        + "\n"
+        for pair in sorted(pairs, key=lambda pair: pair.pair_id)
+    )
+
+
+def _pair(worked: WorkedTask, number: int, *, tempting: bool) -> PreferencePair:
+    flawed = FLAWED[_family(worked)]
+    ways = flawed.tempting if tempting else flawed.plain
+    return PreferencePair(
+        pair_id=worked.task.task_id,
+        task=worked.task,
+        chosen=worked.answer,
+        rejected=ways[number % len(ways)](_asked(worked)),
+    )
+
+
+def _asked(worked: WorkedTask) -> Asked:
+    words = tuple(word for word in words_of(worked.task.prompt) if word in LEXICON)
+    first, second, *_ = sorted(
+        (word for word in LEXICON if word not in words),
+        key=lambda word: derive(_SEED, "pairs", worked.task.task_id, word),
+    )
+    return Asked(words=words, others=(first, second), answer=worked.answer)
+
+
+def _family(worked: WorkedTask) -> str:
+    return worked.task.task_id.rsplit("-", 1)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
