@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY := PASSIVE
 
 DATA ?= ../shared/data/hepth
 
-.PHONY: quickstart real test test-fast check conformance-cookbook bench bench-real clean
+.PHONY: quickstart real test test-fast check docs conformance-cookbook bench bench-real clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py

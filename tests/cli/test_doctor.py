@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from sentences import missing
 from tinsmith.cli import findings as doctor
 from tinsmith.cli import main
 from tinsmith.cli.server_findings import server
@@ -71,7 +72,7 @@ def test_a_key_that_does_not_fit_is_told(
 ) -> None:
     monkeypatch.setenv("TINKER_API_KEY", key)
     (found,) = server(url)
-    assert found.todo == "set TINKER_API_KEY to its key"
+    assert missing(found.todo, "TINKER_API_KEY") == []
     assert found.must
     assert not key or key not in repr(found)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sentences import missing
 from tinsmith.cli import main
 from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 from tinsmith.lab.experiment.key_help import key_help
@@ -49,7 +50,7 @@ def test_without_a_name_every_experiment_is_listed_with_its_question(
     assert (ran.code, ran.err) == (0, "")
     for one in EXPERIMENTS.values():
         assert one.full_name in ran.out
-    assert "Does a simpler contract win reliability back?" in ran.out
+        assert " ".join(one.question.split()[:3]) in ran.out
     assert not any(tmp_path.iterdir())
 
 
@@ -185,7 +186,7 @@ def test_a_study_that_another_process_runs_is_left_alone(
     with sole_process(out):
         ran = run(name, f"out={out}")
     assert ran.code == 2
-    assert "another process is running this study" in ran.err
+    assert missing(ran.err, "process", "out", out) == []
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     with sole_process(out):
         pass

@@ -14,6 +14,7 @@ import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
 from golden_pages import assert_golden
+from sentences import missing
 from tinsmith.data.baselines.fitting import run_baselines
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import write_card
@@ -134,7 +135,7 @@ def test_a_corpus_without_any_score_or_paper_has_a_card(tmp_path: Path) -> None:
     gone = ("cd", "z_median", "z_p10", "novelty_score", "conventionality_score")
     bare = metrics.with_columns(pl.lit(None).alias(name) for name in gone)
     write_corpus(tmp_path / "bare", papers, bare.with_columns(cd_status=pl.lit("empty")))
-    assert "No paper has a novelty score" in _page(tmp_path / "bare")[1].text
+    assert missing(_page(tmp_path / "bare")[1].text, "No paper", "novelty score") == []
     write_corpus(tmp_path / "none", papers.clear(), metrics.clear())
     assert "corpus of 0 papers" in _page(tmp_path / "none")[1].text
 
@@ -175,10 +176,11 @@ def test_baselines_are_shown_only_if_they_are_of_this_slice(corpus: Corpus, tmp_
 
 def test_a_slice_card_names_what_was_left_out_or_repeated(corpus: Corpus, tmp_path: Path) -> None:
     settings = replace(SETTINGS, per_class=2000, oversample=True, year=False, citations=False)
-    make_slice(corpus, settings, tmp_path)
+    repeats = make_slice(corpus, settings, tmp_path).oversampled
+    assert repeats
     _, seen = _page(tmp_path)
-    assert "Left out of the rows: citations and the year." in seen.text
-    assert "Training rows that repeat another" in seen.text
+    told = [f"{count:,} {name}" for name, count in repeats.items()]
+    assert missing(seen.text, "citations and the year", *told) == []
 
 
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_dropping_an_earlier_reply_s_reasoning_is_caught_when_extending() -> Non
     prompt = renderer.build_generation_prompt([user("q")])
     with pytest.raises(InputError, match="earlier reply") as caught:
         renderer.extend(prompt, (*encode(THINK), END), [user("sure?")])
-    assert "do: use renderer=plain" in str(caught.value)
+    assert "renderer=plain" in str(caught.value)
     assert str(caught.value).count("\n") <= 4
 
 

@@ -84,9 +84,8 @@ def test_three_times_the_reward_makes_one_label_rule_on_the_example() -> None:
     assert recalls(optimum.policy) == [1.0, 0.0, 0.0]
     assert (optimum.dead, optimum.ruling) == (("consolidating", "neutral"), ("disruptive",))
     assert optimum.resting_collapses == ("disruptive",)
-    assert (
-        "disruptive to 100% of the papers; consolidating and neutral die" in optimum.warnings()[0]
-    )
+    told = optimum.warnings()[0]
+    assert missing(told, "disruptive", "100%", "consolidating", "neutral") == []
 
 
 @pytest.mark.parametrize(
@@ -261,7 +260,7 @@ def test_a_reward_without_signal_and_balanced_labels_ends_uniform() -> None:
     np.testing.assert_allclose(said(optimum), 1 / 3, atol=0.01)
     tied = table_optimum(flat, ACCURACY)
     assert tied.tied == 1.0
-    assert any("two answers pay the same" in warning for warning in tied.warnings())
+    assert any(missing(warning, "100%", "papers") == [] for warning in tied.warnings())
 
 
 def test_a_reward_that_feeds_a_collapse_is_told() -> None:
@@ -270,7 +269,8 @@ def test_a_reward_that_feeds_a_collapse_is_told() -> None:
 
     optimum = reacting_optimum(worked_example(), lambda: herd)
     assert optimum.resting_collapses == ("disruptive", "consolidating", "neutral")
-    assert any("would not be undone" in warning for warning in optimum.warnings())
+    labels = ("disruptive", "consolidating", "neutral")
+    assert any(missing(warning, "collapse", *labels) == [] for warning in optimum.warnings())
     assert len(optimum.others) >= 1
 
 
@@ -295,7 +295,7 @@ def test_greedy_decoding_that_loses_a_label_is_told() -> None:
     known = Posteriors.of("abc", [[0.36, 0.4, 0.24], [0.36, 0.24, 0.4]])
     optimum = reacting_optimum(known, lambda: prior_matching)
     if not optimum.greedy.class_score(ClassMetric.PREDICTED_SHARE).all():
-        assert any("greedy decoding never says" in warning for warning in optimum.warnings())
+        assert any("greedy" in warning for warning in optimum.warnings())
     assert min(said(optimum)) > 0.2
 
 

@@ -94,7 +94,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def tinsmith(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Post-training that can be run again: bit for bit, on your own machine."""
@@ -111,7 +114,7 @@ def serve(
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     arithmetic: Annotated[
         Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")
@@ -223,7 +226,7 @@ def export(
     base: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help="The base model's folder, file or name, if it was moved."
+            metavar="MODEL", help="The base model's folder, file or name, if it has moved."
         ),
     ] = None,
     stored_as: Annotated[

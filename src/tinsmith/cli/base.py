@@ -28,7 +28,10 @@ def base() -> None:
 def build(
     data: Annotated[
         Path | None,
-        typer.Option(metavar="SLICE", help="Whose training papers it reads. Default: synthetic."),
+        typer.Option(
+            metavar="SLICE",
+            help="The slice whose training papers it reads. Default: a synthetic one.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -44,7 +47,7 @@ def build(
         int, typer.Option(min=0, help="Seed of the weights, the order and the random labels.")
     ] = 0,
 ) -> None:
-    """Build the nano base: it answers in the contract most of the time, and knows nothing of the labels."""
+    """Build the nano base: it mostly answers in the required form, and knows nothing of the labels."""
     from tinsmith.lab.experiment.at import At
     from tinsmith.lab.labels.task import make_task
     from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base

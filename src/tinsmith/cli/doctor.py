@@ -17,7 +17,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
 ) -> None:
-    """Look at the machine, the installation, the arithmetic and a server; exit 1: something must be done."""
+    """Check the machine, the installation, the arithmetic and a server; exit 1 if something must be done."""
     from tinsmith.cli.findings import (
         arithmetic,
         certificates,

@@ -12,7 +12,7 @@ import typer
 def new(
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The file to write.")],
 ) -> None:
-    """Write a task of your own to begin with: items, a prompt and a reward, in one file that runs as it is."""
+    """Write a starting point for a task of your own: items, a prompt and a reward, in one file that runs as it is."""
     from tinsmith.types.errors import ConfigError
 
     if file.suffix != ".py":

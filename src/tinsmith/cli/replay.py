@@ -14,7 +14,7 @@ from tinsmith.cli.diff import AsJson, tell
 def replay(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")],
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first N steps.")
+        int | None, typer.Option(min=1, metavar="N", help="Run only the first N steps.")
     ] = None,
     out: Annotated[
         Path | None,

@@ -43,7 +43,7 @@ def report(
         ),
     ] = PageFormat.HTML,
 ) -> None:
-    """Say what happened: a page for one run, or one that compares several, with the seeds of an experiment pooled."""
+    """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.named_folders import require_runs
 

@@ -23,17 +23,18 @@ def sweep(
     ] = None,
     pair: Annotated[
         list[str] | None,
-        typer.Option(metavar="FACTOR,FACTOR", help="Vary these together as well. Repeatable."),
+        typer.Option(metavar="FACTOR,FACTOR", help="Vary these two together as well. Repeatable."),
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(metavar="FACTOR=VALUE", help="Of the reference cell. Repeatable."),
+        typer.Option(metavar="FACTOR=VALUE", help="A value of the reference cell. Repeatable."),
     ] = None,
     model: Annotated[
         str, typer.Option(metavar="NAME=PATH", help="The base: a folder, or a built-in name.")
     ] = "tinsmith/nano",
     completions: Annotated[
-        int, typer.Option(min=2, help="Of the one prompt, at each temperature.")
+        int,
+        typer.Option(min=2, help="How many completions of the prompt to draw at each temperature."),
     ] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="Print sweep.json.")] = False,
 ) -> None:

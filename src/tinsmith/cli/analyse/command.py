@@ -12,7 +12,7 @@ import typer
 
 app = typer.Typer(
     name="analyse",
-    help="Before and after training: which policy a reward makes optimal, which counts published rates hide.",
+    help="Before and after training: which policy a reward makes optimal, which counts lie behind published rates.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 @app.callback()
 def analyse() -> None:
-    """Before and after training: which policy a reward makes optimal, which counts published rates hide."""
+    """Before and after training: which policy a reward makes optimal, which counts lie behind published rates."""
 
 
 @app.command()
@@ -110,12 +110,14 @@ def consistency(
     labels: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,C", help="All labels. Default: the task's to which the given belong."
+            metavar="A,B,C",
+            help="All labels. Default: those of the task that the given ones belong to.",
         ),
     ] = None,
     n: Annotated[int | None, typer.Option("--n", help="Number of items, if it is known.")] = None,
     max_n: Annotated[
-        int | None, typer.Option("--max-n", help="Largest n to try where it is not. Default: 3000.")
+        int | None,
+        typer.Option("--max-n", help="Largest n to try where it is not known. Default: 3000."),
     ] = None,
     seeds: Annotated[
         bool, typer.Option("--seeds", help="Check the tables published in the source notes.")

@@ -36,7 +36,9 @@ Margin = Annotated[
     float | None, typer.Option(help="Between the two scores, for novelty. Default: 0.15.")
 ]
 PerClass = Annotated[Number, typer.Option(metavar="N", help="N of each class, over all splits.")]
-Natural = Annotated[bool, _flag("--natural", "The classes as they are, instead of --per-class.")]
+Natural = Annotated[
+    bool, _flag("--natural", "Keep the mixture of classes as it is, instead of --per-class.")
+]
 Cap = Annotated[Number, typer.Option(metavar="N", help="At most N rows. Default: all.")]
 Seed = Annotated[int, typer.Option(help="Another seed: other papers, other splits.")]
 Splits = Annotated[
@@ -61,7 +63,7 @@ After = Annotated[
     str | None, typer.Option(metavar="DATE", help="Published on or after YYYY[-MM[-DD]].")
 ]
 NoCitations = Annotated[
-    bool, _flag("--no-citations", "Null in the rows: citations leak the label.")
+    bool, _flag("--no-citations", "Leave citation counts out of the rows: they leak the label.")
 ]
-NoYear = Annotated[bool, _flag("--no-year", "Null in the rows: the year leaks the label.")]
+NoYear = Annotated[bool, _flag("--no-year", "Leave the year out of the rows: it leaks the label.")]
 Force = Annotated[bool, _flag("--force", "Replace another slice that is in OUT.")]
