@@ -180,7 +180,7 @@ def cost_lines(plan: Plan, split: RubricSplit) -> list[str]:
     total = trained + examined
     told = f"{total:,} responses to judge: {trained:,} in training, {examined:,} in evaluations"
     if frame.judge_model == RULES:
-        return [f"{told}; the judge is rules: no calls, no cost"]
+        return [f"{told}; rules judge them: no calls, no cost"]
     spent = _spent(plan, split.train, trained) + _spent(plan, split.test or split.train, examined)
     dollars = load_prices(asking.prices).dollars(frame.judge_model, spent)
     return [

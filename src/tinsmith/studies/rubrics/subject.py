@@ -71,7 +71,7 @@ class RubricSubject:
         assert isinstance(asking, Asking)
         for key, file in (("data_path", asking.data_path), ("prices", asking.prices)):
             if file is not None and not file.is_file():
-                raise ConfigError("there is no such file", field=key, value=str(file))
+                raise ConfigError("no such file", field=key, value=str(file))
 
     def named(self, frame: RunFrame) -> Mapping[str, object]:
         """See SubjectEntry; its tasks are part of the run's identity and not of the experiment's."""

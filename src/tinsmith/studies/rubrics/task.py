@@ -171,7 +171,7 @@ def _text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise DataError("a text is needed", field=field, value=value)
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError("a lone surrogate is no character", field=field)
+        raise DataError("a lone surrogate is not a character", field=field)
     return value
 
 

@@ -162,8 +162,10 @@ def _story(runs: Sequence[Compared], pairs: Sequence[Pair]) -> tuple[str, ...]:
 def _alone(one: Compared) -> str:
     found = one.gains.sampled
     if found is None:
-        return f"{one.name}: no gain can be told, as it takes two examinations."
-    finding = "" if found.told_apart else "; it cannot be told whether training changed anything"
+        return f"{one.name}: nothing can be said about a gain, which takes two examinations."
+    finding = (
+        "" if found.told_apart else "; these prompts do not show whether training changed anything"
+    )
     prompts = counted(found.n, "held-out prompt" if one.read.held_out else "prompt")
     return (
         f"{one.name}: {found.first:.3f} to {found.second:.3f} on {prompts}, gain {gain_words(found)}"
@@ -177,7 +179,7 @@ def _pair(pair: Pair) -> str:
     finding = (
         f"{pair.second if found.gain > 0 else pair.first} passes more"
         if pair.told_apart
-        else "they cannot be told apart"
+        else "they cannot be distinguished"
     )
     interval = (
         ""

@@ -188,7 +188,7 @@ def _pairs(pairs: Sequence[Pair]) -> Table:
 
 def _finding(pair: Pair) -> str:
     if pair.found is None or not pair.told_apart:
-        return "cannot tell"
+        return "inconclusive"
     return "second passes more" if pair.found.gain > 0 else "first passes more"
 
 

@@ -179,4 +179,4 @@ def gains_table(gains: Gains) -> Table | None:
 def _finding(found: PairedMeans) -> str:
     if found.told_apart:
         return "more" if found.gain > 0 else "less"
-    return "cannot tell: too few prompts" if found.apart else "cannot tell"
+    return "inconclusive: too few prompts" if found.apart else "inconclusive"

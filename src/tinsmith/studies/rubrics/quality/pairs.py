@@ -76,7 +76,7 @@ def read_pairs(path: Path) -> PairSet:
     """Read a file of preference pairs: JSON Lines, or one JSON array.
 
     Raises:
-        ConfigError: there is no such file, or its name has another ending.
+        ConfigError: no such file, or its name has another ending.
         DataError: the file is damaged, a record is no pair (with its line), an id stands twice, or
             there is no pair with a rubric.
     """
