@@ -481,7 +481,7 @@ def test_rules_need_no_key_and_repeat_also_after_a_kill(
     same_bytes(first, second)
     keys = place.keys(killed, model_name=str(place.base), behavior_if_log_dir_exists="resume")
     del keys["base_url"]
-    dying = [str(Path(__file__).with_name("dying_run.py")), "client", METRICS, "2"]
+    dying = [str(Path(__file__).parents[2] / "shared" / "dying_run.py"), "client", METRICS, "2"]
     changes = [f"{key}={value}" for key, value in keys.items()]
     done = subprocess.run(
         [sys.executable, *dying, "run", "rlvr", *changes],
