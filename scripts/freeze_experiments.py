@@ -6,15 +6,18 @@ import json
 import sys
 from pathlib import Path
 
-from tinsmith.lab.experiment.fingerprints import all_fingerprints
+from tinsmith.cli.registered import EXPERIMENTS
+from tinsmith.lab.experiment.fingerprints import fingerprints_of
 
-FROZEN = Path(__file__).parents[1] / "tests" / "experiments" / "fingerprints.json"
+FROZEN = Path(__file__).parents[1] / "tests" / "lab" / "experiment" / "fingerprints.json"
 
 
 def main() -> int:
     """Add what is new; refuse what changed under the same version, unless `--again` says it was never released."""
     frozen = json.loads(FROZEN.read_text(encoding="utf-8")) if FROZEN.exists() else {}
-    found = {name: dict(by_place) for name, by_place in all_fingerprints().items()}
+    found = {
+        name: dict(by_place) for name, by_place in fingerprints_of(EXPERIMENTS.values()).items()
+    }
     changed = [
         name
         for name, by_place in found.items()

@@ -1,8 +1,9 @@
-"""Puts this folder on the path, for modules that suites share; the same examples everywhere, and long files first."""
+"""Puts this folder on the path; the same examples everywhere, long files first, what is more than a unit marked."""
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,13 +31,29 @@ OF_WHOLES = frozenset(
 """Fixtures that start a server or train a model."""
 
 
+_WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(?:whole|long)", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, before they are imported, the cookbook's checks, and files marked as whole where those are not wanted.
+
+    What they import (transformers, peft, scikit-learn) takes longer than most units do.
+    """
+    if collection_path.name == "cookbook":
+        return True
+    if config.option.markexpr != "not whole" or collection_path.suffix != ".py":
+        return None
+    return _WHOLE_FILE.search(collection_path.read_text(encoding="utf-8")) is not None or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what asks for a whole, and put files that take a minute first.
 
     Begun last, one of them would keep a worker busy while the other waits.
     """
     for item in items:
-        if isinstance(item, pytest.Function) and not OF_WHOLES.isdisjoint(item.fixturenames):
+        named = item.fixturenames if isinstance(item, pytest.Function) else ()
+        if item.get_closest_marker("long") or not OF_WHOLES.isdisjoint(named):
             item.add_marker(pytest.mark.whole)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 

@@ -109,6 +109,7 @@ def _logprobs_of_transformers(folder: Path) -> torch.Tensor:
     return torch.log_softmax(torch.cat(rows).double(), -1)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", AdapterKind)
 def test_a_merged_export_is_the_model_that_was_trained(
     kind: AdapterKind, tmp_path: Path, nano: OpenedBase
@@ -136,6 +137,7 @@ def test_export_prints_what_it_wrote_and_the_difference(
     assert settings["base_model_name_or_path"] == NANO
 
 
+@pytest.mark.whole
 def test_the_module_is_the_command_line_and_state_is_in_the_home(
     tmp_path: Path, state: Path
 ) -> None:

@@ -1,5 +1,6 @@
-"""What is written beside the code: links lead somewhere, every page is in the site, findings are short."""
+"""What is written beside the code: links, files and imports are there, the site is whole, findings are short."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -12,19 +13,25 @@ MOST_LINES = 12
 """Of a finding in LOG.md."""
 
 
-def _pages() -> list[Path]:
+FOREIGN = frozenset({"my_task.py", "tinker_disruption_env.py"})
+"""Files that pages name and that lie elsewhere."""
+
+
+def _files() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    found = [ROOT / name for name in listed.stdout.split() if not name.startswith("src/")]
-    return [page for page in found if page.exists()]
+    return [Path(name) for name in listed.stdout.splitlines() if (ROOT / name).exists()]
 
 
-PAGES = _pages()
+FILES = _files()
+TAILS = frozenset("/".join(file.parts[n:]) for file in FILES for n in range(len(file.parts)))
+"""Every path in the tree, and what is left of it without its first folders."""
+PAGES = [ROOT / file for file in FILES if file.suffix == ".md" and file.parts[0] != "src"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -37,6 +44,22 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert file.exists(), target
         if anchor:
             assert anchor in _anchors(file), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page: Path) -> None:
+    spans = re.findall(r"`([^`\n]+)`", page.read_text("utf-8"))
+    named = {name for span in spans for name in re.findall(r"[\w./-]+\.(?:py|[ch]pp|sh)\b", span)}
+    assert sorted(named - TAILS - FOREIGN) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_examples_import_is_there(page: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    for node in [node for block in blocks for node in ast.walk(ast.parse(block))]:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tinsmith"):
+            missing = {alias.name for alias in node.names} - _names_of(str(node.module))
+            assert not missing, (node.module, missing)
 
 
 def test_every_page_is_in_the_site() -> None:
@@ -53,6 +76,19 @@ def test_findings_are_short() -> None:
         title, *lines = re.split(r"^# ", finding, flags=re.MULTILINE)[0].strip().splitlines()
         assert re.match(r"\d{4}-\d{2}-\d{2}: ", title), title
         assert len(lines) <= MOST_LINES, title
+
+
+def _names_of(module: str) -> set[str]:
+    """What a module names somewhere; enough to see that an example is of yesterday."""
+    path = ROOT / "src" / Path(*module.split("."))
+    file = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    names = set[str]()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.alias)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
 
 
 def _links(page: Path) -> list[str]:

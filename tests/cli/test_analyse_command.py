@@ -123,6 +123,7 @@ def test_mistakes_in_a_table_are_told(run: Run, tmp_path: Path, text: str, words
     assert len(ran.err.splitlines()) <= 5
 
 
+@pytest.mark.whole
 def test_the_example_prints_the_worked_table(run: Run) -> None:
     printed = squeezed(run("incentives").out)
     expected = [

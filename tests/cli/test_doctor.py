@@ -20,6 +20,8 @@ from tinsmith.cli.server_findings import server
 from tinsmith.ops import extension
 from tinsmith.types.errors import BackendError
 
+pytestmark = pytest.mark.whole
+
 KEY = "tml-a-key-that-appears-nowhere"
 
 

@@ -334,6 +334,7 @@ def test_scale_and_bias_per_column_in_place(kernels: Kernels, width: int) -> Non
 # State
 
 
+@pytest.mark.whole
 @every_kernels
 def test_adam_is_adamw(kernels: Kernels) -> None:
     weight = normal(1, 30, 41)

@@ -199,6 +199,7 @@ def plain_values(contract: Contract) -> st.SearchStrategy[object]:
     return st.fixed_dictionaries(exact) | loose | value
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", list(CONTRACTS))
 def test_the_schema_and_the_parser_agree(name: str) -> None:
     contract = CONTRACTS[name]

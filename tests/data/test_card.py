@@ -24,6 +24,8 @@ from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.pages.cards.card import write_page
 from tinsmith.types.errors import DataError
 
+pytestmark = pytest.mark.whole
+
 SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=100)
 
 

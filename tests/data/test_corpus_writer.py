@@ -194,6 +194,7 @@ records = st.builds(
 )
 
 
+@pytest.mark.whole
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -26,6 +26,8 @@ from tinsmith.ops.paging import PAGE, Pages, Rows
 from tinsmith.types.arithmetic import Isa
 from tinsmith.types.errors import DeterminismError
 
+pytestmark = pytest.mark.whole
+
 NANO = replace(PRESETS["nano"], intermediate_size=684)
 """An inner width that is no multiple of a vector, so that a scalar tail exists somewhere."""
 

@@ -31,6 +31,8 @@ from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import CheckpointError, ConfigError, InputError
 from tinsmith.types.fingerprints import sha256_of
 
+pytestmark = pytest.mark.whole
+
 BASE = identify("test/llama", LLAMA, random_weights(LLAMA, 1))
 PARAMS = AdamParams(learning_rate=3e-3, weight_decay=0.01, grad_clip_norm=1.0)
 LORA = AdapterSpec(rank=4, seed=3)

@@ -25,6 +25,8 @@ from tinsmith.types.errors import ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 from tinsmith.types.sketches import distance
 
+pytestmark = pytest.mark.whole
+
 CONTROLS = [deviation for deviation in Deviation if deviation is not Deviation.NONE]
 
 

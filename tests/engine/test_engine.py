@@ -18,6 +18,8 @@ from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import BackendError, ConfigError, InputError
 from tinsmith.types.sampling import SampleRequest, SamplingParams, StopReason
 
+pytestmark = pytest.mark.whole
+
 PROMPT = np.arange(5, 14, dtype=np.int32)
 
 

@@ -29,6 +29,8 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.whole
+
 DEEP = replace(LLAMA, vocab_size=VOCAB, num_layers=30, end_tokens=(0,))
 SHALLOW = replace(LLAMA, vocab_size=VOCAB, end_tokens=(0,))
 STEPS = 6

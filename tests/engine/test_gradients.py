@@ -13,6 +13,8 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.gradient import GradientUnit
 
+pytestmark = pytest.mark.whole
+
 CASES = {
     "lora": (AdapterKind.LORA, LLAMA),
     "dora": (AdapterKind.DORA, LLAMA),

@@ -20,6 +20,8 @@ from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import DeterminismError
 
+pytestmark = pytest.mark.whole
+
 NANO = {"nano": "tinsmith/nano"}
 
 

@@ -15,6 +15,8 @@ from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.datum import LossName
 from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
 
+pytestmark = pytest.mark.whole
+
 LEAST_PAGES = CONFIG.max_positions // 16 + 1
 
 

@@ -26,6 +26,8 @@ from tinsmith.types.datum import AdamParams, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.fingerprints import tensors_sha256
 
+pytestmark = pytest.mark.whole
+
 KINDS = pytest.mark.parametrize("kind", list(AdapterKind))
 
 

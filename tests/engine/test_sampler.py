@@ -19,6 +19,8 @@ from tinsmith.types.sampling import (
     StopReason,
 )
 
+pytestmark = pytest.mark.whole
+
 PROMPT = tokens(np.random.default_rng(0), 21)
 
 

@@ -40,6 +40,8 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import ConfigError, InputError, TinsmithError
 
+pytestmark = pytest.mark.whole
+
 KINDS = pytest.mark.parametrize("kind", list(AdapterKind))
 LOSS_NAMES = pytest.mark.parametrize("loss", list(LossName))
 SETTINGS: Mapping[LossName, Mapping[str, object]] = {

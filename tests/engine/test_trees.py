@@ -29,6 +29,8 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, LossName
 from tinsmith.types.gradient import GradientUnit
 
+pytestmark = pytest.mark.whole
+
 LOSS = LossName.CROSS_ENTROPY
 MAX_GRADIENT_ERROR = 3e-6
 """Relative, per tensor: what fp32 leaves on an adapter drawn at random (seen: 2.1e-6, and 1.9e-6 by datum)."""

@@ -39,6 +39,8 @@ from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, LossName
 from tinsmith.types.errors import CheckpointError, ConfigError
 
+pytestmark = pytest.mark.whole
+
 MAX_LOGPROB_DIFFERENCE = 1e-5
 MAX_GRADIENT_ERROR = 1e-4
 

@@ -22,6 +22,8 @@ from tinsmith.models.published.sources import Kind, find_model
 from tinsmith.renderers.tokenizer import save_tokenizer
 from tinsmith.types.errors import BackendError, CheckpointError, ConfigError, TinsmithError
 
+pytestmark = pytest.mark.whole
+
 _SMALL = replace(LLAMA, vocab_size=VOCAB, intermediate_size=96, end_tokens=(0,))
 _MEMBER = "made_up_model/small.gguf"
 

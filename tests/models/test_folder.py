@@ -16,6 +16,8 @@ from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS
 from tinsmith.types.errors import CheckpointError, ConfigError
 
+pytestmark = pytest.mark.whole
+
 TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
 
 

@@ -21,6 +21,8 @@ from tinsmith.models.gguf.file import read_gguf, tensors_of
 from tinsmith.ops.native import NativeKernels
 from tinsmith.renderers.tokenizer import load_tokenizer
 
+pytestmark = pytest.mark.whole
+
 MAX_LOGPROB_DIFFERENCE = 5e-5
 END = 0
 

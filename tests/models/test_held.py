@@ -18,6 +18,8 @@ from tinsmith.ops import nf4
 from tinsmith.ops.linear import Nf4Base
 from tinsmith.ops.native import NativeKernels
 
+pytestmark = pytest.mark.whole
+
 CONFIG = PRESETS["nano"]
 WEIGHTS = initial_weights(CONFIG, 0)
 LINEARS = [name for name in WEIGHTS if "self_attn" in name or "mlp" in name]

@@ -36,7 +36,10 @@ LIMIT = 1e-5
 CONFIGS = {"llama": LLAMA, "qwen2": QWEN2, "qwen3": QWEN3}
 LOW_RANK = [kind for kind in AdapterKind if kind is not AdapterKind.FULL]
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+]
 
 
 def _adapter(config: DecoderConfig, spec: AdapterSpec, targets: list[str] | None = None) -> Adapter:

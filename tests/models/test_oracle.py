@@ -38,6 +38,8 @@ from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import LossName
 
+pytestmark = pytest.mark.whole
+
 LENGTHS = (200, 1, 33, 2, 96)
 MAX_LOGPROB_DIFFERENCE = 5e-5
 MAX_GRADIENT_ERROR = 1e-4

@@ -27,6 +27,7 @@ from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 LIMIT = 1e-5
 
 pytestmark = [
+    pytest.mark.whole,
     # peft 0.21 on transformers 5.23: an adapted tied head, and a call to a deprecated name.
     pytest.mark.filterwarnings("ignore:.*tie_word_embeddings:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),

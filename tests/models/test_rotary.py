@@ -6,6 +6,8 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
 from tinsmith.models.rotary import inverse_frequencies
 
+pytestmark = pytest.mark.whole
+
 
 def _config(
     head_dim: int, theta: float, scaling: Llama3Scaling | LinearScaling | None = None

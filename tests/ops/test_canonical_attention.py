@@ -165,6 +165,7 @@ def test_attention_is_the_documented_sequence_of_operations(shape: HeadShape, le
             assert_same_bits(out[row, h], chain[0] / lane_sum(lanes))
 
 
+@pytest.mark.whole
 @shaped
 @pytest.mark.parametrize("length", [5, 60, 150])
 def test_gradients_are_the_documented_sequence_of_operations(shape: HeadShape, length: int) -> None:

@@ -24,6 +24,8 @@ from tinsmith.types.errors import CheckpointError, InputError
 from tinsmith.types.fingerprints import array_sha256, tensors_sha256
 from tinsmith.types.seeds import uniform
 
+pytestmark = pytest.mark.whole
+
 FloatArray = NDArray[np.float32]
 
 SHAPES = [

@@ -17,6 +17,8 @@ from tinsmith.ops.stock import StockKernels
 from tinsmith.types.arithmetic import Arithmetic, Isa
 from tinsmith.types.errors import BackendError, ConfigError
 
+pytestmark = pytest.mark.whole
+
 
 def test_canonical_on_cpu_is_native() -> None:
     kernels = select(Arithmetic.CANONICAL)

@@ -9,6 +9,8 @@ from tinsmith.cli import main
 from tinsmith.studies.disruption.comparison import compare_labels
 from tinsmith.studies.disruption.summary import summary_table
 
+pytestmark = pytest.mark.whole
+
 
 def run(*arguments: str) -> int:
     """Run the command line; return its exit code."""

@@ -11,6 +11,8 @@ from tinsmith.renderers import ChatRenderer, Message, ResponseOutcome, Role
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.types.errors import ConfigError, InputError, TinsmithError
 
+pytestmark = pytest.mark.whole
+
 END, PAD = 0, 1
 TOKENIZER = preset_tokenizer("nano")
 LAST_USER = (

@@ -22,6 +22,8 @@ from tinsmith.renderers.tokenizer import (
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256, sha256_of
 
+pytestmark = pytest.mark.whole
+
 PRESETS = tuple(PRESET_VOCAB_SIZES)
 FILES = ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json")
 VOCABULARY_SHA256 = {

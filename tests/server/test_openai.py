@@ -176,6 +176,7 @@ def test_a_seed_repeats_and_another_differs(client: OpenAI) -> None:
     assert texts[3] == texts[4]
 
 
+@pytest.mark.whole
 def test_unseeded_requests_repeat_on_a_fresh_server(tmp_path: Path) -> None:
     told: list[list[str]] = []
     for name in ("first", "second"):
@@ -392,6 +393,7 @@ def test_many_requests_at_once_answer_as_each_alone(client: OpenAI) -> None:
     assert together == [_complete(client, seed=seed).choices[0].text for seed in range(16)]
 
 
+@pytest.mark.whole
 def test_a_tokenizer_is_loaded_once_however_many_ask_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from tinsmith.server.requests import CreateModel, LoadWeights, OptimStep, SaveWe
 from tinsmith.server.service import Service
 from tinsmith.types.errors import TinsmithError
 
+pytestmark = pytest.mark.whole
+
 MADE = {"session_id": "s", "base_model": NANO, "lora_config": {"rank": 2, "seed": 1}}
 
 

@@ -21,6 +21,8 @@ from tinsmith.server.database.schema import VERSION
 from tinsmith.server.database.store import FILE, Store
 from tinsmith.types.errors import ConfigError, InputError
 
+pytestmark = pytest.mark.whole
+
 
 def test_a_batch_is_all_or_nothing(store: Store) -> None:
     store.open_request(owner=OWNER, seq_id=1, kind="asample")

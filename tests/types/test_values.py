@@ -23,6 +23,7 @@ def test_random_bits_are_splitmix64() -> None:
     assert random_bits(1234567, 4).tolist() == expected
 
 
+@pytest.mark.whole
 def test_derived_seeds_do_not_depend_on_the_hash_seed() -> None:
     program = "from tinsmith.types.seeds import derive; print(derive(7, 'rollout', 3, 'p'))"
     found = {

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tinsmith.lab.experiment.experiment import Experiment, SubjectEntry
+from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
 from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
@@ -22,6 +22,9 @@ from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tinsmith.lab.user_task.source import TaskSource
 
 _SUBJECTS: Final[tuple[SubjectEntry, ...]] = (LABELS, DEBATE, JOINT, RUBRICS, USER_TASK)
 
@@ -54,6 +57,90 @@ def find(name: str) -> Experiment:
             fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
         )
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTask:
+    """Tasks that others keep, under one name; `tinsmith run NAME` or `NAME:REST` opens one."""
+
+    name: str
+    question: str
+    package: str
+    """Whose tasks they are."""
+    open: Callable[[str, Mapping[str, str]], TaskSource]
+    """Opens one by what stands after the colon; its keys may hang on those that are given."""
+
+
+def _open_reasoning(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.reasoning.source import reasoning_task
+
+    return reasoning_task(rest, given)
+
+
+def _open_instructions(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.instructions.source import instructions_task
+
+    return instructions_task(rest, given)
+
+
+def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.environments.source import environment_task
+
+    return environment_task(rest, given)
+
+
+_KEPT: Final = (
+    KeptTask(
+        name="reasoning_gym",
+        question="What does the model learn of a puzzle that is generated? task=NAME",
+        package="reasoning-gym",
+        open=_open_reasoning,
+    ),
+    KeptTask(
+        name="instructions",
+        question="Does the model learn to follow instructions that a program can check?",
+        package="if-verifiable",
+        open=_open_instructions,
+    ),
+    KeptTask(
+        name="verifiers",
+        question="What does the model learn of an installed environment? verifiers:NAME",
+        package="verifiers",
+        open=_open_environment,
+    ),
+)
+
+KEPT_TASKS: Final[Mapping[str, KeptTask]] = MappingProxyType({one.name: one for one in _KEPT})
+"""Tasks that others keep, by name."""
+
+
+def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
+    """Return the source of a task by what a command line says; None: that names an experiment.
+
+    Raises:
+        ConfigError: there is no such file, or a mistake in it; a package of the task's is not installed.
+    """
+    head, _, rest = name.partition(":")
+    if head in KEPT_TASKS:
+        return KEPT_TASKS[head].open(rest, given)
+    if not name.endswith(".py"):
+        return None
+    from tinsmith.lab.user_task.loading import load_file
+
+    return load_file(Path(name))
+
+
+def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:
+    """Return the plan of an experiment, or of a task of one's own, with `key=value` changes.
+
+    Raises:
+        ConfigError: there is no such thing, a mistake in it, or in a key.
+    """
+    from tinsmith.lab.experiment.plan import make_plan
+    from tinsmith.lab.user_task.opening import open_task
+
+    source = source_of(name, overrides)
+    return make_plan(find(name), overrides) if source is None else open_task(source, overrides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

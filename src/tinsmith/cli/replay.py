@@ -28,13 +28,13 @@ def replay(
     from tinsmith.cli.named_folders import require_runs
 
     require_runs([folder])  # before what is heavy is imported
-    from tinsmith.cli.registered import find
+    from tinsmith.cli.registered import SUBJECTS, plan_of
     from tinsmith.lab.experiment.replay import replay as run
 
     def told(message: str) -> None:
         print(message, file=sys.stderr)
 
-    done = run(folder, find, steps=steps, out=out, told=told)
+    done = run(folder, SUBJECTS, plan_of, steps=steps, out=out, told=told)
     kept = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
     tell(done.comparison, as_json=as_json, replay=kept, **seconds)

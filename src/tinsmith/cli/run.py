@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,7 +11,6 @@ import typer
 if TYPE_CHECKING:
     from tinsmith.lab.experiment.experiment import Plan
     from tinsmith.lab.experiment.key_help import KeyHelp
-    from tinsmith.lab.standing import Standing
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -24,7 +22,7 @@ def run(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="family/rung, or FILE.py with a task of your own; without it, the list.",
+            help="family/rung, FILE.py with a task of your own, or one that others keep; without it, the list.",
         ),
     ] = None,
     changes: Annotated[
@@ -38,23 +36,20 @@ def run(
     if name is None:
         print(context.get_help()) if wants_help else _list()
         return
-    if wants_help:
-        _task_keys(name) if name.endswith(".py") else _keys(name)
-        return
     overrides = _overrides(changes or [])
-    if name.endswith(".py"):
-        _task(name, overrides)
+    if wants_help:
+        _keys(name, overrides)
         return
     from tinsmith.cli.registered import STUDIES
 
     if name in STUDIES:
         _study(name, overrides)
         return
-    from tinsmith.cli.registered import find
-    from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
+    from tinsmith.cli.registered import plan_of
+    from tinsmith.lab.experiment.plan import with_default_log_path
     from tinsmith.lab.experiment.refusals import require_possible
 
-    plan = with_default_log_path(make_plan(find(name), overrides))
+    plan = with_default_log_path(plan_of(name, overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
         _dry_run(plan) if plan.circumstances.dry_run else _conduct(plan)
@@ -70,37 +65,14 @@ def _dry_run(plan: Plan) -> None:
 
 
 def _conduct(plan: Plan) -> None:
-    from tinsmith.lab.experiment.conduct import conduct
-    from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
-
-    quiet, folder = plan.circumstances.quiet, plan.circumstances.log_path
-    assert folder is not None, "a plan that is run has a folder"
-    troubles: set[str] = set()
+    from tinsmith.lab.page.live_run import conduct_with_page
 
     def told(message: str) -> None:
-        if not quiet:
+        if not plan.circumstances.quiet:
             print(message, file=sys.stderr)
 
-    def examined(standing: Standing) -> None:
-        far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
-        trouble = draw_page(folder, plan.experiment.subject, far).trouble
-        if trouble is not None and trouble not in troubles:
-            troubles.add(trouble)
-            told(f"warning: {trouble}")
-
-    try:
-        done = conduct(plan, told=told, examined=None if quiet else examined)
-    except BaseException:
-        settle_page(folder)
-        raise
-    if done.finished is None:
-        settle_page(folder)
-        print(f"wrote {done.folder}")
-        return
-    drawn = draw_page(done.folder, plan.experiment.subject)
-    if drawn.trouble is not None:
-        print(f"tinsmith: warning: {drawn.trouble}", file=sys.stderr)
-    print(f"wrote {drawn.page or done.folder}")
+    done, page = conduct_with_page(plan, told)
+    print(f"wrote {page or done.folder}")
 
 
 def _interrupted(plan: Plan) -> typer.Exit:
@@ -109,39 +81,6 @@ def _interrupted(plan: Plan) -> typer.Exit:
 
     print(f"\ntinsmith: interrupted; {how_to_go_on(plan)}", file=sys.stderr)
     return typer.Exit(code=INTERRUPTED)
-
-
-def _task(file: str, overrides: Mapping[str, str]) -> None:
-    from tinsmith.lab.user_task.loading import load_file
-
-    found = load_file(Path(file))  # a mistake in it is told before anything heavy is imported
-    from tinsmith.lab.user_task.run import dry_run, open_file, run_opened
-
-    opened = open_file(found, overrides)
-    if opened.plan.circumstances.dry_run:
-        print("\n".join(dry_run(opened)))
-        return
-
-    def told(message: str) -> None:
-        if not opened.plan.circumstances.quiet:
-            print(message, file=sys.stderr)
-
-    try:
-        done = run_opened(opened, told)
-    except KeyboardInterrupt:
-        raise _interrupted(opened.plan) from None
-    page = "" if done.report is None else f"; what came of it: {done.report}"
-    print(f"wrote {done.folder}{page}")
-
-
-def _task_keys(file: str) -> None:
-    from tinsmith.lab.user_task.loading import load_file
-
-    found = load_file(Path(file))
-    from tinsmith.lab.user_task.run import task_help
-
-    told = task_help(found)
-    _key_table(f"{told.name}: {told.question}", told.keys)
 
 
 def _study(name: str, overrides: Mapping[str, str]) -> None:
@@ -163,10 +102,9 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
         print(f"wrote {done}")
 
 
-def _keys(name: str) -> None:
+def _keys(name: str, given: Mapping[str, str]) -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.registered import STUDIES, find
-    from tinsmith.lab.experiment.key_help import key_help
+    from tinsmith.cli.registered import STUDIES, find, source_of
 
     if name in STUDIES:
         study = STUDIES[name]
@@ -176,6 +114,15 @@ def _keys(name: str) -> None:
         if study.keys.more:
             _print_wrapped("\n" + study.keys.more)
         return
+    source = source_of(name, given)
+    if source is not None:
+        from tinsmith.lab.user_task.opening import task_help
+
+        task = task_help(source, given)
+        _key_table(f"{task.name}: {task.question}", task.keys)
+        return
+    from tinsmith.lab.experiment.key_help import key_help
+
     experiment = find(name)
     _key_table(f"{experiment.full_name}: {experiment.question}", key_help(experiment))
 
@@ -195,7 +142,7 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.registered import EXPERIMENTS, STUDIES
+    from tinsmith.cli.registered import EXPERIMENTS, KEPT_TASKS, STUDIES
 
     table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():
@@ -203,6 +150,7 @@ def _list() -> None:
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
+    table += [(kept.name, f"{kept.question} ({kept.package})") for kept in KEPT_TASKS.values()]
     print("\n".join(rows(table, terminal_width())))
     print()
     _print_wrapped(

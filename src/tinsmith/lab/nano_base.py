@@ -127,7 +127,7 @@ def cached_base(
 
     with one_writer(place):
         if not present(place).is_dir():
-            minutes = _building_minutes(recipe, conversations)
+            minutes = building_minutes(recipe, conversations)
             told(
                 f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores"
             )
@@ -135,11 +135,15 @@ def cached_base(
     return present(place)
 
 
-def _building_minutes(recipe: BaseRecipe, conversations: Sequence[Conversation]) -> float:
+def building_minutes(
+    recipe: BaseRecipe,
+    conversations: Sequence[Conversation],
+    characters_per_token: float = _CHARACTERS_PER_TOKEN,
+) -> float:
     """Return how long two cores take to build a base, from the length of what it reads."""
     read = conversations[: recipe.batch_size]
     characters = sum(len(message.content) for told in read for message in told) / max(1, len(read))
-    tokens = recipe.steps * recipe.batch_size * characters / _CHARACTERS_PER_TOKEN
+    tokens = recipe.steps * recipe.batch_size * characters / characters_per_token
     return tokens / _TOKENS_PER_SECOND / 60
 
 

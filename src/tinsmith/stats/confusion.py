@@ -130,18 +130,6 @@ def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -
     return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
 
 
-def prior_baseline(labels: Sequence[str], golds: Sequence[str]) -> Mapping[Metric, float]:
-    """Return what guessing labels at their own frequencies pi scores, without drawing.
-
-    Accuracy sum pi_k**2, balanced accuracy 1/K and every recall pi_k are exact expectations. Macro-F1
-    and G-mean are those of the expected matrix pi_y pi_k, which the guesses' own approach as n grows.
-    """
-    codes = encode(labels, golds)
-    prior = np.bincount(codes, minlength=len(labels))[: len(labels)] / max(len(golds), 1)
-    shares = guessing_shares(prior)
-    return {metric: float(score(shares)) for metric, score in SCORES.items()}
-
-
 def guessing_shares(prior: FloatArray) -> FloatArray:
     """Return the expected confusion shares (K, K + 1) of guessing at frequencies `prior` (K,)."""
     guesses = np.append(prior, 0.0)

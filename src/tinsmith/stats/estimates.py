@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinsmith.stats.intervals import Interval, LeftOut, bca, checked_level, percentile
-from tinsmith.stats.rates import SCORES, FloatArray, Metric, Score
+from tinsmith.stats.intervals import Interval, checked_level, percentile
+from tinsmith.stats.rates import SCORES, FloatArray, Metric
 from tinsmith.stats.resampling import resampled_counts, resampled_seeds
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import ConfigError
@@ -71,27 +71,6 @@ def estimate(runs: Runs, metric: Metric, bootstrap: Bootstrap) -> Estimate:
     return Estimate(runs.score(metric), percentile(draws, bootstrap.level))
 
 
-def estimate_bca(runs: Runs, metric: Metric, bootstrap: Bootstrap) -> Estimate:
-    """Return the score of one trained model with its BCa interval over items, stratified by true label.
-
-    Raises:
-        ConfigError: several seeds; items and seeds are crossed, and no left-out score is defined.
-    """
-    if runs.num_seeds != 1:
-        raise ConfigError(
-            "the BCa interval is about one trained model",
-            field="seeds",
-            value=runs.num_seeds,
-            allowed="1",
-            fix="use the percentile interval over seeds and items",
-        )
-    score = SCORES[metric]
-    draws = score(_counts(runs, bootstrap))[:, 0]
-    left_out = _left_out(runs.counts()[0].astype(np.float64), score)
-    value = runs.score(metric)
-    return Estimate(value, bca(draws, value, left_out, bootstrap.level))
-
-
 def difference(first: Runs, second: Runs, metric: Metric, bootstrap: Bootstrap) -> Difference:
     """Return `first` minus `second`: mean over seeds of each, on the same items.
 
@@ -128,16 +107,3 @@ def _counts(runs: Runs, bootstrap: Bootstrap) -> FloatArray:
     return resampled_counts(
         runs.golds, runs.predicted, len(runs.labels), draws=bootstrap.draws, seed=bootstrap.seed
     )
-
-
-def _left_out(counts: FloatArray, score: Score) -> tuple[LeftOut, ...]:
-    """Return, per true label, the score with one item left out of each cell that has one."""
-    strata: list[LeftOut] = []
-    for label in range(counts.shape[0]):
-        cells = np.flatnonzero(counts[label])
-        if cells.size == 0:
-            continue
-        fewer = np.repeat(counts[None], cells.size, axis=0)
-        fewer[np.arange(cells.size), label, cells] -= 1.0
-        strata.append(LeftOut(score(fewer), counts[label, cells]))
-    return tuple(strata)

@@ -6,7 +6,6 @@ Nothing here draws; the draws come from tinsmith.stats.resampling.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -86,49 +85,6 @@ def percentile(draws: FloatArray, level: float = 0.95) -> Interval | None:
     return _quantiles(draws, tail, 1.0 - tail, level)
 
 
-def bca(
-    draws: FloatArray, value: float, left_out: Sequence[LeftOut], level: float = 0.95
-) -> Interval | None:
-    """Return the bias-corrected and accelerated interval; the percentile interval where it is undefined.
-
-    z0 = Phi^-1(share of draws below `value`, ties by half); the acceleration a from the scores with
-    one item left out; the ends are the quantiles Phi(z0 + (z0 + z) / (1 - a (z0 + z))) of the draws.
-    With strata, a = sum_s sum_i U_si^3 / n_s^3 / (6 (sum_s sum_i U_si^2 / n_s^2)^1.5) where
-    U_si = (n_s - 1)(mean_s - theta_si).
-    Source: Efron, JASA 82 (1987); several samples: Efron and Tibshirani (1993), eq. 14.15 per sample.
-
-    Args:
-        draws: bootstrap draws, (R,).
-        value: the score of the items themselves.
-        left_out: per stratum, the scores with one item left out.
-        level: coverage.
-
-    Raises:
-        ConfigError: the level is not strictly between 0 and 1.
-    """
-    tail = (1.0 - checked_level(level)) / 2.0
-    draws = draws[~np.isnan(draws)]
-    if draws.size == 0 or math.isnan(value):
-        return None
-    below = float((draws < value).mean() + (draws <= value).mean()) / 2.0
-    if not 0.0 < below < 1.0:
-        return percentile(draws, level)
-    bias, acceleration = _NORMAL.inv_cdf(below), _acceleration(left_out)
-    ends: list[float] = []
-    for side in (tail, 1.0 - tail):
-        shifted = bias + _NORMAL.inv_cdf(side)
-        ends.append(_NORMAL.cdf(bias + shifted / (1.0 - acceleration * shifted)))
-    return _quantiles(draws, ends[0], ends[1], level)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LeftOut:
-    """One stratum's scores with one item left out, equal items once: `scores` (P,), `copies` (P,)."""
-
-    scores: FloatArray
-    copies: FloatArray
-
-
 def checked_level(level: float) -> float:
     """Return `level`.
 
@@ -143,20 +99,6 @@ def checked_level(level: float) -> float:
             allowed="strictly between 0 and 1, such as 0.95",
         )
     return level
-
-
-def _acceleration(left_out: Sequence[LeftOut]) -> float:
-    """Return a, or 0 where every left-out score is the same or one is undefined."""
-    cubes = squares = 0.0
-    for stratum in left_out:
-        n = float(stratum.copies.sum())
-        centre = float((stratum.copies * stratum.scores).sum()) / n
-        influence = (n - 1.0) * (centre - stratum.scores)
-        cubes += float((stratum.copies * influence**3).sum()) / n**3
-        squares += float((stratum.copies * influence**2).sum()) / n**2
-    if not squares > 0.0 or math.isnan(cubes):
-        return 0.0
-    return cubes / (6.0 * squares**1.5)
 
 
 def _quantiles(draws: FloatArray, low: float, high: float, level: float) -> Interval | None:

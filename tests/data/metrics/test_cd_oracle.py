@@ -13,6 +13,8 @@ from tinsmith.data.cd import CdCounts, cd_frame, count_cd
 from tinsmith.data.windows import UNDATED
 from tinsmith.ops.extension import configure
 
+pytestmark = pytest.mark.whole
+
 PAPERS = 2000
 
 

@@ -13,6 +13,8 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from tinsmith.data.baselines.scores_by_row import figures, interval, prior_figures, resampled
 
+pytestmark = pytest.mark.whole
+
 
 def _confusion(gold: list[int], predicted: list[int], classes: int = 3) -> np.ndarray:
     matrix = np.zeros((1, classes, classes))

@@ -22,6 +22,8 @@ from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import DataError
 
+pytestmark = pytest.mark.whole
+
 SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=200)
 
 

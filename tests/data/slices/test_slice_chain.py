@@ -24,6 +24,8 @@ from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
 from tinsmith.pages.cards.card import write_page
 
+pytestmark = pytest.mark.whole
+
 HEPTH = SHARED / "hepth"
 
 

@@ -21,6 +21,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return labelled_corpus(tmp_path_factory.mktemp("corpus"), 800).folder
 
 
+@pytest.mark.whole
 def test_slice_baselines_card(run: Run, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "slice"
     code, shown, errors = run(

@@ -14,6 +14,8 @@ from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.whole
+
 COUNTS = (247_090, 583_215, 1_142_492)
 SETTINGS = SliceSettings(task=Task.DISRUPTION, thresholds=Thresholds(cut=0.001), per_class=200_000)
 

@@ -145,6 +145,7 @@ def test_a_journal_reference_is_reduced_to_the_journal(reference: str, name: str
     assert journal_name(reference) == name
 
 
+@pytest.mark.whole
 def test_hepth_has_its_published_counts(tmp_path: Path) -> None:
     folder = SHARED / "hepth"
     if not folder.exists():

@@ -199,7 +199,7 @@ def test_values_are_read_as_what_they_are() -> None:
     resolved = plan(steps="7", learning_rate="5e-4", with_metadata="false", select_by="last")
     assert (resolved.settings.steps, resolved.settings.learning_rate) == (7, 5e-4)
     assert resolved.frame.with_metadata is False
-    assert resolved.task.with_metadata is False
+    assert task_asked(resolved).with_metadata is False
     assert resolved.settings.select_by.value == "last"
     assert dict(plan("remedy/exp6", **{"reward.window": "64"}).reward_settings) == {"window": 64.0}
 
@@ -287,8 +287,8 @@ def test_a_delta_wins_over_the_place_and_the_command_line_over_both() -> None:
     assert plan("ladder/exp4", at="seed").settings.max_tokens == 64
     assert plan("ladder/exp4", at="seed", max_tokens="9").settings.max_tokens == 9
     # The nano base has read the brief prompt only.
-    assert plan("ladder/exp4").task.prompt == "brief"
-    assert plan("ladder/exp4", prompt="plain").task.prompt == "plain"
+    assert task_asked(plan("ladder/exp4")).prompt == "brief"
+    assert task_asked(plan("ladder/exp4", prompt="plain")).prompt == "plain"
 
 
 def test_the_seeds_own_values_stand_at_seed() -> None:

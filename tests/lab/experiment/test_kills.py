@@ -68,7 +68,7 @@ def manifest(folder: Path) -> dict[str, Any]:
 def die(made: Made, folder: Path, victim: str, file: str, number: int) -> int:
     """Run, or go on, until the kill; return the exit code. No server is left over."""
     changes = [f"{key}={value}" for key, value in keys(made, folder).items()]
-    dying = [str(Path(__file__).with_name("dying_run.py")), victim, file, str(number)]
+    dying = [str(Path(__file__).parents[2] / "shared" / "dying_run.py"), victim, file, str(number)]
     done = subprocess.run(
         [sys.executable, *dying, "run", EXPERIMENT, *changes],
         capture_output=True,

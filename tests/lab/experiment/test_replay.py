@@ -11,7 +11,7 @@ import pytest
 from small_slice import Made
 
 from tinsmith.cli import main
-from tinsmith.cli.registered import find
+from tinsmith.cli.registered import SUBJECTS, find, plan_of
 from tinsmith.lab.difference.runs import Phase, compare_runs
 from tinsmith.lab.experiment import manifest as manifest_module
 from tinsmith.lab.experiment import replay as replay_module
@@ -105,7 +105,7 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(
     lines[1] = lines[1].replace('"step": 1', '"step": 1, "train/more": 1.0')
     (broken / METRICS).write_text("".join(lines))
     told: list[str] = []
-    done = replay(broken, steps=1, out=tmp_path / "kept", told=told.append)
+    done = replay(broken, SUBJECTS, plan_of, steps=1, out=tmp_path / "kept", told=told.append)
     assert done.comparison.equal
     assert (done.comparison.steps, done.folder) == (1, tmp_path / "kept")
     assert manifest(tmp_path / "kept")["status"] == "interrupted"
@@ -155,7 +155,7 @@ def test_a_run_that_was_tampered_with_is_unequal_and_the_replay_is_kept(
 
     monkeypatch.setattr(replay_module, "conduct", made_before)
     told: list[str] = []
-    done = replay(other, steps=None, out=None, told=told.append)
+    done = replay(other, SUBJECTS, plan_of, steps=None, out=None, told=told.append)
     assert done.comparison.first is not None
     assert done.comparison.first.phase is Phase.WEIGHTS
     assert done.folder is not None
@@ -188,14 +188,14 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
         (other / MANIFEST).write_text(as_it_was)
         changed(other, part, **values)
         with pytest.raises(error, match=match):
-            replay(other, steps=None, out=None, told=_silent)
+            replay(other, SUBJECTS, plan_of, steps=None, out=None, told=_silent)
     (other / METRICS).write_text("")
     with pytest.raises(DataError, match="no finished step"):
-        replay(other, steps=None, out=None, told=_silent)
+        replay(other, SUBJECTS, plan_of, steps=None, out=None, told=_silent)
     (other / MANIFEST).unlink()
     (other / METRICS).write_bytes((original / METRICS).read_bytes())
     with pytest.raises(ConfigError, match="does not say where"):
-        replay(other, steps=None, out=None, told=_silent)
+        replay(other, SUBJECTS, plan_of, steps=None, out=None, told=_silent)
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 

@@ -42,7 +42,9 @@ def test_the_ladder_asks_what_a_small_chat_model_can_answer(name: str) -> None:
     plan = small(name)
     assert (task_asked(plan).prompt, task_asked(plan).contract.form) == ("short", "two_key")
     assert plan.circumstances.model_name == SMALL_MODEL
-    assert small(name, prompt="plain").task.prompt == "plain", "the command line goes before it"
+    assert task_asked(small(name, prompt="plain")).prompt == "plain", (
+        "the command line goes before it"
+    )
 
 
 def test_rl_on_labels_begins_with_supervised_steps_at_a_rate_for_this_size() -> None:
@@ -96,7 +98,7 @@ def test_both_studies_have_numbers_for_it() -> None:
     adapters = adapter_study({"at": "small"})
     assert {arm.rates for arm in adapters.arms} == {SMALL_RATES}
     assert all(
-        make_plan(find(cell.name), cell.overrides).frame.at is At.SMALL
+        make_plan(cell.experiment, cell.overrides).frame.at is At.SMALL
         for arm in adapters.arms
         for cell in adapters.tuning(arm).values()
     )

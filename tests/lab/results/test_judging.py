@@ -17,6 +17,8 @@ from tinsmith.lab.runs.records import Split
 from tinsmith.stats.claims import CheckName, Finding, Verdict
 from tinsmith.studies.disruption.comparison import compare_labels
 
+pytestmark = pytest.mark.whole
+
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
     return arms_of(

@@ -11,6 +11,8 @@ from tinsmith.cli import main
 from tinsmith.lab.page.markdown import markdown_of, markdown_report, table_lines
 from tinsmith.pages.page import document_html
 
+pytestmark = pytest.mark.whole
+
 
 def test_tables_lists_and_headings_are_kept() -> None:
     html = (

@@ -17,6 +17,8 @@ from tinsmith.studies.disruption.browser import embedded
 from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.whole
+
 VOID = {"meta", "link", "br", "input", "img", "hr", "wbr"}
 
 

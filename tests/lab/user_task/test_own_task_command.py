@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from own_task import TASK, command
 
-from tinsmith.cli.registered import SUBJECTS
+from tinsmith.cli.registered import SUBJECTS, plan_of
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.base import TaskBaseRecipe, task_conversations
@@ -132,4 +132,4 @@ def test_the_front_door_and_a_mistake_in_a_file_load_nothing_heavy(tmp_path: Pat
 
 def test_a_run_that_is_not_there_is_not_replayed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no run"):
-        replay(tmp_path, steps=None, out=None, told=print)
+        replay(tmp_path, SUBJECTS, plan_of, steps=None, out=None, told=print)

@@ -42,6 +42,8 @@ from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import BackendError, ConfigError
 from tinsmith.types.sampling import SampleRequest, SamplingParams
 
+pytestmark = pytest.mark.whole
+
 NANO = "tinsmith/nano"
 SMALL = Size(completions=4, prompt=12, tokens=6, steps=2, prompts=2, rank=4)
 Look = Callable[..., Outcome]

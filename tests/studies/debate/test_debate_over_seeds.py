@@ -31,6 +31,8 @@ from tinsmith.studies.debate.pages.fates import CAVING
 from tinsmith.studies.debate.pages.gathering import read_debate_run
 from tinsmith.studies.debate.pages.story import debate_story
 
+pytestmark = pytest.mark.whole
+
 HALF_BROKEN = (replace(STOOD, last=None), replace(MENDED, last=None), BROKEN)
 """Answers that broke the contract count in no figure of revising."""
 

@@ -35,6 +35,8 @@ from tinsmith.studies.debate.pages.story import cannot_be_said, debate_story
 from tinsmith.studies.debate.pages.tables import arms_table, overall_table
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.whole
+
 # One run
 
 

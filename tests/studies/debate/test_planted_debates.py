@@ -18,6 +18,8 @@ from tinsmith.studies.debate.planted_debates import LABELS, WORD_CUES, WORDS, De
 from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.statistics import Debated, Figure, figures
 
+pytestmark = pytest.mark.whole
+
 Second = Callable[[list[str], str, str, bool], str]
 """The second answer: of the labels the text speaks for, the first answer, the named label, whether its quote speaks."""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from fake_runs import LADDER, write_run
 from pages_of import compared
 
 from tinsmith.pages.document import Fold, Plates
 from tinsmith.studies.disruption.comparison import compare_labels
+
+pytestmark = pytest.mark.whole
 
 
 def test_the_first_sentences_name_who_collapsed_and_what_is_highest(tmp_path: Path) -> None:

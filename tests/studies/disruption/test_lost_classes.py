@@ -8,6 +8,8 @@ from tinsmith.lab.results.arms import Arm, arms_of
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.studies.disruption.lost_classes import lost_classes, sft_posteriors
 
+pytestmark = pytest.mark.whole
+
 
 def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
     return arms_of(

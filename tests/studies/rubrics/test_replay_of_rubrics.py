@@ -27,7 +27,7 @@ KEYS = {
     "data_path": "tasks.jsonl",
 }
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 """The SDK leaves sockets to the garbage collector."""
 
 

@@ -21,6 +21,8 @@ from tinsmith.studies.rubrics.templates import LEXICON
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import derive
 
+pytestmark = pytest.mark.whole
+
 TINY = RubricBaseRecipe(num_layers=1, steps=3, batch_size=4, warm_up=1, count=40)
 ASKS_FOR_WORDS = "\nReturn words."
 

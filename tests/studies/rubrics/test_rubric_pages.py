@@ -32,6 +32,8 @@ from tinsmith.studies.rubrics.pages.story import (
 )
 from tinsmith.types.errors import ConfigError
 
+pytestmark = pytest.mark.whole
+
 
 def made(folder: Path, **story: Any) -> RubricRun:
     return read_rubric_run(write_rubric_run(folder, RubricStory(**story)))

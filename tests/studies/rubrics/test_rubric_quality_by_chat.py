@@ -18,6 +18,8 @@ from running import HANG_S
 from tinsmith.studies.rubrics.quality.study import run_rubric_quality
 from tinsmith.types.errors import LostError
 
+pytestmark = pytest.mark.whole
+
 GOOD, BAD = "a good one", "a bad one"
 
 

@@ -114,7 +114,7 @@ def study(made: Made, out: Path, conducted: list[Path], stop_after: int | None =
             }
             resumed = {"behavior_if_log_dir_exists": "resume"}
             done = conduct(
-                make_plan(find(cell.name), {**cell.overrides, **where, **resumed}), told=told
+                make_plan(cell.experiment, {**cell.overrides, **where, **resumed}), told=told
             )
             if done.connection is not None:
                 conducted.append(cell.folder)

@@ -24,6 +24,8 @@ from tinsmith.studies.sft_vs_rl.results import OFFSET_RULE, Known, SftVsRl, Trut
 from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
 from tinsmith.studies.sft_vs_rl.story import headline, sentences
 
+pytestmark = pytest.mark.whole
+
 SEEDS = (1, 2, 3, 4, 5)
 WEAK = ((0.40, 0.32, 0.28), (0.28, 0.42, 0.30), (0.28, 0.30, 0.42))
 STRONG = ((0.66, 0.18, 0.16), (0.16, 0.68, 0.16), (0.16, 0.18, 0.66))

@@ -10,6 +10,7 @@ from tinsmith.lab.experiment.fingerprints import plan_fingerprint
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import (
     MEASURED_PARAMETERS,
+    NANO_PACE,
     Lengths,
     machine_pace,
     run_seconds,
@@ -68,6 +69,13 @@ def model_minutes(plan: Plan, lengths: Lengths) -> float | None:
     if parameters is None or where.base_url is not None or where.device != "cpu":
         return None
     return run_seconds(plan.settings, lengths, machine_pace(parameters)) / 60
+
+
+def nano_minutes(plan: Plan, lengths: Lengths) -> float | None:
+    """Return what a run takes on a nano base; None: it is trained on another device."""
+    if plan.circumstances.device != "cpu":
+        return None
+    return run_seconds(plan.settings, lengths, NANO_PACE) / 60
 
 
 def _parameters(model_name: str | None) -> int | None:

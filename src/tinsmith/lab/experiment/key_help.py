@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import enum
 import inspect
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
@@ -15,6 +15,10 @@ from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.keys import ENGINE
 from tinsmith.lab.experiment.plan import defaults, kind_of
 
+_FIELD: Final = re.compile(
+    r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL
+)
+"""A field and the words below it. From the text: CPython 3.11 cannot make syntax trees in two threads at once."""
 _ENGINE_WORDS: Final[Mapping[str, str]] = {
     "arithmetic": "How numbers are computed: canonical, invariant or fast.",
     "gradient_unit": "tree: datums that begin alike are computed as one prefix tree; datum: each by itself.",
@@ -79,18 +83,12 @@ def _with_values(words: str, kind: object) -> str:
 
 def words_of(part: type) -> dict[str, str]:
     """Return what stands below each field of a dataclass and its bases, as text."""
-    found: dict[str, str] = {}
-    for each in reversed(part.__mro__):
-        if each is object:
-            continue
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        assert isinstance(tree, ast.ClassDef)
-        for line, below in zip(tree.body, tree.body[1:], strict=False):
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                said = below.value if isinstance(below, ast.Expr) else None
-                if isinstance(said, ast.Constant) and isinstance(said.value, str):
-                    found[line.target.id] = " ".join(said.value.split())
-    return found
+    return {
+        name: " ".join(words.split())
+        for each in reversed(part.__mro__)
+        if each is not object
+        for name, words in _FIELD.findall(textwrap.dedent(inspect.getsource(each)))
+    }
 
 
 def default_of(each: Field[Any]) -> object:

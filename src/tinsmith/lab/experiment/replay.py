@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, cast
 
 from tinsmith.lab.difference.runs import Comparison, compare_runs
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
+from tinsmith.lab.experiment.experiment import Plan, SubjectEntry
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
-from tinsmith.lab.experiment.materials import Materials, gather, with_model
-from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.materials import Materials, with_model
 from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run
-from tinsmith.lab.user_task.entry import USER_TASK
-from tinsmith.lab.user_task.loading import load_file
-from tinsmith.lab.user_task.run import open_file, require_same_code
 from tinsmith.models.published.sources import is_here
 from tinsmith.types.errors import ConfigError, DataError
 
@@ -50,7 +46,8 @@ class Replayed:
 
 def replay(
     folder: Path,
-    find: Callable[[str], Experiment],
+    subjects: Mapping[Kind, SubjectEntry],
+    plan_of: Callable[[str, Mapping[str, str]], Plan],
     *,
     steps: int | None,
     out: Path | None,
@@ -58,15 +55,25 @@ def replay(
 ) -> Replayed:
     """Run `folder`'s run again: `steps` of it, or as far as it came.
 
+    `plan_of` makes a plan of a name, or of what else a run was opened by, and `key=value` changes.
+
     Raises:
         ConfigError: it cannot be run again here: its identity cannot be had.
         DataError: there is no run, no step of it, or its papers are not there any more.
         LostError: the replay lost its server.
     """
     run = read_run(folder)
+    subject = subjects[run.config.kind]
     manifest = RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
-    plan, materials = _again(run, manifest, find, steps, told)
+    around = cast(Json, manifest.get("circumstances") or {})
+    changes = _changes(run, around, subject, steps)
+    plan = plan_of(str(around.get("task") or run.config.title), changes)
+    matter = plan.experiment.subject.matter(plan, told)
+    # What changed of its data or code is told before a base is built.
+    known = Materials(matter=matter, model_name="", models={})
+    _require_identity(Prepared(plan, known), manifest, told)
+    materials = with_model(plan, matter, told)
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
     plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
     try:
@@ -95,31 +102,6 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     if asked is not None and run.config.steps is not None and asked < run.config.steps:
         return asked
     return None if manifest.get("status") == Status.FINISHED.value else done
-
-
-def _again(
-    run: Run,
-    manifest: Json,
-    find: Callable[[str], Experiment],
-    steps: int | None,
-    told: Told,
-) -> tuple[Plan, Materials]:
-    """Return the run's plan and materials once more, with its data and model where they were."""
-    around = cast(Json, manifest.get("circumstances") or {})
-    if run.config.kind is Kind.TASK:
-        changes = _changes(run, around, USER_TASK, steps)
-        found = load_file(Path(str(around["task_file"])))
-        require_same_code(found, manifest)
-        opened = open_file(found, changes)
-        # What changed of its data is told before a base is built.
-        known = Materials(matter=opened.matter, model_name="", models={})
-        _require_identity(Prepared(opened.plan, known), manifest, told)
-        return opened.plan, with_model(opened.plan, opened.matter, told)
-    experiment = find(run.config.title)
-    plan = make_plan(experiment, _changes(run, around, experiment.subject, steps))
-    materials = gather(plan, told)
-    _require_identity(Prepared(plan, materials), manifest, told)
-    return plan, materials
 
 
 def _changes(run: Run, around: Json, subject: SubjectEntry, steps: int | None) -> dict[str, str]:
@@ -176,6 +158,7 @@ def _require_identity(prepared: Prepared, manifest: Json, told: Told) -> None:
                 field=each.name,
                 value=each.second,
                 allowed=str(each.first),
+                fix="put back what it was, or run it as it is now",
             )
         told(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
 

@@ -158,7 +158,7 @@ chat model needs an answer shown before one is asked for, and no prose in it.
 JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.JOINT: KindEntry(
-            keys=Keys(JointFrame, RlSettings, without=BY_EXAMPLE | {"gradient"}),
+            keys=Keys(JointFrame, RlSettings, without=BY_EXAMPLE | {"gradient", "task"}),
             values={
                 At.NANO: _NANO_RL,
                 At.SEED: SEED_RL,

@@ -6,12 +6,12 @@ So it knows how answers look before any of them is rewarded. Held-out items are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Final, cast
 
-from tinsmith.lab.nano_base import BaseRecipe, Conversation, cached_base
+from tinsmith.lab.nano_base import BaseRecipe, Conversation, building_minutes, cached_base
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.items import UserItem
 from tinsmith.lab.user_task.scoring import Failed, read_reply
@@ -19,6 +19,10 @@ from tinsmith.lab.user_task.task import Task
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive
+
+NANO_CHARACTERS: Final = 2.5
+"""A token, with so small a vocabulary."""
+BASE_MEGABYTES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,23 @@ def task_base(
     Raises:
         ConfigError: the task demonstrates nothing, or that fails.
     """
+    _require_demonstrations(task)
+    return cached_base(recipe, task_conversations(task, items, recipe), told)
+
+
+def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
+    """Return about how long building it takes on two cores, from the first of what it would read.
+
+    Raises:
+        ConfigError: the task demonstrates nothing, or that fails.
+    """
+    _require_demonstrations(task)
+    recipe = TaskBaseRecipe()
+    first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
+    return building_minutes(recipe, first, NANO_CHARACTERS)
+
+
+def _require_demonstrations(task: Task) -> None:
     if task.demonstrate is None:
         raise ConfigError(
             "this task shows no answers (demonstrate=) that a small base could be built from, and no model is named",
@@ -48,7 +69,6 @@ def task_base(
             fix="at=small (SmolLM2; `tinsmith base fetch smollm2` once), model_name=... with base_url=... or "
             "learning_rate=..., or demonstrate=... in the task",
         )
-    return cached_base(recipe, task_conversations(task, items, recipe), told)
 
 
 def task_conversations(

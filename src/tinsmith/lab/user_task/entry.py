@@ -1,4 +1,4 @@
-"""A task of the user's own as it is registered: one experiment of a file, or of a value in Python."""
+"""A task of the user's own as it is registered: what its source says, carried by the one experiment made of it."""
 
 from __future__ import annotations
 
@@ -9,57 +9,77 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.lab.experiment.experiment import Experiment, KindEntry, Plan
 from tinsmith.lab.experiment.frame import RunFrame
+from tinsmith.lab.experiment.own_rates import require_own_rates
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.matter import Matter
     from tinsmith.lab.page.compared import Comparison
     from tinsmith.lab.progress import Told
     from tinsmith.lab.runs.records import Run
+    from tinsmith.lab.user_task.matter import TaskMatter
+    from tinsmith.lab.user_task.source import TaskSource
+    from tinsmith.lab.user_task.task import Task, Value
     from tinsmith.pages.document import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedTask:
+    """A task with the source that it was made by, and the values of the source's own keys."""
+
+    source: TaskSource
+    task: Task
+    name: str
+    """What its experiment is called."""
+    own_keys: Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class UserTaskEntry:
-    """See SubjectEntry; its methods are described there. Its experiment is made where its file is read."""
+    """See SubjectEntry; its methods are described there."""
 
     kinds: Mapping[Kind, KindEntry]
-    alone: str | None = "runs on tasks of one's own are not compared with others"
-    found_by: str = "task_file"
+    opened: OpenedTask | None = None
+    """None: as it is registered, before any source was opened."""
+    alone: str | None = "a task of one's own is compared with itself: its other keys and seeds"
+    found_by: str = "task"
 
     @property
     def experiments(self) -> Sequence[Experiment]:
-        """See SubjectEntry; none is there before its file."""
+        """See SubjectEntry; none is there before its source."""
         return ()
 
     def check(self, plan: Plan) -> None:
-        """See SubjectEntry; the file is checked where it is read."""
-        del plan
+        """See SubjectEntry; a task is checked where it is made."""
+        require_own_rates(plan)
 
     def named(self, frame: RunFrame) -> Mapping[str, object]:
         """See SubjectEntry; its code is part of the run's identity."""
         del frame
         return {}
 
-    def matter(self, plan: Plan, told: Told) -> Matter:
+    def matter(self, plan: Plan, told: Told) -> TaskMatter:
         """See SubjectEntry.
 
         Raises:
-            ConfigError: always; only the file, or the value in Python, knows its items.
+            ConfigError: there is no task: only its source knows it.
         """
+        from tinsmith.lab.user_task.matter import task_matter
+
         del told
-        raise ConfigError(
-            "a task of one's own is run from its file",
-            field="experiment",
-            value=plan.experiment.name,
-            fix="tinsmith run FILE.py",
-        )
+        if self.opened is None:
+            raise ConfigError(
+                "a task of one's own is run from its file",
+                field="experiment",
+                value=plan.experiment.name,
+                fix="tinsmith run FILE.py",
+            )
+        return task_matter(plan, self.opened)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
-        """See SubjectEntry; what is said of its items is said where the file is read."""
-        return [f"{plan.settings.steps} steps"]
+        """See SubjectEntry."""
+        return self.matter(plan, print).forecast()
 
     def page(self, run: Run) -> Document:
         """See SubjectEntry."""
@@ -83,4 +103,4 @@ class UserTaskEntry:
 
 
 USER_TASK: Final = UserTaskEntry(TASK_KINDS)
-"""Whatever a user's file says."""
+"""Whatever a source says."""

@@ -18,6 +18,7 @@ from types import CodeType, ModuleType
 from typing import Any, Final, cast, get_type_hints
 
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError, TinsmithError
 
@@ -28,19 +29,8 @@ _DESCRIBED: Final = re.compile(r"^\s*(\w+)(?:\s*\([^)]*\))?:\s+(\S.*)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnKey:
-    """A key that a task's file adds to those of every run."""
-
-    name: str
-    kind: type[Value]
-    default: Value
-    words: str
-    """What the function's docstring says of it, in a line `name: words`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFile:
-    """A file with a task in it."""
+    """A file with a task in it: see TaskSource."""
 
     path: Path
     """Absolute."""
@@ -48,6 +38,21 @@ class TaskFile:
     """Of its bytes, and of those of the modules beside it that it imports, by name."""
     keys: tuple[OwnKey, ...]
     _entry: Task | Callable[..., Any]
+
+    @property
+    def title(self) -> str:
+        """See TaskSource."""
+        return self.path.stem
+
+    @property
+    def found_at(self) -> str:
+        """See TaskSource."""
+        return str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """See TaskSource."""
+        return self.path.parent
 
     def make(self, values: Mapping[str, Value]) -> Task:
         """Return the task with these values of its own keys.
@@ -69,6 +74,10 @@ class TaskFile:
                 value=type(made).__name__,
             )
         return made
+
+    def told(self, error: TinsmithError) -> TinsmithError:
+        """See TaskSource."""
+        return error.told_at(self.path.name)
 
 
 def load_file(path: Path) -> TaskFile:

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from tinsmith.lab.experiment.estimate import (
+    RUN_MEGABYTES,
+    model_minutes,
+    nano_minutes,
+    time_and_disk,
+)
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.key_help import shown_value
+from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.subject_course import SubjectCourse
-from tinsmith.lab.user_task.base import TaskBaseRecipe, task_base
+from tinsmith.lab.user_task.base import (
+    BASE_MEGABYTES,
+    NANO_CHARACTERS,
+    TaskBaseRecipe,
+    base_minutes,
+    task_base,
+)
 from tinsmith.lab.user_task.calls import Raised, attempt
-from tinsmith.lab.user_task.frame import TaskFrame
-from tinsmith.lab.user_task.items import UserItem, UserSplit
+from tinsmith.lab.user_task.entry import OpenedTask
+from tinsmith.lab.user_task.items import UserItem, UserSplit, split_items
+from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
-from tinsmith.lab.user_task.task import Task, Value, function_of
+from tinsmith.lab.user_task.task import Task
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.types.errors import ConfigError
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.errors import TinsmithError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_CHARACTERS_PER_TOKEN: Final = 4.0
+"""Of a pretrained model's tokenizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +52,13 @@ class TaskMatter:
     """See Matter; its methods are described there."""
 
     plan: Plan
-    task: Task
-    name: str
+    opened: OpenedTask
     split: UserSplit
-    code: Mapping[str, str]
-    """SHA-256 of the task's file and of the modules beside it, by name; of its functions, where there is no file."""
-    own_keys: Mapping[str, Value]
-    """Values of the file's own keys."""
-    file: Path | None
-    """None: the task was handed over in Python."""
+
+    @property
+    def task(self) -> Task:
+        """What its source made."""
+        return self.opened.task
 
     @property
     def frame(self) -> TaskFrame:
@@ -56,14 +70,14 @@ class TaskMatter:
         """See Matter; where the file lies does not matter."""
         return {
             "data": {"sha256": self.split.sha256, **self._rows()},
-            "code": dict(self.code),
-            "own_keys": dict(self.own_keys),
+            "code": dict(self.opened.source.sha256),
+            "own_keys": dict(self.opened.own_keys),
         }
 
     def config(self) -> Mapping[str, object]:
         """See Matter."""
         return {
-            "task": {"name": self.name},
+            "task": {"name": self.opened.name},
             "reward": {"name": " + ".join(self.task.rewards)},
             "data": {
                 "fingerprint": self.split.sha256,
@@ -77,7 +91,7 @@ class TaskMatter:
 
     def circumstances(self) -> Mapping[str, object]:
         """See Matter."""
-        return {"task_file": None if self.file is None else str(self.file)}
+        return {"task": self.opened.source.found_at}
 
     def nano_base(self, told: Told) -> Path:
         """See Matter."""
@@ -95,6 +109,33 @@ class TaskMatter:
         if not self.split.held_out:
             told += ": the items of training are evaluated, which says nothing of others"
         return [f"{told}; reward: {' + '.join(self.task.rewards)}"]
+
+    def forecast(self) -> list[str]:
+        """Return what the run would take: lines for a person; nothing is built.
+
+        Raises:
+            ConfigError: it names no model, and there is nothing to build one from.
+        """
+        plan, where, lines = self.plan, self.plan.circumstances, self.before()
+        if self.opened.own_keys:
+            values = (f"{key}={shown_value(one)}" for key, one in self.opened.own_keys.items())
+            lines.append(f"the task's own keys: {' '.join(values)}")
+        builds = where.model_name is None and where.base_url is None
+        items = (*self.split.train, *self.split.held_out)
+        letters = sum(len(one.prompt) for one in items) / len(items)
+        lengths = Lengths(
+            prompt=letters / (NANO_CHARACTERS if builds else _CHARACTERS_PER_TOKEN),
+            answer=plan.settings.max_tokens / 2,
+            examined=min(plan.settings.eval_items, len(self.split.held_out or items)),
+            eval_samples=self.frame.eval_samples,
+        )
+        if not builds:
+            taken = time_and_disk(model_minutes(plan, lengths), RUN_MEGABYTES)
+            return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
+        base = time_and_disk(base_minutes(self.task, self.split.train), BASE_MEGABYTES)
+        lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
+        taken = time_and_disk(nano_minutes(plan, lengths), RUN_MEGABYTES)
+        return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
 
     def begin(self, folder: RunFolder) -> None:
         """See Matter."""
@@ -146,34 +187,14 @@ def _baseline(
     return {"by_item": by_item}
 
 
-def code_sha256(task: Task) -> dict[str, str]:
-    """Return the identity of a task that was handed over in Python: the source of each of its functions.
+def task_matter(plan: Plan, opened: OpenedTask) -> TaskMatter:
+    """Read a task's items for a plan.
 
     Raises:
-        ConfigError: a function has no source that could be read, so that nobody could say later what ran.
+        DataError: they cannot be read, or are on both sides.
     """
-    functions: dict[str, object] = {
-        "prompt": task.prompt,
-        "parse": task.parse,
-        "reply": task.reply,
-        "demonstrate": task.demonstrate,
-        **{f"reward {name}": function_of(each) for name, each in task.rewards.items()},
-        **{f"metric {name}": function_of(each) for name, each in task.metrics.items()},
-        **{f"baseline {name}": each for name, each in task.baselines.items()},
-        **{f"section {name}": each for name, each in task.sections.items()},
-    }
-    sources: dict[str, object] = {"max_turns": task.max_turns}
-    for name, function in functions.items():
-        if function is None or isinstance(function, str):
-            sources[name] = function
-            continue
-        try:
-            sources[name] = inspect.getsource(function)  # pyright: ignore[reportArgumentType]
-        except (OSError, TypeError):
-            raise ConfigError(
-                "this function has no source that can be read, and a run must be able to say what it was",
-                field=name,
-                value=getattr(function, "__name__", type(function).__name__),
-                fix="define it in a file or a notebook cell",
-            ) from None
-    return {"python": hashlib.sha256(sha256_of(sources).encode()).hexdigest()}
+    try:
+        split = split_items(opened.task, opened.source.folder, plan.settings.seed)
+    except TinsmithError as error:
+        raise opened.source.told(error) from None
+    return TaskMatter(plan=plan, opened=opened, split=split)

@@ -136,11 +136,6 @@ class Policy:
         """Return the policy that always gives this one's likeliest answer, the first of equals."""
         return Policy.of_rule(posteriors, self.probabilities.argmax(axis=1))
 
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether every kind of paper has one answer, up to a thousandth."""
-        return bool((self.probabilities.max(axis=1) > 0.999).all())
-
 
 def _with_invalid(shares: FloatArray) -> FloatArray:
     """Append the column of invalid answers: a policy over labels has none."""

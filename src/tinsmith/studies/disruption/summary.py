@@ -87,7 +87,10 @@ def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
     """
     if task is not None and task not in tuple(Subject):
         raise ConfigError(
-            "there is no such label", field="--task", value=task, allowed=" or ".join(Subject)
+            "there is no such choice of a label",
+            field="--task",
+            value=task,
+            allowed=" or ".join(Subject),
         )
     found = compare_labels(folders, None if task is None else Subject(task))
     told = (*found.headline, *found.story[-1:], *found.notes)

@@ -1,0 +1,44 @@
+"""Conducts a plan, and draws its page after each evaluation and at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tinsmith.lab.experiment.conduct import Conducted, conduct
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
+from tinsmith.lab.progress import Told
+from tinsmith.lab.standing import Standing
+
+
+def conduct_with_page(plan: Plan, told: Told) -> tuple[Conducted, Path | None]:
+    """Run a plan to its end, or to where it is to stop; return its page too where it came to its end.
+
+    Raises:
+        ConfigError, DataError: it cannot begin.
+        LostError: the server was lost, or what scores its answers.
+    """
+    folder, subject = plan.circumstances.log_path, plan.experiment.subject
+    assert folder is not None, "a plan that is run has a folder"
+    troubles: set[str] = set()
+
+    def trouble(words: str | None) -> None:
+        if words is not None and words not in troubles:
+            troubles.add(words)
+            told(f"warning: {words}")
+
+    def examined(standing: Standing) -> None:
+        far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
+        trouble(draw_page(folder, subject, far).trouble)
+
+    try:
+        done = conduct(plan, told=told, examined=None if plan.circumstances.quiet else examined)
+    except BaseException:
+        settle_page(folder)
+        raise
+    if done.finished is None:
+        settle_page(folder)
+        return done, None
+    drawn = draw_page(done.folder, subject)
+    trouble(drawn.trouble)
+    return done, drawn.page

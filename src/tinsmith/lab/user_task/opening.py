@@ -1,0 +1,113 @@
+"""Opens a task from its source, with `key=value` changes: to a plan, or to what `--help` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from tinsmith.lab.experiment.experiment import Experiment, Plan
+from tinsmith.lab.experiment.key_help import KeyHelp, key_help, shown_value
+from tinsmith.lab.experiment.key_text import unknown_key
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
+from tinsmith.lab.user_task.kinds import TASK_KINDS
+from tinsmith.lab.user_task.source import TaskSource
+from tinsmith.lab.user_task.task import Task, Value
+from tinsmith.types.errors import ConfigError
+
+_KEYS: Final = TASK_KINDS[Kind.TASK].keys
+_NOT_IN_FILE: Final = frozenset({"kind", "at"})
+_QUESTION: Final = "What does the model learn of this task?"
+
+
+def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
+    """Return the plan of a source's task, with `key=value` changes as they stand on a command line.
+
+    Raises:
+        ConfigError: a mistake in the task or in a key.
+    """
+    own = {key.name for key in source.keys}
+    for key in overrides:
+        if key not in _KEYS.known | own or key == "kind":
+            raise unknown_key(key, overrides[key], (_KEYS.known | own) - {"kind"})
+    experiment, values = _experiment(source, overrides)
+    plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
+    changed = {key: values[key] for key in sorted(own & overrides.keys())}
+    return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHelp:
+    """What `--help` says of a task."""
+
+    name: str
+    question: str
+    keys: tuple[KeyHelp, ...]
+    """The source's own ones first."""
+
+
+def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
+    """Return the keys of a source's task; its own ones as they stand on a command line.
+
+    Raises:
+        ConfigError: a mistake in the task.
+    """
+    experiment, values = _experiment(source, overrides)
+    shared = key_help(experiment)
+    mine = [
+        KeyHelp(
+            name=key.name,
+            values=dict.fromkeys(shared[0].values, shown_value(values[key.name])),
+            words=key.words or "A key of this file.",
+            circumstance=False,
+        )
+        for key in source.keys
+    ]
+    return TaskHelp(name=experiment.name, question=experiment.question, keys=(*mine, *shared))
+
+
+def _experiment(
+    source: TaskSource, overrides: Mapping[str, str]
+) -> tuple[Experiment, dict[str, Value]]:
+    """Return the experiment that a task is, and the values of its source's own keys."""
+    values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
+    clash = next((name for name in values if name in _KEYS.known), None)
+    if clash is not None:
+        raise source.told(
+            ConfigError(
+                "every run has a key of this name",
+                field=clash,
+                fix="give the argument of task() another name",
+            )
+        )
+    task = source.make(values)
+    name = task.name or source.title
+    opened = OpenedTask(source=source, task=task, name=name, own_keys=values)
+    experiment = Experiment(
+        name=name,
+        question=task.question or _QUESTION,
+        subject=UserTaskEntry(TASK_KINDS, opened),
+        parent=None,
+        delta={"kind": Kind.TASK.value, **_settings(source, task)},
+    )
+    return experiment, values
+
+
+def _settings(source: TaskSource, task: Task) -> dict[str, Value]:
+    """Return the values that a task gives to keys of every run.
+
+    Raises:
+        ConfigError: there is no such key, or it only says where and how fast to run.
+    """
+    allowed = _KEYS.known - _KEYS.circumstances - _NOT_IN_FILE
+    for key, value in task.keys.items():
+        if key not in allowed:
+            raise source.told(unknown_key(key, str(value), allowed))
+    kinds = _KEYS.kinds
+    return {
+        key: value if kinds[key] is type(value) else shown_value(value)
+        for key, value in task.keys.items()
+    }

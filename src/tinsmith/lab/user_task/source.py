@@ -1,0 +1,149 @@
+"""Where a task comes from: a file, a value in Python, or whatever else has a name, keys of its own and an identity."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from tinsmith.lab.experiment.key_text import truth, unreadable
+from tinsmith.lab.user_task.task import Task, Value, function_of
+from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.types.fingerprints import sha256_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnKey:
+    """A key that a source adds to those of every run."""
+
+    name: str
+    kind: type[Value]
+    default: Value
+    words: str
+    """What it is, in a sentence."""
+
+    def read(self, text: str | None) -> Value:
+        """Return the value that stands on a command line, or the default where none does.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        if text is None:
+            return self.default
+        if self.kind is bool:
+            return truth(self.name, text)
+        try:
+            return self.kind(text)
+        except ValueError:
+            allowed = "a whole number" if self.kind is int else "a number"
+            raise unreadable(self.name, text, allowed) from None
+
+
+class TaskSource(Protocol):
+    """See the module."""
+
+    @property
+    def title(self) -> str:
+        """What a run is called whose task has no name."""
+        ...
+
+    @property
+    def found_at(self) -> str | None:
+        """What `tinsmith run` opens it by, in full; None: it was handed over, and cannot be opened again."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Where data files are looked for."""
+        ...
+
+    @property
+    def keys(self) -> tuple[OwnKey, ...]:
+        """Its own keys."""
+        ...
+
+    @property
+    def sha256(self) -> Mapping[str, str]:
+        """The identity of its code, by name of what was hashed."""
+        ...
+
+    def make(self, values: Mapping[str, Value]) -> Task:
+        """Return the task with these values of its own keys.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        ...
+
+    def told(self, error: TinsmithError) -> TinsmithError:
+        """Return an error that lies in the task, and says where."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskValue:
+    """A task that was handed over in Python; data files are looked for in the current folder."""
+
+    task: Task
+    found_at: Final = None
+    keys: Final = ()
+
+    @property
+    def title(self) -> str:
+        """See TaskSource; the name says that it has no file."""
+        return f"python/{self.task.name or 'task'}"
+
+    @property
+    def folder(self) -> Path:
+        """See TaskSource."""
+        return Path()
+
+    @property
+    def sha256(self) -> Mapping[str, str]:
+        """See TaskSource.
+
+        Raises:
+            ConfigError: a function has no source that could be read, so that nobody could say later what ran.
+        """
+        return {"python": hashlib.sha256(sha256_of(_sources(self.task)).encode()).hexdigest()}
+
+    def make(self, values: Mapping[str, Value]) -> Task:
+        """See TaskSource."""
+        del values
+        return self.task
+
+    def told(self, error: TinsmithError) -> TinsmithError:
+        """See TaskSource."""
+        return error
+
+
+def _sources(task: Task) -> dict[str, object]:
+    """Return the source of each of a task's functions."""
+    functions: dict[str, object] = {
+        "prompt": task.prompt,
+        "parse": task.parse,
+        "reply": task.reply,
+        "demonstrate": task.demonstrate,
+        **{f"reward {name}": function_of(each) for name, each in task.rewards.items()},
+        **{f"metric {name}": function_of(each) for name, each in task.metrics.items()},
+        **{f"baseline {name}": each for name, each in task.baselines.items()},
+        **{f"section {name}": each for name, each in task.sections.items()},
+    }
+    sources: dict[str, object] = {"max_turns": task.max_turns}
+    for name, function in functions.items():
+        if function is None or isinstance(function, str):
+            sources[name] = function
+            continue
+        try:
+            sources[name] = inspect.getsource(function)  # pyright: ignore[reportArgumentType]
+        except (OSError, TypeError):
+            raise ConfigError(
+                "this function has no source that can be read, and a run must be able to say what it was",
+                field=name,
+                value=getattr(function, "__name__", type(function).__name__),
+                fix="define it in a file or a notebook cell",
+            ) from None
+    return sources

@@ -1,0 +1,134 @@
+"""Generators of reasoning_gym as tasks: their settings are keys, sides share no question, their own scorer rewards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from own_task import command
+
+from tinsmith.lab.user_task.task import Task
+from tinsmith.studies.reasoning.generators import HASHED, config_keys, dataset, task_names
+from tinsmith.studies.reasoning.source import reasoning_task
+from tinsmith.types.errors import ConfigError
+
+
+def made(task: str = "chain_sum", **changes: Any) -> Task:
+    source = reasoning_task("", {"task": task})
+    values = {key.name: key.default for key in source.keys}
+    named = {name.replace("__", "."): one for name, one in changes.items()}
+    assert set(named) <= set(values)
+    return source.make({**values, "task": task, "items": 20, "held_out_items": 5, **named})
+
+
+def sides(task: Task) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    assert isinstance(task.items, list)
+    assert isinstance(task.held_out, list)
+    return task.items, task.held_out
+
+
+def test_items_repeat_and_no_held_out_question_is_trained_on() -> None:
+    train, held_out = sides(made())
+    assert (len(train), len(held_out)) == (20, 5)
+    assert sides(made()) == (train, held_out)
+    asked = {one["question"] for one in train}
+    assert len(asked) == 20
+    assert asked.isdisjoint(one["question"] for one in held_out)
+    other, kept = sides(made(train_seed=1))
+    assert kept == held_out
+    assert asked.isdisjoint(one["question"] for one in other), (
+        "seeds beside each other share nothing"
+    )
+    assert sides(made(held_out_seed=1))[1] != held_out
+
+
+def test_where_there_are_few_questions_held_out_ones_are_taken_first() -> None:
+    small = {"config__max_terms": 2, "config__max_digits": 1}
+    train, held_out = sides(made(items=2000, held_out_items=100, **small))
+    assert len(held_out) == 100
+    assert 0 < len(train) < 2000
+    assert {one["question"] for one in train}.isdisjoint(one["question"] for one in held_out)
+    with pytest.raises(ConfigError, match="different items"):
+        made(held_out_items=2000, **small)
+
+
+def test_the_generators_own_scorer_rewards() -> None:
+    task = made(config__max_terms=3)
+    one = sides(task)[0][0]
+    assert task.rewards["score"](one, f" {one['answer']}\n") == 1.0  # type: ignore[operator]
+    assert task.metrics["solved"](one, one["answer"]) == 1.0  # type: ignore[operator]
+    assert task.rewards["score"](one, "no idea") < 1.0  # type: ignore[operator]
+    assert callable(task.prompt) or "{question}" in task.prompt
+
+
+def test_settings_of_a_generator_are_keys_of_their_types() -> None:
+    keys = {key.name: key for key in config_keys("complex_arithmetic")}
+    assert keys["config.operations"].read('["+"]') == '["+"]'
+    few = {"config.operations": '["+"]', "config.operations_weights": "[1.0]"}
+    assert dataset("complex_arithmetic", few, seed=1, size=3).config.operations == ("+",)
+    assert "config.seed" not in keys
+    assert {key.kind for key in config_keys("chain_sum")} == {int, bool}
+    (kinds,) = (key for key in config_keys("aiw") if key.name == "config.task_types")
+    assert len(dataset("aiw", {kinds.name: '["siblings"]'}, seed=1, size=2).config.task_types) == 1
+    with pytest.raises(ConfigError, match="max_terms"):
+        made(config__min_terms=9)
+
+
+@pytest.mark.parametrize("name", sorted(HASHED))
+def test_what_hangs_on_the_hash_seed_wants_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    with pytest.raises(ConfigError, match="PYTHONHASHSEED=0"):
+        reasoning_task("", {"task": name})
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    assert reasoning_task("", {"task": name}).keys
+
+
+def test_every_generator_has_settings_that_a_command_line_can_say() -> None:
+    for name in task_names():
+        for key in config_keys(name):
+            assert key.read(None) == key.default
+            assert isinstance(key.default, str | int | float | bool), key
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["task=chain_sun"], "chain_sum"),
+        (["task=composite"], "task"),
+        (["config.max_term=3"], "config.max_terms"),
+        (["config.max_terms=x"], "a whole number"),
+        (["items=0"], "items"),
+        (["items=few"], "a whole number"),
+    ],
+)
+def test_mistakes_are_told(
+    changes: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = command(capsys, "run", "reasoning_gym", *changes)
+    assert ran.code == 2
+    assert words in ran.err
+    assert len(ran.err.splitlines()) <= 5
+
+
+def test_help_lists_the_settings_of_the_generator_that_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ran = command(capsys, "run", "reasoning_gym", "task=leg_counting", "--help")
+    assert ran.code == 0, ran.err
+    for words in ("config.max_animals", "held_out_seed", "eval_every", "chain_sum"):
+        assert words in ran.out
+
+
+def test_a_missing_package_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from importlib import metadata
+
+    def gone(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", gone)
+    for name in ("reasoning_gym", "instructions", "verifiers:any"):
+        ran = command(capsys, "run", name)
+        assert (ran.code, len(ran.err.splitlines())) == (2, 3), ran.err
+        assert "tinsmith[env]" in ran.err

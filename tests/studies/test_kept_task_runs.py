@@ -1,0 +1,114 @@
+"""Whole runs on tasks that others keep: evaluated, drawn, resumed, replayed and compared like any other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from installed_environments import GUESSES, SUMS
+from own_task import KEYS, Ran, command, lines, whole
+
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+
+NANO = "tinsmith/nano"
+BYTES = ("metrics.jsonl", "rollouts.jsonl", "task.json")
+SMALL = {**KEYS, "max_tokens": "5", "items": "12", "held_out_items": "4"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    state = tmp_path_factory.mktemp("kept-tasks") / "state"
+    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
+    yield connection
+    connection.close()
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(
+    server: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Run]:
+    """Run a task on the shared server, in a folder with two environments that can be imported."""
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sums_env.py").write_text(SUMS)
+    (tmp_path / "guess_env.py").write_text(GUESSES)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def run(name: str, **changes: str) -> Ran:
+        keys = {**SMALL, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        given = (f"{key.replace('__', '.')}={value}" for key, value in keys.items())
+        return command(capsys, "run", name, *given)
+
+    yield run
+    for name in ("sums_env", "guess_env"):
+        sys.modules.pop(name, None)
+
+
+TASKS = {
+    "reasoning_gym": ({"task": "chain_sum", "config__max_terms": "2"}, {"score"}, "chain_sum"),
+    "instructions": ({"held_out": "kinds"}, {"strict", "loose"}, "By kind of instruction"),
+    "verifiers:guess_env": ({"args__turns": "2"}, {"found", "soon"}, "A number."),
+}
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_a_run_is_evaluated_drawn_replayed_and_compared(
+    name: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes, terms, words = TASKS[name]
+    ran = run(name, log_path="run", **changes)
+    assert ran.code == 0, ran
+    folder = tmp_path / "run"
+    metrics = lines(folder, "metrics.jsonl")
+    for term in terms:
+        assert {f"eval/reward/{term}", f"eval_greedy/reward/{term}"} <= set(metrics[0])
+        assert f"train/reward/{term}" in metrics[1]
+    assert all(set(one["terms"]) == terms for one in lines(folder, "rollouts.jsonl"))
+    assert words in (folder / "report.html").read_text()
+    config = whole(folder, "config.json")
+    changed = {key.replace("__", "."): value for key, value in changes.items()}
+    assert changed.items() <= {key: str(one) for key, one in config["overrides"].items()}.items()
+    assert command(capsys, "replay", "run", "--steps", "1").code == 0
+    stopped = run(name, log_path="parts", stop_after="1", **changes)
+    assert stopped.code == 0, stopped
+    assert run(name, log_path="parts", behavior_if_log_dir_exists="resume", **changes).code == 0
+    for file in BYTES:
+        assert (folder / file).read_bytes() == (tmp_path / "parts" / file).read_bytes(), file
+    assert command(capsys, "diff", "run", "parts").code == 0
+
+
+def test_an_environment_that_changed_is_refused_by_a_replay(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("verifiers:sums_env", log_path="run", steps="1").code == 0
+    (tmp_path / "sums_env.py").write_text(SUMS + "# another\n")
+    refused = command(capsys, "replay", "run")
+    assert refused.code == 2
+    assert "sums_env.py" in refused.err
+    assert len(refused.err.splitlines()) <= 5
+
+
+def test_a_checker_that_always_fails_ends_the_run(run: Run) -> None:
+    lost = run("verifiers:sums_env", log_path="run", args__broken="always")
+    assert lost.code == 3
+    assert "the checker is not there" in lost.err
+
+
+def test_a_base_can_be_built_from_what_a_task_demonstrates(
+    capsys: pytest.CaptureFixture[str], run: Run
+) -> None:
+    for name in TASKS:
+        ran = command(capsys, "run", name, "dry_run=true")
+        assert ran.code == 0, ran
+        assert "demonstrations" in ran.out
+    del run
