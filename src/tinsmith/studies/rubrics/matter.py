@@ -73,7 +73,6 @@ class RubricMatter:
         return {"data": {"sha256": self.split.sha256, "rows": self._rows()}}
 
     def config(self) -> Mapping[str, object]:
-        """See Matter."""
         return {
             "task": {"name": "rubrics"},
             "reward": {"name": "rubrics", "judge": self.frame.judge_model},
@@ -89,7 +88,6 @@ class RubricMatter:
         }
 
     def circumstances(self) -> Mapping[str, object]:
-        """See Matter."""
         return {
             **asking_circumstances(self.asking),
             "control_characters": self.dataset.control_characters,
@@ -97,7 +95,6 @@ class RubricMatter:
         }
 
     def nano_base(self, told: Told) -> Path:
-        """See Matter."""
         return rubric_base(RubricBaseRecipe(), told)
 
     def models(self) -> Mapping[str, str]:
@@ -121,7 +118,6 @@ class RubricMatter:
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> RubricCourse:
-        """See Matter."""
         prices = load_prices(self.asking.prices)
 
         def paid(asked: Asked) -> None:

@@ -228,8 +228,8 @@ def left_out_sentence(run: RubricRun) -> str:
     if not groups:
         return ""
     told = (
-        f"{trained.failed:,} of {counted(trained.responses, 'training response')} left out because they have no reward, "
-        f"{trained.too_few:,} of {counted(groups, 'group')} dropped whole because fewer than two were left"
+        f"{trained.failed:,} of {counted(trained.responses, 'training response')} left out because they have no "
+        f"reward, {trained.too_few:,} of {counted(groups, 'group')} dropped whole because fewer than two were left"
     )
     return f"{told}; in {trained.alike:,} groups all rewards were equal, which teaches nothing."
 

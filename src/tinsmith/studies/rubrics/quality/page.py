@@ -147,9 +147,9 @@ def _accuracies(quality: RubricQuality, *, by_rules: bool) -> Table:
     caption = "The share of pairs of which the judge prefers the better response, with Wilson's 95 % interval."
     if by_rules:
         caption += (
-            " Without a rubric this judge goes by the surface: it prefers the response that repeats more words of the prompt, "
-            "then the longer one. With one, it prefers the response that passes more of its rules, and falls back on "
-            "the surface where they pass equally many."
+            " Without a rubric this judge goes by the surface: it prefers the response that repeats more words of the "
+            "prompt, then the longer one. With one, it prefers the response that passes more of its rules, and falls "
+            "back on the surface where they pass equally many."
         )
     if quality.unit is Unit.PROMPT:
         caption += (

@@ -37,8 +37,8 @@ def cannot_be_claimed(
         )
     elif gain.finding is Finding.ADDS and beyond.finding is not Finding.ADDS:
         told.append(
-            "That the gain comes from what the rubric says: it cannot be distinguished from the gain with another pair's "
-            f"rubric ({signed(beyond.gain)}, {p_words(beyond.p_value)})."
+            "That the gain comes from what the rubric says: it cannot be distinguished from the gain with another "
+            f"pair's rubric ({signed(beyond.gain)}, {p_words(beyond.p_value)})."
         )
     if built_in:
         right = " The judge by rules with the rubric is then right by construction." * by_rules
@@ -114,8 +114,8 @@ def _control(quality: RubricQuality) -> str:
             return f"Another pair's rubric, the negative control, adds nothing that can be shown ({figures}). {held}"
         case Finding.ADDS:
             return (
-                f"Another pair's rubric adds too ({figures}), so not all of the gain is due to what a rubric says about "
-                f"its own task. {held}"
+                f"Another pair's rubric adds too ({figures}), so not all of the gain is due to what a rubric says "
+                f"about its own task. {held}"
             )
         case Finding.TAKES:
             return f"Another pair's rubric takes away ({figures}). {held}"
