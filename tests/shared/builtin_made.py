@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.judge.text_measures import words_of
+from tinsmith.studies.rubrics.base import FAMILIES, LEXICON, Words
 from tinsmith.studies.rubrics.quality.pairs import PreferencePair
 from tinsmith.studies.rubrics.task import Rubric, RubricTask
-from tinsmith.studies.rubrics.templates import FAMILIES, LEXICON, Words
 from tinsmith.types.seeds import derive
 
 TASKS_PER_FAMILY: Final = 12

@@ -10,6 +10,7 @@ import pytest
 from tinsmith.lab.nano_base import build_base
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.base import (
+    LEXICON,
     RubricBaseRecipe,
     demonstrations,
     rubric_base,
@@ -17,7 +18,6 @@ from tinsmith.studies.rubrics.base import (
 )
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.splitting import split_tasks
-from tinsmith.studies.rubrics.templates import LEXICON
 from tinsmith.types.errors import ConfigError, DataError
 from tinsmith.types.seeds import derive
 

@@ -59,7 +59,7 @@ def test_on_the_built_in_pairs_the_rubric_adds_and_the_control_does_not(tmp_path
     gain, control = found["gain"], found["control"]
     assert (gain["gain"], gain["helped"], gain["hurt"], gain["finding"]) == (0.5, 48, 0, "adds")
     assert gain["p_value"] == 2 * 2.0**-48
-    assert control["finding"] == "cannot tell"
+    assert control["finding"] == "inconclusive"
     assert control["p_value"] == pytest.approx(binomtest(5, 15).pvalue)
     assert said[1].startswith("The rubric adds to this judge's accuracy on these pairs.")
     assert any("by construction" in each for each in found["cannot_be_claimed"])
@@ -117,7 +117,7 @@ def test_a_folder_that_is_taken_stays(tmp_path: Path) -> None:
     assert read(out)["drawn"] == 9
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text('{"name": "disruption/exp4"}')
-    with pytest.raises(ConfigError, match="no such run"):
+    with pytest.raises(ConfigError, match="something else"):
         run_rubric_quality(
             {"log_path": str(tmp_path / "mine"), "behavior_if_log_dir_exists": "delete"}, silent
         )
@@ -141,7 +141,7 @@ def test_several_pairs_of_a_prompt_are_tested_by_prompt_and_one_prompt_has_no_co
     found = read(folder)
     assert (found["unit"], found["prompts"], found["pairs"]) == ("prompt", 1, 12)
     assert (found["control"], found["beyond_control"]) == (None, None)
-    assert (found["gain"]["p_value"], found["gain"]["finding"]) == (1.0, "cannot tell")
+    assert (found["gain"]["p_value"], found["gain"]["finding"]) == (1.0, "inconclusive")
 
 
 def test_rules_do_not_judge_prose(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tinsmith.lab.judge.tree import (
     flat_tree,
     pass_rate,
 )
-from tinsmith.studies.rubrics.tree_schema import MAX_DEPTH, tree_of
+from tinsmith.studies.rubrics.task import MAX_DEPTH, tree_of
 from tinsmith.types.errors import DataError, InputError
 
 NODE: dict[str, Any] = {

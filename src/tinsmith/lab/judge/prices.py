@@ -76,7 +76,7 @@ def _parse(text: str, name: str) -> dict[str, Price]:
     try:
         models = tomllib.loads(text).get("models", {})
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is no TOML: {error}") from None
+        raise ConfigError(f"{name} is not TOML: {error}") from None
     found = models.items() if isinstance(models, dict) else [("models", models)]
     prices: dict[str, Price] = {}
     for model, entry in cast("Iterable[tuple[str, object]]", found):

@@ -4,24 +4,65 @@ So it knows how answers look and seldom gives the one that is asked for, which i
 second instruction asks for its own words instead: without these a small model never finds out that an answer may depend
 on the words of its prompt, and rewards then teach it little but the text that passes most rubrics whatever is asked.
 
-No prompt of the built-in tasks, training or held-out, is among its demonstrations.
+The kinds of instructions, with rules and worked answers, are those of `templates.toml`, of which the built-in tasks are
+made too; no prompt of these, training or held-out, is among the demonstrations.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tinsmith.lab.nano_base import BaseRecipe, Conversation, cached_base
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge
-from tinsmith.studies.rubrics.templates import FAMILIES, LEXICON, Words
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, random_bits
+
+Words = tuple[str, str, str]
+"""Three words that differ; a template uses the first ones it needs."""
+_TIMES: Final = ("two", "three", "four")
+
+
+class Template(msgspec.Struct, frozen=True):
+    """An instruction, the rules for its answer, and an answer that obeys every one."""
+
+    prompt: str
+    rules: tuple[str, ...]
+    answer: str
+
+    def filled(self, words: Words, number: int) -> Template:
+        """Return it with words, the `number`-th of its kind, its rules as criteria carry them."""
+        place = number % len(_TIMES)
+        values = dict(zip("abc", words, strict=True), n=place + 2, times=_TIMES[place])
+        values["repeated"] = " ".join([words[0]] * (place + 2))
+        rules = tuple(f"rule: {each.format(**values)}" for each in self.rules)
+        return Template(self.prompt.format(**values), rules, self.answer.format(**values))
+
+
+class _File(msgspec.Struct, frozen=True):
+    lexicon: str
+    families: dict[str, Template]
+
+
+_FILE: Final = msgspec.convert(
+    tomllib.loads(
+        resources.files("tinsmith.studies.rubrics").joinpath("templates.toml").read_text("utf-8")
+    ),
+    _File,
+)
+LEXICON: Final = tuple(_FILE.lexicon.split())
+"""Every word that the built-in tasks ask for."""
+FAMILIES: Final = tuple(_FILE.families.items())
+"""Templates by the name of their kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

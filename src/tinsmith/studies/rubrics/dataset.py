@@ -61,7 +61,7 @@ def read_dataset(path: Path) -> RubricDataset:
     """Read a file of rubric tasks; the end of its name says which form it has.
 
     Raises:
-        ConfigError: there is no such file, or its name has another ending.
+        ConfigError: no such file, or its name has another ending.
         DataError: the file is damaged (with line and column where it is text), a record is no
             rubric task (with its line or row), an id stands twice, or there is no task at all.
     """

@@ -73,7 +73,6 @@ class RubricMatter:
         return {"data": {"sha256": self.split.sha256, "rows": self._rows()}}
 
     def config(self) -> Mapping[str, object]:
-        """See Matter."""
         return {
             "task": {"name": "rubrics"},
             "reward": {"name": "rubrics", "judge": self.frame.judge_model},
@@ -89,7 +88,6 @@ class RubricMatter:
         }
 
     def circumstances(self) -> Mapping[str, object]:
-        """See Matter."""
         return {
             **asking_circumstances(self.asking),
             "control_characters": self.dataset.control_characters,
@@ -97,7 +95,6 @@ class RubricMatter:
         }
 
     def nano_base(self, told: Told) -> Path:
-        """See Matter."""
         return rubric_base(RubricBaseRecipe(), told)
 
     def models(self) -> Mapping[str, str]:
@@ -121,7 +118,6 @@ class RubricMatter:
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> RubricCourse:
-        """See Matter."""
         prices = load_prices(self.asking.prices)
 
         def paid(asked: Asked) -> None:
@@ -180,7 +176,7 @@ def cost_lines(plan: Plan, split: RubricSplit) -> list[str]:
     total = trained + examined
     told = f"{total:,} responses to judge: {trained:,} in training, {examined:,} in evaluations"
     if frame.judge_model == RULES:
-        return [f"{told}; the judge is rules: no calls, no cost"]
+        return [f"{told}; rules judge them: no calls, no cost"]
     spent = _spent(plan, split.train, trained) + _spent(plan, split.test or split.train, examined)
     dollars = load_prices(asking.prices).dollars(frame.judge_model, spent)
     return [

@@ -76,11 +76,11 @@ def checked_file(path: Path, endings: Sequence[str]) -> str:
     """Return the end of a file's name.
 
     Raises:
-        ConfigError: there is no such file, or its name ends otherwise.
+        ConfigError: no such file, or its name ends otherwise.
     """
     ending = path.suffix.lower()
     if not path.is_file():
-        raise ConfigError("there is no such file", field="data_path", value=str(path))
+        raise ConfigError("no such file", field="data_path", value=str(path))
     if ending not in endings:
         raise ConfigError(
             "files of this kind cannot be read",

@@ -62,16 +62,14 @@ class RubricSubject:
 
     @property
     def experiments(self) -> Sequence[Experiment]:
-        """See SubjectEntry."""
         return (RLVR,)
 
     def check(self, plan: Plan) -> None:
-        """See SubjectEntry."""
         asking = plan.asking
         assert isinstance(asking, Asking)
         for key, file in (("data_path", asking.data_path), ("prices", asking.prices)):
             if file is not None and not file.is_file():
-                raise ConfigError("there is no such file", field=key, value=str(file))
+                raise ConfigError("no such file", field=key, value=str(file))
 
     def named(self, frame: RunFrame) -> Mapping[str, object]:
         """See SubjectEntry; its tasks are part of the run's identity and not of the experiment's."""
@@ -79,26 +77,22 @@ class RubricSubject:
         return {}
 
     def matter(self, plan: Plan, told: Told) -> Matter:
-        """See SubjectEntry."""
         from tinsmith.studies.rubrics.matter import rubric_matter
 
         del told
         return rubric_matter(plan)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
-        """See SubjectEntry."""
         from tinsmith.studies.rubrics.matter import rubric_forecast
 
         return rubric_forecast(plan)
 
     def page(self, run: Run) -> Document:
-        """See SubjectEntry."""
         from tinsmith.studies.rubrics.pages.page import rubric_document
 
         return rubric_document(run)
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """See SubjectEntry."""
         from tinsmith.studies.rubrics.pages.comparison_page import compared_rubrics
 
         del task

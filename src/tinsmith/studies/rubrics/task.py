@@ -1,7 +1,7 @@
 """What a rubric task is, and how one record of a data set becomes one.
 
 A record gives its rubrics in wide form (`rubric - 3. criterion`, with gaps), as a list of texts or
-objects (`rubrics`), or as a rubric tree (`rubric_tree`).
+objects (`rubrics`), or as a rubric tree (`rubric_tree`), which is read strictly: what is wrong is said with its place.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from tinsmith.lab.judge.tree import Node, criteria_of
-from tinsmith.studies.rubrics.tree_schema import tree_of
+from tinsmith.lab.judge.tree import Branch, Leaf, Node, Strategy, criteria_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 
@@ -170,8 +169,8 @@ def _weight(value: object, where: str) -> float | None:
 def _text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise DataError("a text is needed", field=field, value=value)
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError("a lone surrogate is no character", field=field)
+    if not is_text(value):
+        raise DataError("a lone surrogate is not a character", field=field)
     return value
 
 
@@ -183,3 +182,71 @@ def _parsed(value: object, field: str) -> object:
         return json.loads(value)
     except (ValueError, RecursionError):
         raise DataError("a text here must be JSON", field=field, value=value) from None
+
+
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+MAX_DEPTH: Final = 32
+"""Levels of a tree, the root included."""
+
+_BRANCH_KEYS: Final = ("name", "strategy", "critical", "children")
+
+
+def tree_of(value: object) -> Node:
+    """Return the tree that a JSON value describes.
+
+    Raises:
+        DataError: it is no such tree, or has more than MAX_DEPTH levels; `field` is the node.
+
+    >>> tree_of({"children": [{"criterion": "is short", "critical": True}]}).children[0].critical
+    True
+    """
+    return _node(value, "rubric_tree", 1)
+
+
+def _node(value: object, where: str, depth: int) -> Node:
+    if depth > MAX_DEPTH:
+        raise DataError(f"a tree has at most {MAX_DEPTH} levels", field=where)
+    if not isinstance(value, dict):
+        raise DataError("a node is an object", field=where, value=value)
+    parts = cast("Mapping[str, object]", value)
+    known = ("criterion", "critical") if "criterion" in parts else _BRANCH_KEYS
+    for key in parts:
+        if key not in known:
+            raise DataError(f"unknown key {key!r}", field=where, allowed=", ".join(known))
+    critical = parts.get("critical", False)
+    if not isinstance(critical, bool):
+        raise DataError("true or false", field=f"{where}.critical", value=critical)
+    if "criterion" in parts:
+        criterion = parts["criterion"]
+        if not isinstance(criterion, str) or not criterion.strip() or not is_text(criterion):
+            raise DataError("a leaf needs a text", field=f"{where}.criterion", value=criterion)
+        return Leaf(criterion=criterion.strip(), critical=critical)
+    return _branch(parts, critical, where, depth)
+
+
+def _branch(parts: Mapping[str, object], critical: bool, where: str, depth: int) -> Branch:
+    name, strategy = parts.get("name", ""), parts.get("strategy", Strategy.PARALLEL)
+    if not isinstance(name, str):
+        raise DataError("a name is a text", field=f"{where}.name", value=name)
+    if not isinstance(strategy, str) or strategy not in set(Strategy):
+        allowed = ", ".join(Strategy)
+        raise DataError(
+            "unknown strategy", field=f"{where}.strategy", value=strategy, allowed=allowed
+        )
+    listed = parts.get("children")
+    if not isinstance(listed, list) or not listed:
+        raise DataError("a branch needs children", field=f"{where}.children", value=listed)
+    children = tuple(
+        _node(child, f"{where}.children[{i}]", depth + 1)
+        for i, child in enumerate(cast("list[object]", listed))
+    )
+    for i, child in enumerate(children):
+        if critical and not child.critical:
+            raise DataError(
+                "the children of a critical node are critical", field=f"{where}.children[{i}]"
+            )
+    return Branch(name=name, children=children, strategy=Strategy(strategy), critical=critical)

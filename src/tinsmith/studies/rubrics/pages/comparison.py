@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from tinsmith.lab.results.arms import seedless
-from tinsmith.lab.runs.records import Config
+from tinsmith.lab.results.arms import alike_but_for_seeds
 from tinsmith.pages.wording import counted, p_words, signed
 from tinsmith.stats.paired_means import PairedMeans, paired_means
 from tinsmith.stats.significance import ALPHA, holm
@@ -19,6 +17,7 @@ from tinsmith.studies.rubrics.pages.gains import (
     best_constant,
     gain_words,
     gains_of,
+    span,
 )
 from tinsmith.studies.rubrics.pages.gathering import RubricRun, read_rubric_run
 
@@ -71,11 +70,12 @@ class RubricsCompared:
 
 def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
     """Read runs on rubrics and compare them in pairs."""
-    names = _names(folders)
+    short = [folder.resolve().name for folder in folders]
     runs: list[Compared] = []
-    for folder, name in zip(folders, names, strict=True):
+    for folder, name in zip(folders, short, strict=True):
         read = read_rubric_run(folder)
-        runs.append(Compared(name=name, read=read, gains=gains_of(read, best_constant(read))))
+        unique = str(folder) if short.count(name) > 1 else name
+        runs.append(Compared(name=unique, read=read, gains=gains_of(read, best_constant(read))))
     pairs = _pairs(runs)
     return RubricsCompared(
         runs=tuple(runs),
@@ -83,14 +83,6 @@ def compare_rubrics(folders: Sequence[Path]) -> RubricsCompared:
         story=_story(runs, pairs),
         notes=tuple(f"{one.name}: {note}" for one in runs for note in one.read.notes),
     )
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
-    short = [folder.resolve().name for folder in folders]
-    return [
-        str(folder) if short.count(name) > 1 else name
-        for folder, name in zip(folders, short, strict=True)
-    ]
 
 
 def _pairs(runs: Sequence[Compared]) -> tuple[Pair, ...]:
@@ -128,20 +120,16 @@ def _compare(one: RubricRun, two: RubricRun) -> tuple[PairedMeans | None, str]:
 def _shared(one: RubricRun, two: RubricRun) -> set[str]:
     """Return the prompts that both were examined on: the same text and the same criteria, not the same name alone."""
     both = one.sampled[-1].rates.keys() & two.sampled[-1].rates.keys()
-    if one.run.config.data.fingerprint and _fingerprints(one) == _fingerprints(two):
+    fingerprint = one.run.config.data.fingerprint
+    if fingerprint and fingerprint == two.run.config.data.fingerprint:
         return both
-    return {
-        prompt
-        for prompt in both
-        if prompt in one.tasks
-        and prompt in two.tasks
-        and (one.tasks[prompt].prompt, one.tasks[prompt].criteria)
-        == (two.tasks[prompt].prompt, two.tasks[prompt].criteria)
+    asked = (
+        {(task.task_id, task.prompt, task.criteria) for task in run.tasks.values()}
+        for run in (one, two)
+    )
+    return both & {
+        prompt for prompt, _, _ in set[tuple[str, str, tuple[str, ...]]].intersection(*asked)
     }
-
-
-def _fingerprints(read: RubricRun) -> str:
-    return read.run.config.data.fingerprint
 
 
 def _story(runs: Sequence[Compared], pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -162,8 +150,10 @@ def _story(runs: Sequence[Compared], pairs: Sequence[Pair]) -> tuple[str, ...]:
 def _alone(one: Compared) -> str:
     found = one.gains.sampled
     if found is None:
-        return f"{one.name}: no gain can be told, as it takes two examinations."
-    finding = "" if found.told_apart else "; it cannot be told whether training changed anything"
+        return f"{one.name}: nothing can be said about a gain, which takes two examinations."
+    finding = (
+        "" if found.told_apart else "; these prompts do not show whether training changed anything"
+    )
     prompts = counted(found.n, "held-out prompt" if one.read.held_out else "prompt")
     return (
         f"{one.name}: {found.first:.3f} to {found.second:.3f} on {prompts}, gain {gain_words(found)}"
@@ -177,13 +167,9 @@ def _pair(pair: Pair) -> str:
     finding = (
         f"{pair.second if found.gain > 0 else pair.first} passes more"
         if pair.told_apart
-        else "they cannot be told apart"
+        else "they cannot be distinguished"
     )
-    interval = (
-        ""
-        if found.interval is None
-        else f"95 % interval {signed(found.interval.low)} to {signed(found.interval.high)}, "
-    )
+    interval = f"95 % interval {span(found.interval)}, " if found.interval else ""
     return (
         f"{pair.name}, on the same {counted(found.n, 'prompt')}: {signed(found.gain)} "
         f"({interval}Holm's {p_words(pair.p_holm)}): {finding}."
@@ -192,29 +178,15 @@ def _pair(pair: Pair) -> str:
 
 def _seeds(runs: Sequence[Compared]) -> list[str]:
     """Say how the gain varies over the seeds of one experiment."""
-    groups: dict[str, list[Compared]] = {}
-    for one in runs:
-        groups.setdefault(_recipe(one.read.run.config), []).append(one)
+    found = {one.read.run.folder: one.gains.sampled for one in runs}
     told: list[str] = []
-    for group in groups.values():
-        gains = [one.gains.sampled.gain for one in group if one.gains.sampled is not None]
+    judges = dict.fromkeys(one.read.judge for one in runs)
+    by_judge = ([one.read.run for one in runs if one.read.judge == judge] for judge in judges)
+    for _, group in (group for alike in by_judge for group in alike_but_for_seeds(alike)):
+        gains = [gain.gain for run in group if (gain := found[run.folder]) is not None]
         if len(gains) > 1:
-            title = group[0].read.run.config.title
             told.append(
-                f"Over {len(gains)} seeds of {title} alike in all else the gain is {signed(sum(gains) / len(gains))} "
-                f"on average, from {signed(min(gains))} to {signed(max(gains))}."
+                f"Over {len(gains)} seeds of {group[0].config.title} alike in all else the gain is "
+                f"{signed(sum(gains) / len(gains))} on average, from {signed(min(gains))} to {signed(max(gains))}."
             )
     return told
-
-
-def _recipe(config: Config) -> str:
-    """Return all that was asked for but the seed."""
-    asked = (
-        config.title,
-        seedless(config.overrides),
-        seedless(config.settings),
-        config.reward,
-        config.model_name,
-        config.data.fingerprint,
-    )
-    return json.dumps(asked, sort_keys=True)

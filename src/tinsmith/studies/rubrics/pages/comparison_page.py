@@ -38,7 +38,7 @@ from tinsmith.studies.rubrics.pages.comparison import (
     RubricsCompared,
     compare_rubrics,
 )
-from tinsmith.studies.rubrics.pages.gains import gains_columns, rate_of
+from tinsmith.studies.rubrics.pages.gains import gains_columns, rate_of, span
 from tinsmith.studies.rubrics.pages.gathering import Examination
 from tinsmith.studies.rubrics.pages.page import tasks_words
 from tinsmith.studies.rubrics.pages.story import cost_words, failed_words
@@ -94,9 +94,11 @@ def _gain(one: Compared) -> str:
     found = one.gains.sampled
     if found is None:
         return "missing"
-    if found.interval is None:
-        return signed(found.gain)
-    return f"{signed(found.gain)} {signed(found.interval.low)} to {signed(found.interval.high)}"
+    return (
+        signed(found.gain)
+        if found.interval is None
+        else f"{signed(found.gain)} {span(found.interval)}"
+    )
 
 
 def _mean(examinations: Sequence[Examination]) -> str:
@@ -104,12 +106,11 @@ def _mean(examinations: Sequence[Examination]) -> str:
 
 
 def _figure(runs: Sequence[Compared]) -> Markup | None:
+    first = [_rate(one.read.sampled[:1]) for one in runs]
+    last = [_rate(one.read.sampled[-1:]) for one in runs]
     panel = Panel(
         title="Pass rate, sampled",
-        dots=[
-            Dots("first", series_mark(6), [_rate(one.read.sampled[:1]) for one in runs]),
-            Dots("last", series_mark(0), [_rate(one.read.sampled[-1:]) for one in runs]),
-        ],
+        dots=[Dots("first", series_mark(6), first), Dots("last", series_mark(0), last)],
         limits=_limits(runs),
     )
     told = "; ".join(
@@ -188,7 +189,7 @@ def _pairs(pairs: Sequence[Pair]) -> Table:
 
 def _finding(pair: Pair) -> str:
     if pair.found is None or not pair.told_apart:
-        return "cannot tell"
+        return "inconclusive"
     return "second passes more" if pair.found.gain > 0 else "first passes more"
 
 

@@ -16,6 +16,7 @@ from tinsmith.pages.measures import Measure
 from tinsmith.pages.tables import Cell, Table, number, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.intervals import Interval
 from tinsmith.stats.paired_means import PairedMeans, mean_interval, paired_means
 from tinsmith.studies.rubrics.pages.gathering import Examination, RubricRun
 from tinsmith.studies.rubrics.records import RULES
@@ -102,27 +103,27 @@ def _gain(examinations: Sequence[Examination]) -> PairedMeans | None:
 
 def _compared(first: Mapping[str, Fraction], second: Mapping[str, Fraction]) -> PairedMeans | None:
     """Compare by prompt; None where no prompt has both."""
-    if not first.keys() & second.keys():
-        return None
-    return paired_means(first, second, BOOTSTRAP)
+    return paired_means(first, second, BOOTSTRAP) if first.keys() & second.keys() else None
 
 
 def rate_of(examination: Examination) -> Measure:
     """Return a pass rate with its interval over prompts."""
     values = [float(value) for value in examination.by_prompt.values()]
     interval = mean_interval(values, BOOTSTRAP)
-    if interval is None:
-        return Measure(examination.mean)
-    return Measure(examination.mean, interval.low, interval.high)
+    ends = () if interval is None else (interval.low, interval.high)
+    return Measure(examination.mean, *ends)
+
+
+def span(interval: Interval) -> str:
+    """Say an interval of a gain."""
+    return f"{signed(interval.low)} to {signed(interval.high)}"
 
 
 def gain_words(found: PairedMeans) -> str:
     """Say a gain with its interval and its test."""
-    interval = (
-        "no interval from one prompt"
-        if found.interval is None
-        else f"95 % interval {signed(found.interval.low)} to {signed(found.interval.high)}"
-    )
+    interval = "no interval from one prompt"
+    if found.interval is not None:
+        interval = f"95 % interval {span(found.interval)}"
     return f"{signed(found.gain)} ({interval}, {p_words(found.p_value)})"
 
 
@@ -179,4 +180,4 @@ def gains_table(gains: Gains) -> Table | None:
 def _finding(found: PairedMeans) -> str:
     if found.told_apart:
         return "more" if found.gain > 0 else "less"
-    return "cannot tell: too few prompts" if found.apart else "cannot tell"
+    return "inconclusive: too few prompts" if found.apart else "inconclusive"

@@ -42,7 +42,7 @@ def cannot_be_said(run: RubricRun, gains: Gains) -> tuple[str, ...]:
     told = (
         (
             found is not None and not found.told_apart,
-            "That training changed nothing: not to be able to tell a gain is not to have shown that there is none.",
+            "That training changed nothing: a gain that cannot be shown may still be there.",
         ),
         (
             not run.held_out,
@@ -87,10 +87,10 @@ def _seed(run: RubricRun) -> str:
 def _answer(run: RubricRun, found: PairedMeans | None) -> str:
     if found is None:
         if not run.sampled:
-            return "No gain can be told: no prompt was examined."
+            return "Nothing can be said about a gain: no prompt was examined."
         last = run.sampled[-1]
         return (
-            f"No gain can be told: there is one examination only. At step {last.step} the pass rate is "
+            f"Nothing can be said about a gain: there is only one examination. At step {last.step} the pass rate is "
             f"{last.mean:.3f} on {_prompts(run, len(last.rates))}."
         )
     first, last = run.sampled[0].step, run.sampled[-1].step
@@ -118,7 +118,7 @@ def _verdict(found: PairedMeans) -> str:
         return "One prompt gives no interval: nothing is claimed."
     if found.apart:
         return "The interval excludes 0, but the test does not, as the prompts are few: nothing is claimed."
-    return "The interval holds 0: it cannot be told whether training changed anything."
+    return "The interval includes 0: these prompts do not show whether training changed anything."
 
 
 def _greedy(run: RubricRun, found: PairedMeans | None) -> str:
@@ -134,7 +134,7 @@ def _constant(run: RubricRun, found: PairedMeans | None, constant: Constant | No
     if constant is None or found is None:
         if run.judge != RULES:
             return (
-                "What one text for every prompt would pass is not known: the judge is no program, and is not asked "
+                "What one text for every prompt would pass is not known: the judge is not a program, and is not asked "
                 "again for a page."
             )
         return "What one text for every prompt would pass is not known: the run has no tasks.jsonl to judge by."
@@ -147,7 +147,7 @@ def _constant(run: RubricRun, found: PairedMeans | None, constant: Constant | No
 
 
 def _unclaimed(found: PairedMeans) -> str:
-    return "" if found.told_apart else ", which cannot be told from none"
+    return "" if found.told_apart else ", which cannot be distinguished from none"
 
 
 def _quoted(words: str) -> str:
@@ -210,7 +210,9 @@ def judge_sentence(run: RubricRun) -> str:
         return (
             f"The judge was {run.judge}; what that took is not known, as judge.jsonl has no line."
         )
-    who = "The judge was rules, a program" if run.judge == RULES else f"The judge was {run.judge}"
+    who = (
+        "The judge was a program, by rules" if run.judge == RULES else f"The judge was {run.judge}"
+    )
     failed = "every response got its verdicts"
     if spent.failed:
         failed = f"{failed_words(run)} got no verdicts and are in no reward and no score"
@@ -226,8 +228,8 @@ def left_out_sentence(run: RubricRun) -> str:
     if not groups:
         return ""
     told = (
-        f"{trained.failed:,} of {counted(trained.responses, 'training response')} left out for want of a reward, "
-        f"{trained.too_few:,} of {counted(groups, 'group')} dropped whole because fewer than two were left"
+        f"{trained.failed:,} of {counted(trained.responses, 'training response')} left out because they have no "
+        f"reward, {trained.too_few:,} of {counted(groups, 'group')} dropped whole because fewer than two were left"
     )
     return f"{told}; in {trained.alike:,} groups all rewards were equal, which teaches nothing."
 
@@ -236,10 +238,10 @@ def cost_table(run: RubricRun) -> Table:
     """Return the ledger's sums."""
     spent = run.ledger
     estimated = (
-        " Some token counts are estimated: the endpoint told none." if spent.estimated else ""
+        " Some token counts are estimated: the endpoint reported none." if spent.estimated else ""
     )
     return plain(
-        f"From judge.jsonl. Sittings that were killed count too, and what they asked twice.{estimated}",
+        f"From judge.jsonl. Interrupted runs count too, including what they asked twice.{estimated}",
         ("Judging", ""),
         (
             ("responses judged", f"{spent.judged:,}"),

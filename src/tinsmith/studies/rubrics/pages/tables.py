@@ -178,7 +178,7 @@ _DRAWN = (
     Drawn(
         name="tokens",
         title="Tokens an answer",
-        note="A reward that can be had by writing more or less shows here.",
+        note="A reward that can be earned by writing more or less shows here.",
         lines=(
             ("train/tokens/answer", "training"),
             ("eval/tokens/answer", "examined, sampled"),

@@ -37,9 +37,7 @@ def require_free(folder: Path, *, delete: bool) -> None:
     if ours and delete:
         return
     raise ConfigError(
-        "this folder holds such a run already"
-        if ours
-        else "this folder holds something that is no such run",
+        "this folder holds such a run already" if ours else "this folder holds something else",
         field="log_path",
         value=str(folder),
         allowed="an empty or new folder",

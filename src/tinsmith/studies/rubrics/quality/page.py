@@ -73,7 +73,7 @@ class QualityRun:
 
 _COST: Final = (
     "What asking everything once takes, by the texts that went and came; what this run really sent, attempts and "
-    "answers from the cache included, stands in spent.json."
+    "answers from the cache included, is in spent.json."
 )
 CONDITION_WORDS: Final = {
     Condition.WITHOUT: "without rubric",
@@ -88,7 +88,7 @@ def quality_html(run: QualityRun, question: str) -> str:
     failures = note(_failures(run))
     no_places = note(
         "The judge by rules does not look at places: it takes the response that is shown first only where nothing else "
-        "parts the two."
+        "separates the two."
     )
     figure = drawn(_figure(quality.accuracies), "Missing: there is no accuracy.")
     page = Document(
@@ -147,13 +147,13 @@ def _accuracies(quality: RubricQuality, *, by_rules: bool) -> Table:
     caption = "The share of pairs of which the judge prefers the better response, with Wilson's 95 % interval."
     if by_rules:
         caption += (
-            " Without a rubric this judge goes by the surface: it prefers who repeats more words of the prompt, then "
-            "who is longer. With one, it prefers who passes more of its rules, and falls back on the surface where "
-            "that is equal."
+            " Without a rubric this judge goes by the surface: it prefers the response that repeats more words of the "
+            "prompt, then the longer one. With one, it prefers the response that passes more of its rules, and falls "
+            "back on the surface where they pass equally many."
         )
     if quality.unit is Unit.PROMPT:
         caption += (
-            " The intervals take pairs for independent; several share a prompt, so that they are too narrow. "
+            " The intervals treat pairs as independent; several share a prompt, so they are too narrow. "
             "The tests and intervals of the gains below do not."
         )
     return table_of(
@@ -241,7 +241,7 @@ def _failures(run: QualityRun) -> str:
     if run.failures:
         causes = ", ".join(f"{cause.replace('_', ' ')} {count}" for cause, count in run.failures)
         answers = counted(sum(count for _, count in run.failures), "answer")
-        parts.append(f"{answers} never came ({causes}).")
+        parts.append(f"{answers} never arrived ({causes}).")
     if left_out:
         parts.append(
             f"{counted(left_out, 'pair')} of {run.drawn:,} left out of every accuracy and gain, "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.studies.rubrics.record_files import checked_file, decode, gathered, read_records
-from tinsmith.studies.rubrics.task import RubricTask, task_of
+from tinsmith.studies.rubrics.task import RubricTask, is_text, task_of
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
@@ -76,7 +76,7 @@ def read_pairs(path: Path) -> PairSet:
     """Read a file of preference pairs: JSON Lines, or one JSON array.
 
     Raises:
-        ConfigError: there is no such file, or its name has another ending.
+        ConfigError: no such file, or its name has another ending.
         DataError: the file is damaged, a record is no pair (with its line), an id stands twice, or
             there is no pair with a rubric.
     """
@@ -144,6 +144,6 @@ def _foreign(other: PreferencePair, pair: PreferencePair) -> bool:
 
 def _response(record: Mapping[str, object], name: str) -> str:
     value = record.get(name)
-    if not isinstance(value, str) or any("\ud800" <= one <= "\udfff" for one in value):
+    if not isinstance(value, str) or not is_text(value):
         raise DataError("a pair needs both responses as texts", field=name, value=value)
     return value

@@ -18,7 +18,7 @@ from tinsmith.studies.rubrics.records import RULES
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "rubric_quality"
-QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and can these pairs tell?"
+QUESTION: Final = "What does a rubric add to a weak judge's accuracy on preference pairs, and do these pairs show it?"
 _CHAT_PREFIX: Final = "judge_"
 
 

@@ -41,7 +41,7 @@ class Finding(enum.StrEnum):
 
     ADDS = "adds"
     TAKES = "takes away"
-    CANNOT_TELL = "cannot tell"
+    CANNOT_TELL = "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

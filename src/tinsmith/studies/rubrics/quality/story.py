@@ -30,17 +30,15 @@ def cannot_be_claimed(
     gain, beyond = quality.gain, quality.beyond_control
     told: list[str] = []
     if gain.finding is Finding.CANNOT_TELL:
-        told.append(
-            "That the rubric adds nothing: not to be able to tell a gain is not to have shown that there is none."
-        )
+        told.append("That the rubric adds nothing: a gain that cannot be shown may still be there.")
     if beyond is None:
         told.append(
             "That a gain comes from what the rubric says: no other pair's rubric is there to hold against it."
         )
     elif gain.finding is Finding.ADDS and beyond.finding is not Finding.ADDS:
         told.append(
-            "That the gain comes from what the rubric says: it is not told apart from the gain with another pair's "
-            f"rubric ({signed(beyond.gain)}, {p_words(beyond.p_value)})."
+            "That the gain comes from what the rubric says: it cannot be distinguished from the gain with another "
+            f"pair's rubric ({signed(beyond.gain)}, {p_words(beyond.p_value)})."
         )
     if built_in:
         right = " The judge by rules with the rubric is then right by construction." * by_rules
@@ -73,7 +71,9 @@ def _answer(quality: RubricQuality, judge: str) -> str:
         case Finding.TAKES:
             return f"The rubric takes away from this judge's accuracy on these pairs. {figures}."
         case Finding.CANNOT_TELL:
-            return f"It cannot be told whether the rubric adds anything. {figures}. {_why(gain)}"
+            return (
+                f"These pairs do not show whether the rubric adds anything. {figures}. {_why(gain)}"
+            )
 
 
 def _named(judge: str) -> str:
@@ -83,7 +83,7 @@ def _named(judge: str) -> str:
 def _by_unit(contrast: Contrast) -> str:
     if contrast.unit is Unit.PAIR:
         return f" on {counted(contrast.moved, 'pair')} of which just one of both is right"
-    return f" by {counted(contrast.units, 'prompt')}, since pairs of one prompt are no independent evidence"
+    return f" by {counted(contrast.units, 'prompt')}, since pairs with the same prompt are not independent evidence"
 
 
 def _why(contrast: Contrast) -> str:
@@ -96,7 +96,7 @@ def _why(contrast: Contrast) -> str:
     else:
         why = f"p is above {ALPHA}."
     if contrast.needed is None:
-        return f"{why} There is no gain here to say how many {unit}s would show it."
+        return f"{why} With no gain at all, there is no telling how many {unit}s would show one."
     return (
         f"{why} A difference of this size, if it is real, takes about {contrast.needed:,} {unit}s like these to be "
         "shown four times out of five."
@@ -106,16 +106,16 @@ def _why(contrast: Contrast) -> str:
 def _control(quality: RubricQuality) -> str:
     control, beyond = quality.control, quality.beyond_control
     if control is None or beyond is None:
-        return "There is no negative control: no pair here has another prompt and other criteria."
+        return "There is no negative control: no other pair here has a different prompt and different criteria."
     figures = f"{signed(control.gain)}, {p_words(control.p_value)}"
     held = f"Its own against another's: {signed(beyond.gain)}, {p_words(beyond.p_value)}."
     match control.finding:
         case Finding.CANNOT_TELL:
-            return f"Another pair's rubric, the negative control, adds nothing that can be told ({figures}). {held}"
+            return f"Another pair's rubric, the negative control, adds nothing that can be shown ({figures}). {held}"
         case Finding.ADDS:
             return (
-                f"Another pair's rubric adds too ({figures}), so not all of the gain is due to what a rubric says of "
-                f"its own task. {held}"
+                f"Another pair's rubric adds too ({figures}), so not all of the gain is due to what a rubric says "
+                f"about its own task. {held}"
             )
         case Finding.TAKES:
             return f"Another pair's rubric takes away ({figures}). {held}"
@@ -126,6 +126,8 @@ def _idle(quality: RubricQuality) -> str:
     if not criteria:
         return ""
     if not idle:
-        return f"Each of {counted(criteria, 'criterion', 'criteria')} tells chosen from rejected at least once."
+        return f"Each of {counted(criteria, 'criterion', 'criteria')} distinguishes chosen from rejected at least once."
     all_of_them = counted(criteria, "criterion", "criteria")
-    return f"{idle:,} of {all_of_them} never tell chosen from rejected; they are named below."
+    return (
+        f"{idle:,} of {all_of_them} never distinguish chosen from rejected; they are listed below."
+    )

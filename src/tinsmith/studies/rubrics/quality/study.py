@@ -121,7 +121,7 @@ def _forecast(
     return (
         f"{first}: {spent.calls:,} calls, both orders of each pair; about {spent.prompt_tokens:,} tokens read, "
         f"{spent.completion_tokens:,} written, {shown(prices.dollars(settings.judge_model, spent))}",
-        "what stands in the cache is not asked again",
+        "what is in the cache is not asked again",
     )
 
 

@@ -47,7 +47,7 @@ class Bound:
         ends = [end for end in (self.least, self.most) if end is not None]
         if not ends or ends != sorted(ends) or not all(0 <= end <= LARGEST for end in ends):
             allowed = f"0 <= least <= most <= {LARGEST}"
-            raise DataError("no bound", field="bound", value=tuple(ends), allowed=allowed)
+            raise DataError("not a bound", field="bound", value=tuple(ends), allowed=allowed)
 
     @classmethod
     def read(cls, text: str) -> Self:

@@ -54,7 +54,7 @@ def parse_rule(criterion: str) -> Rule | None:
     for kind in _RULES:
         if (found := kind.read(criterion.removeprefix(PREFIX))) is not None:
             return found
-    raise DataError("no such rule", field="rule", value=criterion, allowed=FORMS)
+    raise DataError("not a rule in one of the forms", field="rule", value=criterion, allowed=FORMS)
 
 
 def criterion_of(rule: Rule) -> str:

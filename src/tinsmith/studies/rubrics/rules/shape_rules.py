@@ -54,7 +54,6 @@ class Length(Rule):
     bound: Bound
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         return self.bound.holds(length(response, self.unit))
 
 
@@ -74,7 +73,6 @@ class IsList(Rule):
     items: Bound = AT_LEAST_ONE
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         count = (bullets_of if self.kind is ListKind.BULLET else numbered_of)(response)
         return count is not None and self.items.holds(count)
 
@@ -97,7 +95,6 @@ class Looks(Rule):
     look: Look
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         match self.look:
             case Look.HEADING:
                 return has_heading(response)
@@ -123,7 +120,6 @@ class Written(Rule):
     script: Script
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         return only_script(response, self.script)
 
 
@@ -139,7 +135,6 @@ class JsonKeys(Rule):
             raise DataError("keys are texts that differ", field="keys", value=self.keys)
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         try:
             value = read_json(response.strip())
         except NotJsonError:

@@ -39,7 +39,6 @@ class Names(Rule):
             raise DataError("words that differ", field="names", value=value)
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         words = words_of(response)
         spoken = f" {' '.join(words)} "
 
@@ -67,7 +66,6 @@ class VariedWords(Rule):
             raise DataError("how often a word may occur", field="most", value=self.most)
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         words = Counter(words_of(response))
         return bool(words) and self.count.holds(words.total()) and max(words.values()) <= self.most
 
@@ -85,7 +83,6 @@ class Beginnings(Rule):
             raise DataError("the first letters of a word", field="start", value=self.wanted)
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         words = set(words_of(response))
         wanted = self.wanted.casefold()
         return bool(words) and self.count.holds(sum(word.startswith(wanted) for word in words))
@@ -107,7 +104,6 @@ class WholeSentences(Rule):
     count: Bound
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         said = response.strip()
         begins, ends = said.lstrip(_OPENS)[:1], said.rstrip(_CLOSES)
         return (
@@ -155,7 +151,6 @@ class EveryPart(Rule):
             )
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         match self.part:
             case Part.LINE:
                 parts = lines_of(response)

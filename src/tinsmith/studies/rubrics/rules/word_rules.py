@@ -41,7 +41,6 @@ class Contains(Rule):
             raise DataError("nothing to look for", field="contains", value=self.wanted)
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         if self.match is Match.WORD:
             count = _spoken(response).count(_spoken(self.wanted))
         elif self.match is Match.EXACT:
@@ -69,7 +68,6 @@ class Before(Rule):
             raise DataError("two words are needed", field="before", value=(self.first, self.second))
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         spoken = _spoken(response)
         return -1 < spoken.find(_spoken(self.first)) < spoken.find(_spoken(self.second))
 
@@ -94,7 +92,6 @@ class Affix(Rule):
             raise DataError("a text without space around it", field="affix", value=self.wanted)
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         said, wanted = response.strip().casefold(), self.wanted.casefold()
         return said.startswith(wanted) if self.edge is Edge.START else said.endswith(wanted)
 
@@ -123,6 +120,5 @@ class Matches(Rule):
             ) from None
 
     def holds(self, response: str) -> bool:
-        """See Rule."""
         said = response.encode("utf-8", "replace").decode()
         return bool(pl.Series([said]).str.contains(self.pattern)[0])
