@@ -16,8 +16,8 @@ adversarial/forked  the same reward; its advantages are taken turn by turn (ops/
 A conversation with an answer that breaks the contract, at either turn, earns -1 and nothing else. (Were only
 the last one held to it, the first could be dropped at no cost, and was: a model of four keys stopped giving any.)
 
-Reasons are scored by leaves that a program can verify, in a flat rubric tree whose pass rate is the score, or by what
-strikes the eye. Words are in small letters, without marks. Neither score asks whether the label is right.
+Reasons are scored by leaves that a program can verify, in a flat tree of criteria whose pass rate is the score, or by
+what strikes the eye. Words are in small letters, without marks. Neither score asks whether the label is right.
 """
 
 from __future__ import annotations
