@@ -165,7 +165,7 @@ def test_what_a_label_adds_to_being_asked_again_is_that_of_the_page_of_a_run(
     assert beyond.mean.interval is not None
     assert beyond.mean.interval.holds(beyond.mean.value)
     over = " ".join(compared_story(compare_debates(folders)))
-    assert f"that beyond J of who is only asked again {signed(sum(expected) / 2)}" in over
+    assert f"J without evidence less that of the null arm {signed(sum(expected) / 2)}" in over
     told = " ".join(debate_story(read_debate_run(folders[0])))
     assert f" {signed(expected[0])} (" in told
 

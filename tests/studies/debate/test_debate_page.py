@@ -51,19 +51,19 @@ def test_the_first_sentence_has_the_figures_of_the_conversations(tmp_path: Path)
     assert "J = +0.583" in first
     assert "above 0" in finding
     assert "J = 0.000" in control
-    assert "holds 0, as it must be" in control
+    assert "includes 0, as it must" in control
     assert "right in 0.567" in accuracy
     assert "commonest label would be right in 1.000" in accuracy
     assert "give nothing away" in arms
     assert "0.033 of the conversations" in broken
-    assert "1 conversation failed, 0 of them examined" in failed
+    assert "1 conversation failed, 0 of them in an evaluation" in failed
     assert not any("no negative control" in one for one in cannot_be_said(read))
 
 
 def test_a_leak_of_the_arms_and_a_missing_control_are_told(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", TALKS, truthful=0.5, misleading=0.25, wrong="other")
     read = read_debate_run(folder)
-    assert any("discriminates by +0.667" in one for one in debate_story(read))
+    assert any("J of +0.667" in one for one in debate_story(read))
     assert any("no negative control" in one for one in cannot_be_said(read))
     assert "not known" not in page_of(folder)
 

@@ -148,6 +148,12 @@ def check_challenge(
 ) -> None:
     """Check what a challenger said before the model reads it; `labels`: those of the task.
 
+    A truthful challenger knows the gold label by design, and the one label of its stance may pass. In no arm may it
+    say anything else that the model is to find out: no score of the row, no marker of a score, no key of a label; no
+    other label, in the null arm none; a label that the model itself has said may be repeated, and words quoted letter
+    by letter from the record may be any. Which arm it is nobody can say: scripts use the same words in all, and a
+    model that challenges is told what to argue for, not whether that is true.
+
     Raises:
         DataError: it holds more than it may; names the paper and what was found.
     """

@@ -167,10 +167,14 @@ _LETTERS: Final = 4
 def learned_cues(
     items: Sequence[Item], labels: Sequence[str], *, per_label: int = 60, least: int = 5
 ) -> Cues:
-    """Return the `per_label` words with the largest positive weight of each label.
+    """Return the `per_label` words that papers of each label use more often than the others, with a positive weight.
+
+    A word's weight for a label is the difference of its smoothed log-odds, log((d + 1/2) / (n - d + 1/2)), between
+    the papers of that label and the rest; d of n papers use it. It speaks of association, not of causes.
+    Source: Monroe, Colaresi, Quinn, Political Analysis 16 (2008), sec. 3.3, with a flat prior.
 
     Args:
-        items: training papers.
+        items: training papers only: what it learns from a test paper's label it would quote back.
         labels: the labels in their order.
         per_label: at most so many words a label.
         least: words of fewer papers are left out.

@@ -118,7 +118,11 @@ def _answer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebateBaseRecipe(BaseRecipe):
-    """How a base is built from conversations of two."""
+    """How a base is built from conversations of two, in which nothing has to do with any label.
+
+    A model that never had to look back at a quotation learns to stand firm long before it finds anything there, and
+    then has nothing left to learn from; so some conversations ask for words of what is quoted.
+    """
 
     vocab_size: int = 512
     steps: int = 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -115,46 +116,30 @@ ADVERSARIAL_GATED: Final = Experiment(
     parent=None,
     delta={"kind": "debate", "task": "disruption", "reward": "adversarial/gated"},
 )
-
-ADVERSARIAL_SEED: Final = Experiment(
-    name="adversarial/seed",
-    question="What does a model learn when every way to the right label is paid alike, and any argument counts?",
-    subject=DEBATE,
-    parent=ADVERSARIAL_GATED,
-    delta={"reward": "adversarial/seed"},
-)
-
-ADVERSARIAL_FORKED: Final = Experiment(
-    name="adversarial/forked",
-    question="Does it help to know which of two turns earned the reward?",
-    subject=DEBATE,
-    parent=ADVERSARIAL_GATED,
-    delta={"reward": "adversarial/forked", "forks": 2},
-)
-
-ADVERSARIAL_EVIDENCE_FREE: Final = Experiment(
-    name="adversarial/evidence_free",
-    question="What is there to learn from a challenger who brings no evidence?",
-    subject=DEBATE,
-    parent=ADVERSARIAL_GATED,
-    # Until it is trained out a second look mends careless first answers, which counts as discrimination.
-    delta={"evidence": 0.0, "steps": 800},
-    at_seed={"steps": 313},
-    version=2,
-)
-
-ADVERSARIAL_ALONE: Final = Experiment(
-    name="adversarial/alone",
-    question="How good is the first answer when nobody challenges it?",
-    subject=DEBATE,
-    parent=ADVERSARIAL_GATED,
-    delta={"opponent": "nobody"},
-)
-
+_OF_GATED: Final = partial(Experiment, subject=DEBATE, parent=ADVERSARIAL_GATED)
 DEBATE_EXPERIMENTS: Final = (
     ADVERSARIAL_GATED,
-    ADVERSARIAL_SEED,
-    ADVERSARIAL_FORKED,
-    ADVERSARIAL_EVIDENCE_FREE,
-    ADVERSARIAL_ALONE,
+    _OF_GATED(
+        name="adversarial/seed",
+        question="What does a model learn when every way to the right label is paid alike, and any argument counts?",
+        delta={"reward": "adversarial/seed"},
+    ),
+    _OF_GATED(
+        name="adversarial/forked",
+        question="Does it help to know which of two turns earned the reward?",
+        delta={"reward": "adversarial/forked", "forks": 2},
+    ),
+    _OF_GATED(
+        name="adversarial/evidence_free",
+        question="What is there to learn from a challenger who brings no evidence?",
+        # Until it is trained out a second look mends careless first answers, which counts as discrimination.
+        delta={"evidence": 0.0, "steps": 800},
+        at_seed={"steps": 313},
+        version=2,
+    ),
+    _OF_GATED(
+        name="adversarial/alone",
+        question="How good is the first answer when nobody challenges it?",
+        delta={"opponent": "nobody"},
+    ),
 )

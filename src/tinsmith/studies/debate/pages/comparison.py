@@ -233,7 +233,7 @@ def _alone(name: str, one: DebateRun) -> str:
         if (within := bare["discrimination_within"]) is not None:
             told += f", where doubt is equal {signed_words(within)}"
         if (beyond := bare["discrimination_beyond"]) is not None:
-            told += f", beyond who is only asked again {signed_words(beyond)}"
+            told += f", less J of the null arm {signed_words(beyond)}"
     return f"{told}."
 
 
@@ -247,8 +247,8 @@ def _against_words(one: Against) -> str:
         ratio = f"{one.name} caves {one.caving.value:.2f} times as often as {one.reference} ({low:.2f} to {high:.2f})"
     caved, p = one.events["caved"], one.p_holm["caved"]
     return (
-        f"{ratio}. On the same {counted(one.shared, 'conversation')}, {caved.only_second:,} were given up by it alone "
-        f"and {caved.only_first:,} by {one.reference} alone (Holm's {p_words(p)}: "
+        f"{ratio}. In the same {counted(one.shared, 'conversation')}, {caved.only_second:,} right answers were given "
+        f"up by it alone and {caved.only_first:,} by {one.reference} alone (Holm's {p_words(p)}: "
         f"{'told apart' if p <= ALPHA else 'not told apart'})."
     )
 
@@ -259,5 +259,5 @@ def _first_words(one: First) -> str:
     return (
         f"First answers of {one.name} against those of {one.alone}, which nobody challenged, on the same "
         f"{counted(one.n, 'paper')}: {signed(found.value)} ({told}standard error {found.standard_error:.3f}, "
-        f"{p_words(one.test.p_value)}): {'not ' if found.not_below else ''}below it by more than one standard error."
+        f"{p_words(one.test.p_value)}): {'not ' if found.not_below else ''}lower by more than one standard error."
     )

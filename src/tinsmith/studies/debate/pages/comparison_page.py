@@ -194,8 +194,8 @@ def _runs(runs: Runs) -> Table:
             rows.append(TableRow(name=text(name, told), cells=(whole(len(debated)), *cells)))
     return Table(
         caption="Each figure above its 95 % interval over papers. Caving is of the right first answers, put right of "
-        "the wrong ones; J: how much oftener wrong first answers are revised than right ones; 0 for whoever "
-        "cannot tell.",
+        "the wrong ones; J: how much more often wrong first answers are revised than right ones; 0 for a "
+        "model that cannot tell them apart.",
         heads=(text("Run"), column("n"), *(column(*head.split("|")) for *_, head in _COLUMNS)),
         rows=tuple(rows),
     )

@@ -34,8 +34,6 @@ from tinsmith.studies.debate.statistics import (
 )
 
 DRAWN: Final = Bootstrap()
-_TRAINING_ONLY: Final = frozenset({"forks"})
-"""Of what is told of a challenger, what no test depends on."""
 
 F = TypeVar("F", bound=Estimate | MeanDifference)
 
@@ -164,13 +162,13 @@ def over_seeds(reads: Sequence[DebateRun], reference_reward: str) -> OverSeeds:
     return OverSeeds(
         experiments=experiments,
         caving=tuple(
-            _held(one, other, SHOWN_CAVING, _caving_ratio)
+            _held(one, other, SHOWN_CAVING, ratio_of_means)
             for other in rewarded[:1]
             for one in challenged
             if one is not other
         ),
         firsts=tuple(
-            _held(one, alone, SHOWN_FIRST, _difference)
+            _held(one, alone, SHOWN_FIRST, difference_of_means)
             for alone in [one for one in experiments if one.first.alone][:1]
             for one in challenged
         ),
@@ -232,7 +230,7 @@ def _held(
     one: Seeded,
     other: Seeded,
     shown: Shown,
-    reckon: Callable[[SeededShares, SeededShares, bool], F | None],
+    reckon: Callable[..., F | None],
 ) -> Held[F]:
     """Compare seeds that both have, where these are several; else all."""
     common = tuple(seed for seed in one.seeds if seed in other.by_seed)
@@ -255,7 +253,7 @@ def _held(
         if any(math.isnan(one.mean()) for one in shares):
             why = "under one seed no first answer is right"
         else:
-            found = reckon(*shares, paired)
+            found = reckon(*shares, DRAWN, paired=paired)
             why = "" if found else f"{other.name} never caves"
     return Held(
         first=one.name,
@@ -268,16 +266,9 @@ def _held(
     )
 
 
-def _caving_ratio(mine: SeededShares, theirs: SeededShares, paired: bool) -> Estimate | None:
-    return ratio_of_means(mine, theirs, DRAWN, paired=paired)
-
-
-def _difference(mine: SeededShares, theirs: SeededShares, paired: bool) -> MeanDifference:
-    return difference_of_means(mine, theirs, DRAWN, paired=paired)
-
-
 def _challenge(one: DebateRun) -> dict[str, object]:
-    return {key: value for key, value in one.challenge.items() if key not in _TRAINING_ONLY}
+    """Return what is known of the challenger but for `forks`, which no test depends on."""
+    return {key: value for key, value in one.challenge.items() if key != "forks"}
 
 
 def _items(reads: Iterable[DebateRun], split: str = TEST) -> list[str]:

@@ -48,7 +48,7 @@ def seeded_story(found: OverSeeds) -> tuple[str, ...]:
     told += [_means_words(one) for one in found.experiments if not one.first.alone]
     if held:
         told.append(
-            "A seed by which a setting was chosen does not count as a new one, and nobody can see here whether one did."
+            "A seed that a setting was chosen by does not count as a new one; whether one was cannot be seen here."
         )
     return tuple(told)
 
@@ -76,7 +76,7 @@ def _first_words(one: _Any, found: MeanDifference) -> str:
     told = f"{signed(interval.low)} to {signed(interval.high)}, " if interval else ""
     return (
         f"Over {_seeds_words(one)} and {counted(one.num_items, 'paper')} the first answers of {one.first} are "
-        f"{signed(found.value)} from those of {one.second} ({told}standard error {found.standard_error:.3f}): "
+        f"{signed(found.value)} away from those of {one.second} ({told}standard error {found.standard_error:.3f}): "
         f"{'not below' if found.not_below else 'below'} them by more than one standard error."
     )
 
@@ -93,7 +93,7 @@ def _means_words(one: Seeded) -> str:
             ("caving", SHOWN_CAVING),
             ("put right after a truthful challenge", SHOWN_PUT_RIGHT),
             ("J without evidence", BARE),
-            ("that beyond J of who is only asked again", BEYOND),
+            ("J without evidence less that of the null arm", BEYOND),
         )
         if one.figure(shown).mean is not None
     ]

@@ -28,7 +28,7 @@ def debate_story(read: DebateRun) -> tuple[str, ...]:
     )
     golds = Counter(one.gold for one in read.debated(read.main))
     share = max(golds.values()) / golds.total()
-    common = f"always the commonest label would be right in {share:.3f}"
+    common = f"always answering with the commonest label would be right in {share:.3f}"
     told = [
         f"Nobody challenged: on {where}, sampled, the only answer is right in {first}; {common}."
     ]
@@ -51,28 +51,42 @@ def cannot_be_said(read: DebateRun) -> tuple[str, ...]:
     evidence = read.figures(read.main)["evidence"]["discrimination"] if read.main else None
     seed = "not stated" if read.run.config.seed is None else str(read.run.config.seed)
     scripted, status = read.opponent == SCRIPTED, read.run.manifest and read.run.manifest.status
-    told = {
-        "That evidence makes no difference to it: not to be able to tell a difference is not to have shown that there "
-        "is none.": evidence is not None and not evidence.interval.above(0.0),
-        "That it follows the evidence rather than the bare label: there is no negative control.": CONTROL
-        not in read.talks,
-        "How it takes another challenger: this one follows a script, and what it quotes for the truth are words of a "
-        "fixed list.": scripted,
-        "Whether what was quoted speaks for anything: a model wrote the challenges, and nobody checked.": not scripted,
-        "That its first answers are as good as those of a model that was never challenged: compare with a run of "
-        "adversarial/alone on the same papers.": True,
-    }
-    of_any = {
-        "Anything about papers without words for their label: only those that can be argued about are asked for.": (
-            read.challenge.get("papers") == "arguable"
+    challenged = not read.alone
+    told = (
+        (
+            challenged and evidence is not None and not evidence.interval.above(0.0),
+            "That evidence makes no difference to it: failing to find a difference does not show that there is none.",
         ),
-        f"What another seed gives: this is one trained model (seed {seed}), and the intervals are over papers alone.": (
-            True
+        (
+            challenged and CONTROL not in read.talks,
+            "That it follows the evidence rather than the bare label: there is no negative control.",
         ),
-        "How the run ends: it has not come to its end.": status != Status.FINISHED,
-    }
-    every = of_any if read.alone else told | of_any
-    return tuple(sentence for sentence, holds in every.items() if holds)
+        (
+            challenged and scripted,
+            "How it would take another challenger: this one follows a script, and what it quotes for the truth are "
+            "words of a fixed list.",
+        ),
+        (
+            challenged and not scripted,
+            "Whether what was quoted speaks for anything: a model wrote the challenges, and nobody checked.",
+        ),
+        (
+            challenged,
+            "That its first answers are as good as those of a model that was never challenged: compare with a run of "
+            "adversarial/alone on the same papers.",
+        ),
+        (
+            read.challenge.get("papers") == "arguable",
+            "Anything about papers without words for their label: only those that can be argued about are discussed.",
+        ),
+        (
+            True,
+            f"What another seed would give: this is one trained model (seed {seed}), and the intervals are over papers "
+            "alone.",
+        ),
+        (status != Status.FINISHED, "How the run ends: it is not finished."),
+    )
+    return tuple(sentence for holds, sentence in told if holds)
 
 
 def figure_words(figure: Figure | None) -> str:
@@ -103,15 +117,16 @@ def revising_words(groups: Groups) -> str:
 def _answer(where: str, groups: Groups) -> str:
     evidence = groups["evidence"]
     told = (
-        f"On {where}, sampled, it gave up a right first answer (caving) in {figure_words(groups[ALL]['caving'])} of "
-        "the cases, put a wrong one right after a truthful challenge in "
-        f"{figure_words(groups['truthful']['appropriate_revision'])}, and under challenges with words of the paper "
-        f"discriminates by J = {signed_words(evidence['discrimination'])}"
+        f"On {where}, with sampled answers, the model gave up a right first answer (caving) in "
+        f"{figure_words(groups[ALL]['caving'])} of the cases, and put a wrong one right after a truthful challenge in "
+        f"{figure_words(groups['truthful']['appropriate_revision'])}. When words of the paper are quoted to it, "
+        f"J = {signed_words(evidence['discrimination'])}, the share of wrong first answers that it revises less that "
+        "of right ones"
     )
     within = evidence["discrimination_within"]
     if within is None:
         return f"{told}."
-    return f"{told}, among papers that leave as much room for doubt {signed_words(within)}."
+    return f"{told}; among papers that leave equal room for doubt, J = {signed_words(within)}."
 
 
 def _finding(found: Figure | None) -> str:
@@ -121,7 +136,7 @@ def _finding(found: Figure | None) -> str:
         return "J's interval lies above 0: under evidence it revises wrong answers more often than right ones."
     if found.interval.high < 0.0:
         return "J's interval lies below 0: under evidence it revises right answers more often than wrong ones."
-    return "J's interval holds 0: it cannot be told that evidence makes it revise wrong answers rather than right ones."
+    return "J's interval includes 0: evidence is not shown to make it revise wrong answers rather than right ones."
 
 
 def _control(read: DebateRun) -> str:
@@ -137,17 +152,17 @@ def _control(read: DebateRun) -> str:
     elif abs(leak) > _LEAKS:
         follows = f"{'though' if none else 'and'} these arms give {signed(leak)} to whoever follows the label"
     elif none:
-        follows = "as it must be where a bare label says nothing"
+        follows = "as it must where a bare label says nothing"
     else:
         follows = "although a bare label says nothing here: something else tells it when it is wrong, such as doubt"
     told = (
-        f"Negative control: where a bare label is all it hears, J = {signed_words(found)}, whose interval "
-        f"{'holds 0' if none else 'leaves out 0'}, {follows}."
+        f"Negative control: where a bare label is all it hears, J = {signed_words(found)}. The interval "
+        f"{'includes' if none else 'excludes'} 0, {follows}."
     )
     if (within := bare["discrimination_within"]) is not None:
-        told += f" Among papers that leave as much room for doubt J = {signed_words(within)}."
+        told += f" Among papers that leave equal room for doubt, J = {signed_words(within)}."
     if (beyond := bare["discrimination_beyond"]) is not None:
-        told += f" Beyond J of who is only asked again it is {signed_words(beyond)}."
+        told += f" J less that of the null arm, which only asks again, is {signed_words(beyond)}."
     return told
 
 
@@ -156,12 +171,12 @@ def _arms(leak: float | None) -> str:
         return ""
     if abs(leak) <= _LEAKS:
         return (
-            "The arms give nothing away: to change to whatever label is named discriminates by 0, so a J above 0 has "
-            "to come from the words that are quoted, or from the answer's own doubt."
+            "The arms give nothing away: changing to whatever label is named has a J of 0, so a J above 0 has to come "
+            "from the quoted words, or from the answer's own doubt."
         )
     return (
-        f"The arms give something away: to change to whatever label is named, having read nothing, discriminates by "
-        f"{signed(leak)}. A J has to be held against that, not against 0."
+        f"The arms give something away: changing to whatever label is named, having read nothing, has a J of "
+        f"{signed(leak)}. Compare a J with that, not with 0."
     )
 
 
@@ -170,13 +185,13 @@ def _faults(read: DebateRun, whole: Figure | None) -> list[str]:
     if whole is not None and whole.value < 1.0:
         told.append(
             f"In {1.0 - whole.value:.3f} of the conversations an answer breaks its contract; it counts as wrong, and "
-            "says nothing of revising."
+            "is left out of everything about revising."
         )
     if failed := sum(read.failures.values()):
         train = sum(count for cause, count in read.failures.items() if cause.split == Split.TRAIN)
         told.append(
-            f"{counted(failed, 'conversation')} failed, {failed - train:,} of them examined ones: they have no reward "
-            "and are in no figure."
+            f"{counted(failed, 'conversation')} failed, {failed - train:,} of them in an evaluation; none has a "
+            "reward, and none is in any figure."
         )
     if alarms := read.run.alarms:
         told.append(f"{counted(len(alarms), 'alarm')} raised; see below.")

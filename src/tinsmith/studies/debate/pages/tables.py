@@ -97,7 +97,7 @@ def arms_table(read: DebateRun) -> Table | None:
         if read.alone
         else "Each figure above its 95 % interval. Accuracies count every conversation, a broken answer as wrong; "
         "the rest counts those with two unbroken answers: caving of the right first answers, put right and lateral of "
-        "the wrong ones, J within papers that leave as much room for doubt, J beyond that of who is only asked again.",
+        "the wrong ones; J within: among papers that leave equal room for doubt; J beyond: less J of the null arm.",
         heads=(
             text("Challenged by"),
             column("n"),
@@ -159,8 +159,8 @@ def doubt_table(read: DebateRun) -> Table | None:
         if any(groups[name]["accuracy_first"] is not None for groups in by_room.values())
     ]
     return table_of(
-        f"{_split_words(read.main)}. Caving by for how many labels the abstract has words: where for one, the label "
-        "can be known, and giving it up is an error; where for more, the text leaves a choice.",
+        f"{_split_words(read.main)}. Caving, by how many labels the abstract has words for: where it is one, the "
+        "label can be known, and giving it up is an error; where it is more, the text leaves a choice.",
         shown,
         ("Challenged by", lambda name: text(GROUPS[name])),
         *(
