@@ -93,8 +93,8 @@ def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
     high = panel.high or 1.0
-    margin = 0.04 * (high - panel.low)
-    axes.set_xlim(panel.low - margin, high + margin)
+    low = panel.low
+    axes.set_xlim(1.04 * low - 0.04 * high, 1.04 * high - 0.04 * low)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(axis="y", labelcolor=INK, length=0)
