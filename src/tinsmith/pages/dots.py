@@ -40,6 +40,8 @@ class Panel:
     limits: Sequence[Limit] = ()
     high: float | None = None
     """Right end of the axis; 1 where it is None."""
+    low: float = 0.0
+    """Left end."""
     level: bool = False
     """Whether all dots of a row lie on one line, as at most one of them has a value."""
 
@@ -91,7 +93,8 @@ def _panel(axes: Axes, panel: Panel, rows: Sequence[str]) -> None:
     axes.grid(visible=True, axis="x")
     axes.grid(visible=False, axis="y")
     high = panel.high or 1.0
-    axes.set_xlim(-0.04 * high, 1.04 * high)
+    low = panel.low
+    axes.set_xlim(1.04 * low - 0.04 * high, 1.04 * high - 0.04 * low)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(axis="y", labelcolor=INK, length=0)

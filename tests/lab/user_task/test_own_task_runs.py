@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -210,6 +211,60 @@ def test_what_new_writes_runs_as_it_is(run: Run, capsys: pytest.CaptureFixture[s
     again = command(capsys, "new", "fresh.py")
     assert (again.code, len(again.err.splitlines()) <= 5) == (2, True)
     assert command(capsys, "new", "fresh.txt").code == 2
+
+
+def test_runs_on_one_task_are_compared_with_seeds_together(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # What is held out by a rule is the same for every seed.
+    text = TASK.replace("held_out=0.5", "held_out=lambda item: item['n'] % 2 == 0")
+    (tmp_path / "mine.py").write_text(text)
+    for folder, changes in (
+        ("a0", {"seed": "0"}),
+        ("a1", {"seed": "1"}),
+        ("b0", {"learning_rate": "1e-2"}),
+    ):
+        assert run(log_path=folder, eval_items="6", **changes).code == 0
+    told = command(capsys, "report", "a0", "b0", "a1")
+    assert told.code == 0, told
+    page = (tmp_path / "compare.html").read_text()
+    for words in ("seeds 0 and 1", "learning_rate=0.01", "the baseline a word", "a1", "b0"):
+        assert words in page
+    rewards = [
+        statistics.mean(
+            one["total"]
+            for one in lines(tmp_path / folder, "rollouts.jsonl")
+            if (one["split"], one["step"]) == ("eval", 3)
+        )
+        for folder in ("a0", "a1", "b0")
+    ]
+    assert f"{statistics.mean(rewards[:2]):.3f}" in told.out
+    assert f"{rewards[2]:.3f}" in told.out
+    assert "none" in told.out  # the baseline that fails is named, without a figure
+    alone = command(capsys, "report", "a0", "a1", "--to", "md")
+    assert alone.code == 0, alone
+
+
+def test_what_is_not_one_task_or_not_the_same_items_is_not_compared(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(log_path="a", steps="1").code == 0
+    assert run(log_path="items", steps="1", start="4").code == 0
+    assert run(log_path="seed", steps="1", seed="1", learning_rate="1e-2").code == 0
+    (tmp_path / "mine.py").write_text(TASK + "# another\n")
+    assert run(log_path="code", steps="1").code == 0
+    shutil.copy(tmp_path / "mine.py", tmp_path / "other.py")
+    assert run("other.py", log_path="name", steps="1").code == 0
+    for other, words in (
+        ("items", "held-out items"),
+        ("seed", "held-out items"),
+        ("code", "code.mine.py"),
+        ("name", "the task"),
+    ):
+        refused = command(capsys, "report", "a", other)
+        assert (refused.code, words in refused.err) == (2, True), refused
+        assert len(refused.err.splitlines()) <= 5
+    assert not (tmp_path / "compare.html").exists()
 
 
 def test_python_runs_a_file_or_a_task(server: Connection, tmp_path: Path) -> None:

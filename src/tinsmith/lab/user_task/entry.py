@@ -88,18 +88,11 @@ class UserTaskEntry:
         return task_document(run)
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
-        """See SubjectEntry.
+        """See SubjectEntry."""
+        from tinsmith.lab.user_task.comparison_page import compared_tasks
 
-        Raises:
-            ConfigError: always; there is no such comparison.
-        """
         del task
-        raise ConfigError(
-            "runs on tasks of one's own are not compared yet",
-            field="DIR",
-            value=[str(folder) for folder in folders],
-            allowed="one folder",
-        )
+        return compared_tasks(folders)
 
 
 USER_TASK: Final = UserTaskEntry(TASK_KINDS)

@@ -8,13 +8,14 @@ from fractions import Fraction
 
 from tinsmith.lab.user_task.records import Examination, TaskRunRecords
 from tinsmith.pages.measures import Measure
-from tinsmith.pages.tables import Cell, Table, TableRow, column, signed_cell, text, whole
+from tinsmith.pages.tables import Cell, Table, number, signed_cell, table_of, text, whole
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.paired_means import ALPHA, PairedMeans, mean_interval, paired_means
 from tinsmith.stats.significance import holm
 
 BOOTSTRAP = Bootstrap()
+_FIRST = "the first evaluation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,13 @@ class Gain:
     def holds(self) -> bool:
         """Whether the interval leaves out 0, and the corrected test refuses 0."""
         return self.found.apart and self.p_holm <= ALPHA
+
+    @property
+    def finding(self) -> str:
+        """What it shows."""
+        if not self.holds:
+            return "cannot tell"
+        return "more" if self.found.gain > 0 else "less"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,42 +59,48 @@ class Gains:
 
 def gains_of(read: TaskRunRecords) -> Gains:
     """Return what a run gained."""
-    others: list[tuple[str, str, PairedMeans]] = []
-    if len(read.sampled) > 1 and len(read.task.terms) > 1:
-        for name in read.task.terms:
-            found = _moved(read.sampled, name)
-            if found is not None:
-                others.append((name, "the first evaluation", found))
+    others: list[tuple[str, str, PairedMeans | None]] = []
+    if len(read.task.terms) > 1:
+        others += [(name, _FIRST, _moved(read.sampled, name)) for name in read.task.terms]
     if read.sampled:
         last = read.sampled[-1].by_item()
-        for one in read.task.baselines:
-            by_item = {item: Fraction(repr(value)) for item, value in one.by_item.items()}
-            if by_item.keys() & last.keys():
-                found = paired_means(by_item, last, BOOTSTRAP)
-                others.append(("reward", f"the baseline {one.name}", found))
-    corrected = holm([found.p_value for *_, found in others]) if others else ()
+        others += [
+            ("reward", f"the baseline {one.name}", paired(one.exact(), last))
+            for one in read.task.baselines
+        ]
     return Gains(
         sampled=_primary("reward", read.sampled),
         greedy=_primary("reward, greedy", read.greedy),
-        others=tuple(
-            Gain(name=name, over=over, found=found, p_holm=p_value)
-            for (name, over, found), p_value in zip(others, corrected, strict=True)
-        ),
+        others=corrected(others),
     )
+
+
+def corrected(found: Sequence[tuple[str, str, PairedMeans | None]]) -> tuple[Gain, ...]:
+    """Return comparisons by name and what each is with, corrected by Holm; those that cannot be made are left out."""
+    made = [(name, over, one) for name, over, one in found if one is not None]
+    p_values = holm([one.p_value for *_, one in made]) if made else ()
+    return tuple(
+        Gain(name=name, over=over, found=one, p_holm=p_value)
+        for (name, over, one), p_value in zip(made, p_values, strict=True)
+    )
+
+
+def paired(first: Mapping[str, Fraction], second: Mapping[str, Fraction]) -> PairedMeans | None:
+    """Compare item by item; None where they have none in common."""
+    return paired_means(first, second, BOOTSTRAP) if first.keys() & second.keys() else None
 
 
 def _primary(name: str, exams: Sequence[Examination]) -> Gain | None:
     found = _moved(exams, "total")
     if found is None:
         return None
-    return Gain(name=name, over="the first evaluation", found=found, p_holm=found.p_value)
+    return Gain(name=name, over=_FIRST, found=found, p_holm=found.p_value)
 
 
 def _moved(exams: Sequence[Examination], name: str) -> PairedMeans | None:
     if len(exams) < 2:
         return None
-    first, last = exams[0].by_item(name), exams[-1].by_item(name)
-    return paired_means(first, last, BOOTSTRAP) if first.keys() & last.keys() else None
+    return paired(exams[0].by_item(name), exams[-1].by_item(name))
 
 
 def mean_of(by_item: Mapping[str, Fraction]) -> Measure:
@@ -108,45 +122,31 @@ def gain_words(one: Gain) -> str:
     return f"{signed(found.gain)} ({interval}, {p_words(one.p_holm)})"
 
 
-def gains_table(gains: Gains) -> Table | None:
-    """Return the comparisons of one run; None where there is none."""
-    if not gains.all:
+def gains_table(gains: Sequence[Gain], what: str, corrected_are: str) -> Table | None:
+    """Return comparisons as a table, `what` being what is compared; None where there is none."""
+    if not gains:
         return None
-    return Table(
-        caption="The answers to one item are averaged first; the item is the unit. Interval: paired bootstrap over "
-        "items. p: flips of the signs of the items' differences, two-sided; that of terms and baselines is corrected "
-        "by Holm.",
-        heads=(
-            text("Of the trained model"),
-            text("against"),
-            column("items"),
-            column("from"),
-            column("to"),
-            column("difference", "95 % interval"),
-            column("p"),
-            column("up / down", "items"),
-            text("Finding"),
+    return table_of(
+        "The answers to one item are averaged first; the item is the unit. Interval: paired bootstrap over items. "
+        f"p: flips of the signs of the items' differences, two-sided; {corrected_are} corrected by Holm.",
+        gains,
+        (what, lambda one: text(one.name)),
+        (text("against"), lambda one: text(one.over)),
+        ("items", lambda one: whole(one.found.n)),
+        ("from", lambda one: number(one.found.first)),
+        ("to", lambda one: number(one.found.second)),
+        (
+            "difference|95 % interval",
+            lambda one: signed_cell(one.found.gain, one.found.interval),
         ),
-        rows=tuple(_row(one) for one in gains.all),
+        ("p", lambda one: Cell(text=_bare(one.p_holm), number=True)),
+        (
+            "up / down|items",
+            lambda one: Cell(text=f"{one.found.risen} / {one.found.fallen}", number=True),
+        ),
+        (text("Finding"), lambda one: text(one.finding)),
     )
 
 
-def _row(one: Gain) -> TableRow:
-    found = one.found
-    finding = "cannot tell"
-    if one.holds:
-        finding = "more" if found.gain > 0 else "less"
-    p_value = p_words(one.p_holm).removeprefix("p ").removeprefix("= ")
-    return TableRow(
-        name=text(one.name),
-        cells=(
-            text(one.over),
-            whole(found.n),
-            Cell(text=f"{found.first:.3f}", number=True),
-            Cell(text=f"{found.second:.3f}", number=True),
-            signed_cell(found.gain, found.interval),
-            Cell(text=p_value, number=True),
-            Cell(text=f"{found.risen} / {found.fallen}", number=True),
-            text(finding),
-        ),
-    )
+def _bare(p_value: float) -> str:
+    return p_words(p_value).removeprefix("p ").removeprefix("= ")

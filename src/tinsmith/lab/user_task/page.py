@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from tinsmith.lab.results.drawn_metrics import (
@@ -14,6 +15,7 @@ from tinsmith.lab.results.drawn_metrics import (
 )
 from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.run_details import failures_section, run_document
+from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.runs.records import Run
 from tinsmith.lab.user_task.gains import gains_of, gains_table, mean_of
 from tinsmith.lab.user_task.records import (
@@ -36,6 +38,7 @@ from tinsmith.pages.document import (
     Plates,
     Reply,
     Section,
+    Size,
     Verbatim,
     Words,
     kept,
@@ -43,7 +46,7 @@ from tinsmith.pages.document import (
     note,
 )
 from tinsmith.pages.palette import series_mark
-from tinsmith.pages.tables import Table, TableRow, column, measured, number, text
+from tinsmith.pages.tables import Cell, Table, measured, number, plain, table_of, text
 from tinsmith.stats.alarms import AlarmKind
 
 SHOWN: Final = 6
@@ -58,7 +61,11 @@ def task_document(run: Run) -> Document:
 
 def _page(read: TaskRunRecords) -> Document:
     run, gains = read.run, gains_of(read)
-    gained = gains_table(gains) or missing("Missing: it takes two evaluations.")
+    finished = run.manifest is not None and run.manifest.status == Status.FINISHED
+    own = read.sections or not finished
+    gained = gains_table(
+        gains.all, "Of the trained model", "that of terms and baselines is"
+    ) or missing("Missing: it takes two evaluations.")
     return run_document(
         run,
         kind="Report of one run on a task of one's own",
@@ -66,11 +73,11 @@ def _page(read: TaskRunRecords) -> Document:
         story=task_story(read, gains),
         limits=cannot_be_said(read, gains),
         notes=read.notes,
-        top=(Plates([_rewards(read)]),),
+        top=(Plates([_rewards(read)], Size.HALF),),
         sections=(
             Section("gains", "Gains", kept(gained, _examinations(read))),
             Section("steps", "Over the steps", [Plates(drawn_plates(run, _drawn(read)))]),
-            Section("own", "Of the task", _own(read.sections)),
+            *([Section("own", "Of the task", _own(read.sections))] if own else []),
             Section("examples", "Examples", _examples(read)),
             failures_section(failures_table(read.failures, where="mean")),
         ),
@@ -102,8 +109,19 @@ def _rewards(read: TaskRunRecords) -> Plate:
         unit="reward",
     )
     lines = [_curve(read.sampled, "sampled", 0), _curve(read.greedy, "greedy", 1)]
+    steps = [step for one in lines for step in one.steps]
+    for one in read.task.baselines:
+        if one.by_item:
+            lines.append(level(one.name, float(mean_of(one.exact()).value), steps, len(lines)))
     flags = flags_of(read.run, AlarmKind.ROLLOUTS_FAILED, AlarmKind.SAME_TEXT)
     return chart_plate(drawn, lines, flags=flags)
+
+
+def level(name: str, value: float, steps: Sequence[int], place: int) -> Line:
+    """Return what a baseline earns as a line from the first step to the last."""
+    ends = sorted({min(steps, default=0), max(steps, default=0)})
+    mark = series_mark(place)
+    return Line(label=f"baseline {name}", mark=mark, steps=ends, values=[value] * len(ends))
 
 
 def _curve(exams: Sequence[Examination], label: str, place: int) -> Line:
@@ -196,36 +214,39 @@ def _examinations(read: TaskRunRecords) -> Table | None:
         return None
     greedy = {one.step: one for one in read.greedy}
     terms = read.task.terms if len(read.task.terms) > 1 else ()
-    return Table(
-        caption="Means over items, each above its 95 % interval.",
-        heads=(
-            text("Step"),
-            column("reward", "sampled"),
-            *(column(name, "sampled") for name in terms),
-            column("reward", "greedy"),
-            column("distinct texts", "share, sampled"),
-            column("tokens", "an answer, sampled"),
+    return table_of(
+        "Means over items, each above its 95 % interval.",
+        read.sampled,
+        ("Step", lambda one: text(f"{one.step:,}")),
+        ("reward|sampled", lambda one: measured(mean_of(one.by_item()))),
+        *((f"{name}|sampled", partial(_mean, name)) for name in terms),
+        (
+            "reward|greedy",
+            lambda one: measured(
+                mean_of(greedy[one.step].by_item()) if one.step in greedy else None
+            ),
         ),
-        rows=tuple(
-            TableRow(
-                name=text(f"{one.step:,}"),
-                cells=(
-                    measured(mean_of(one.by_item())),
-                    *(measured(mean_of(one.by_item(name))) for name in terms),
-                    measured(mean_of(greedy[one.step].by_item()) if one.step in greedy else None),
-                    number(len(one.texts) / one.texts.total()),
-                    number(read.run.metrics.get(one.step, {}).get("eval/tokens/answer"), digits=1),
-                ),
-            )
-            for one in read.sampled
+        (
+            "distinct texts|share, sampled",
+            lambda one: number(len(one.texts) / one.texts.total()),
+        ),
+        (
+            "tokens|an answer, sampled",
+            lambda one: number(
+                read.run.metrics.get(one.step, {}).get("eval/tokens/answer"), digits=1
+            ),
         ),
     )
+
+
+def _mean(name: str, one: Examination) -> Cell:
+    return measured(mean_of(one.by_item(name)))
 
 
 def _own(sections: Sequence[SectionRecord]) -> Sequence[Block]:
     blocks = [block for one in sections for block in (Heading(one.title), _section(one))]
     return blocks or [
-        missing("The task adds nothing of its own, or the run did not come to its end.")
+        missing("Missing: what the task adds is made when the run has come to its end.")
     ]
 
 
@@ -234,14 +255,7 @@ def _section(one: SectionRecord) -> Block:
         return missing(f"This section could not be made: {one.failure}.")
     if not one.rows or not one.columns:
         return Words(one.text)
-    return Table(
-        caption="",
-        heads=tuple(text(name) for name in one.columns),
-        rows=tuple(
-            TableRow(name=text(row[0]), cells=tuple(text(value) for value in row[1:]))
-            for row in one.rows
-        ),
-    )
+    return plain("", one.columns, one.rows, words=True)
 
 
 def _examples(read: TaskRunRecords) -> Sequence[Block]:

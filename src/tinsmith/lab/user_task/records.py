@@ -38,6 +38,10 @@ class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
     by_item: dict[str, float] = {}
     failure: str = ""
 
+    def exact(self) -> dict[str, Fraction]:
+        """Return the same as fractions: what is equal in decimals is a tie."""
+        return {item: Fraction(repr(value)) for item, value in self.by_item.items()}
+
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`task.json`."""

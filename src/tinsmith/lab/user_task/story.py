@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.user_task.gains import Gain, Gains, gain_words, mean_of
 from tinsmith.lab.user_task.records import TaskRunRecords
 from tinsmith.pages.wording import counted, signed
@@ -30,6 +31,10 @@ def cannot_be_said(read: TaskRunRecords, gains: Gains) -> tuple[str, ...]:
     found = gains.sampled
     if found is not None and not found.holds:
         told.append("That training changed nothing: a gain that cannot be shown may be there.")
+    if read.run.manifest is not None and read.run.manifest.status != Status.FINISHED:
+        told.append(
+            "What the end will show: the run is not over, and a look on the way is no test."
+        )
     if not read.held_out:
         told.append("Anything about items that were not trained on: none were held out.")
     if found is not None and found.found.n < FEW:
