@@ -81,7 +81,7 @@ def _conduct(plan: Plan) -> None:
         if not quiet:
             print(message, file=sys.stderr)
 
-    def examined(standing: Standing) -> None:
+    def reached(standing: Standing) -> None:
         far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
         trouble = draw_page(folder, plan.experiment.subject, far).trouble
         if trouble is not None and trouble not in troubles:
@@ -89,7 +89,7 @@ def _conduct(plan: Plan) -> None:
             told(f"warning: {trouble}")
 
     try:
-        done = conduct(plan, told=told, examined=None if quiet else examined)
+        done = conduct(plan, told=told, reached=None if quiet else reached)
     except BaseException:
         settle_page(folder)
         raise

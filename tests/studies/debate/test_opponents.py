@@ -8,13 +8,13 @@ import pytest
 from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, item, items, only
 
 from tinsmith.lab.labels.contracts import FOUR_KEY
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.studies.debate.challenge_leaks import check_challenge
 from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, pieces_of
 from tinsmith.studies.debate.learned_cues import learned_cues
 from tinsmith.studies.debate.opponent import arguable
 from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arms, Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import ConfigError, DataError
 

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.subject_course import SubjectCourse
 from tinsmith.lab.user_task.base import TaskBaseRecipe, task_base
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.frame import TaskFrame
@@ -23,6 +23,7 @@ from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Task, Value, function_of
+from tinsmith.lab.watch import ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import sha256_of
@@ -116,13 +117,14 @@ class TaskMatter:
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> SubjectCourse[UserItem, UserAnswer]:
+    ) -> Course[UserItem, UserAnswer]:
         """See Matter."""
         del connection
-        return SubjectCourse(
+        return Course(
             subject=UserSubject(task=self.task, split=self.split, renderer=renderer_for(tokenizer)),
             settings=self.plan.settings,
-            eval_samples=self.frame.eval_samples,
+            watch=ResponseWatch(),
+            samples=self.frame.eval_samples,
             keep=lambda found: folder.write_json(
                 SECTIONS, {"sections": [asdict(one) for one in found]}
             ),

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.leaks import check_text
 from tinsmith.lab.labels.paper import Paper
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.studies.debate.stance import Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.errors import DataError
 
 _QUOTED: Final = re.compile(r'"([^"]*)"')

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import tinker
 from tinker import types
 
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.renderers.renderer import Renderer
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Arms, Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.errors import InputError
 from tinsmith.types.seeds import derive
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.paper import Item
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arms, Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.challenges import Arm
 from tinsmith.types.errors import InputError
 from tinsmith.types.seeds import derive

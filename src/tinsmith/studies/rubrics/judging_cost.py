@@ -10,7 +10,7 @@ from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.lab.settings import RlSettings
 from tinsmith.studies.rubrics.frame import Asking, RubricFrame
-from tinsmith.studies.rubrics.ground import Asked
+from tinsmith.studies.rubrics.judged_tasks import Asked
 from tinsmith.studies.rubrics.records import RULES
 from tinsmith.studies.rubrics.splitting import RubricSplit
 from tinsmith.studies.rubrics.task import RubricTask

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.model_pace import Lengths
@@ -17,18 +18,19 @@ from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import LEDGER, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.watch import ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
 from tinsmith.studies.rubrics.builtin import BuiltinTasks, builtin_dataset
-from tinsmith.studies.rubrics.course import RubricCourse
 from tinsmith.studies.rubrics.dataset import RubricDataset, read_dataset
 from tinsmith.studies.rubrics.frame import Asking, RubricFrame
-from tinsmith.studies.rubrics.ground import Asked, RubricGround
 from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
+from tinsmith.studies.rubrics.judged_tasks import Asked, JudgedTasks, Judgement
 from tinsmith.studies.rubrics.judging_cost import cost_lines, ledger_line
 from tinsmith.studies.rubrics.records import write_tasks
 from tinsmith.studies.rubrics.settings_record import asking_circumstances
 from tinsmith.studies.rubrics.splitting import RubricSplit, split_tasks
+from tinsmith.studies.rubrics.task import RubricTask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -105,7 +107,7 @@ class RubricMatter:
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> RubricCourse:
+    ) -> Course[RubricTask, Judgement]:
         """See Matter."""
         prices = load_prices(self.asking.prices)
 
@@ -113,16 +115,17 @@ class RubricMatter:
             line = ledger_line(asked, prices.dollars(self.frame.judge_model, asked.spent))
             folder.append(LEDGER, [line])
 
-        ground = RubricGround(
+        subject = JudgedTasks(
+            split=self.split,
             renderer=renderer_for(tokenizer),
             judge=open_judge(self.plan, self.frame, self.asking, connection),
             paid=paid,
         )
-        return RubricCourse(
-            ground=ground,
-            split=self.split,
+        return Course(
+            subject=subject,
             settings=self.plan.settings,
-            eval_samples=self.frame.eval_samples,
+            watch=ResponseWatch(),
+            samples=self.frame.eval_samples,
         )
 
 
