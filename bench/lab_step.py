@@ -30,10 +30,9 @@ from trl import GRPOConfig, GRPOTrainer
 
 from peers import QUIET_TRAINER, Clock, Times, idle_threads_sleep, report
 from tinsmith.cli.registered import find
-from tinsmith.lab.experiment.conduct import embedded_settings
+from tinsmith.lab.experiment.conduct import embedded_settings, open_run
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import Materials, gather
-from tinsmith.lab.experiment.opening import open_run
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.paper import Item
@@ -102,11 +101,11 @@ class Ours:
             temperature=settings.temperature,
             seed=derive(settings.seed, "rollout", step),
         )
-        rollouts = sample_groups(run.sampler(), run.course.ground, self.items(step), sampling)
+        rollouts = sample_groups(run.sampler(), run.course.subject, self.items(step), sampling)
         times["sample"] = self._read()
         groups = score_groups(
             rollouts,
-            run.course.score,
+            run.course.subject.score,
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
         )
@@ -121,9 +120,9 @@ class Ours:
         course = run.course
         told = {
             **rollout_metrics(groups),
-            **course.train_metrics(groups),
+            **course.subject.train_figures(groups),
             **trained,
-            **course.trace(),
+            **course.subject.trace(),
         }
         run.record(step, told)
         times["record"] = self._read()
@@ -198,7 +197,7 @@ def trl_trainer(
 ) -> Timed:
     """TRL's trainer on the base in `base`, on the prompts of our next `steps` steps."""
     settings, ours = callback.ours.settings, callback.ours
-    study, first = ours.run.course.ground, ours.run.step
+    study, first = ours.run.course.subject, ours.run.step
     items = [item for step in range(first, first + steps) for item in ours.items(step)]
     reward = make_reward(on_papers(plan).reward, task_asked(plan), **plan.reward_settings)
     tokenizer = AutoTokenizer.from_pretrained(base)

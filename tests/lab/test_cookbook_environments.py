@@ -15,8 +15,7 @@ import tinker
 from small_study import PAPERS
 from tinker import types
 
-from tinsmith.lab.cookbook.course import CookbookCourse
-from tinsmith.lab.cookbook.ground import CookbookGround, CookbookItem, items_of_dataset
+from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject, items_of_dataset
 from tinsmith.lab.cookbook.train import train
 from tinsmith.lab.cookbook.types import Env, EnvGroupBuilder
 from tinsmith.lab.labels.task import make_task
@@ -154,21 +153,26 @@ class GuessDataset:
         return len(self.groups) // 3
 
 
-def ground(tokenizer: Any) -> CookbookGround:
-    return CookbookGround(decode=tokenizer.decode, stop_condition=[tokenizer.eos_token_id])
+def subject(
+    tokenizer: Any,
+    items: Sequence[CookbookItem] = (),
+    held_out: Sequence[CookbookItem] = (),
+    test: Sequence[CookbookItem] = (),
+) -> CookbookSubject:
+    return CookbookSubject(
+        decode=tokenizer.decode,
+        stop_condition=[tokenizer.eos_token_id],
+        train=items,
+        held_out=held_out,
+        test=test,
+    )
 
 
 def trained(connection: Connection, folder: Path, tokenizer: Any) -> list[GuessGroup]:
     groups = [GuessGroup(tokenizer, number) for number in range(6)]
     items = items_of_dataset(GuessDataset(groups))
-    course = CookbookCourse(
-        ground=ground(tokenizer),
-        train_items=items,
-        settings=SETTINGS,
-        held_out=items[:1],
-        test_items=items[1:2],
-    )
-    train(connection.client, "base", course, SETTINGS, folder, quiet=True)
+    played = subject(tokenizer, items, held_out=items[:1], test=items[1:2])
+    train(connection.client, "base", played, SETTINGS, folder, quiet=True)
     return groups
 
 
@@ -237,7 +241,7 @@ def test_what_fails_is_one_rollouts_recorded_failure(
     sampler: tinker.SamplingClient, tokenizer: Any, fault: str, what: str
 ) -> None:
     group = GuessGroup(tokenizer, 3, faults=("", fault))
-    place = ground(tokenizer)
+    place = subject(tokenizer)
     sampling = Sampling(samples=4, max_tokens=8, temperature=1.0, seed=2)
     [found] = sample_groups(sampler, place, [CookbookItem("one", group)], sampling)
     place.close()
@@ -256,7 +260,7 @@ def test_a_group_that_cannot_be_rewarded_has_no_rewards(
     sampler: tinker.SamplingClient, tokenizer: Any
 ) -> None:
     groups = [GuessGroup(tokenizer, 3), GuessGroup(tokenizer, 5, greedy=False)]
-    place = ground(tokenizer)
+    place = subject(tokenizer)
     sampling = Sampling(samples=4, max_tokens=8, temperature=1.0, seed=2)
     items = [CookbookItem(str(i), group) for i, group in enumerate(groups)]
     whole, lost = sample_groups(sampler, place, items, sampling)
@@ -271,7 +275,7 @@ def test_a_group_of_another_size_and_one_that_fails_whole_are_refused(
     sampler: tinker.SamplingClient, tokenizer: Any
 ) -> None:
     group = GuessGroup(tokenizer, 3, faults=("raises",) * 4)
-    place = ground(tokenizer)
+    place = subject(tokenizer)
     sampling = Sampling(samples=2, max_tokens=8, temperature=1.0, seed=2)
     with pytest.raises(ConfigError, match="4 environments") as caught:
         sample_groups(sampler, place, [CookbookItem("one", group)], sampling)
@@ -356,10 +360,8 @@ def test_our_environment_goes_through_both_adapters(
         task=TASK,
         script="brief",
     )
-    course = CookbookCourse(
-        ground=ground(tokenizer), train_items=items_of_dataset(dataset, "paper"), settings=settings
-    )
-    train(connection.client, "base", course, settings, tmp_path / "run", quiet=True)
+    played = subject(tokenizer, items_of_dataset(dataset, "paper"))
+    train(connection.client, "base", played, settings, tmp_path / "run", quiet=True)
     rollouts = lines(tmp_path / "run", ROLLOUTS)
     assert len(rollouts) == 12
     for line in rollouts:

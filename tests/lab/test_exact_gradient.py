@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_study import PAPERS, TASK, label_course, open_run
+from small_study import PAPERS, TASK, open_run, study_of
 
 from tinsmith.lab.grouping import score_groups
 from tinsmith.lab.labels.contracts import Answer
@@ -18,7 +18,7 @@ from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs, label_probabilities, trained_label_logprobs
 from tinsmith.lab.policy import adam
 from tinsmith.lab.rewards.registry import make_reward
-from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection
@@ -49,7 +49,7 @@ def trained(
     connection: Connection, folder: Path, settings: RlSettings, reward: str = "strong"
 ) -> list[dict[str, Any]]:
     run = open_run(connection, folder, settings, reward=reward)
-    train_rl(run, settings)
+    train(run)
     run.folder.close()
     return lines(folder, METRICS)
 
@@ -94,12 +94,12 @@ def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(
 ) -> None:
     run = open_run(connection, tmp_path / "run", EXACT)
     rewarded = LabelGradient(
-        study=label_course(run).ground, paid=make_reward("exp5", TASK).per_label(), group_size=4
+        study=study_of(run), paid=make_reward("exp5", TASK).per_label(), group_size=4
     )
     for _ in range(2):  # the adapter begins at zero: the second time it says something
         sampler = run.trainer.save_weights_and_get_sampling_client().result(WAIT_SECONDS)
-        one = label_logprobs(sampler, label_course(run).ground, PAPERS.validation[:4])
-        other = trained_label_logprobs(run.trainer, label_course(run).ground, PAPERS.validation[:4])
+        one = label_logprobs(sampler, study_of(run), PAPERS.validation[:4])
+        other = trained_label_logprobs(run.trainer, study_of(run), PAPERS.validation[:4])
         assert one.shape == (4, 3)
         assert (one.view(np.int64) == other.view(np.int64)).all()
         datums = rewarded.datums(run.trainer, PAPERS.train[:4])
@@ -111,10 +111,10 @@ def test_one_call_of_the_trainer_scores_labels_with_the_samplers_bits(
 def test_what_all_labels_begin_with_has_no_weight(connection: Connection, tmp_path: Path) -> None:
     run = open_run(connection, tmp_path / "run", EXACT)
     paid = make_reward("strong", TASK).per_label()
-    gradient = LabelGradient(study=label_course(run).ground, paid=paid, group_size=4)
+    gradient = LabelGradient(study=study_of(run), paid=paid, group_size=4)
     datums = gradient.datums(run.trainer, PAPERS.train[:1])
-    openings = [label_course(run).ground.label_tokens(label) for label in TASK.labels]
-    prompt = len(label_course(run).ground.prompt(PAPERS.train[0]))
+    openings = [study_of(run).label_tokens(label) for label in TASK.labels]
+    prompt = len(study_of(run).prompt(PAPERS.train[0]))
     assert len(datums) == 3
     assert len({opening[0] for opening in openings}) == 1
     firsts: list[float] = []
@@ -183,9 +183,9 @@ def test_a_reward_that_reacts_pays_by_its_state_before_the_step_and_remembers_th
     connection: Connection, tmp_path: Path
 ) -> None:
     run = open_run(connection, tmp_path / "run", EXACT, reward="macro_f1")
-    train_rl(run, EXACT)
+    train(run)
     run.folder.close()
-    reward = label_course(run).reward
+    reward = study_of(run).reward
     assert reward is not None
     state = reward.rewards[0].state()
     assert state.batches == EXACT.steps

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from small_study import PAPERS, TASK, PaperRun, label_course, open_run, train
+from small_study import PAPERS, TASK, PaperRun, open_run, study_of, train
 
 from tinsmith.lab import rollouts as rollouts_module
 from tinsmith.lab.grouping import score_groups
@@ -203,7 +203,7 @@ def test_a_reward_that_reacts_is_resumed_with_its_memory(
     _train_until(run, 3)
     run.folder.close()
     resumed = open_run(connection, out, RL, reward="macro_f1", if_exists=IfExists.RESUME)
-    reward = label_course(resumed).reward
+    reward = study_of(resumed).reward
     assert reward is not None
     assert reward.rewards[0].state().batches == 2
     train(resumed)
@@ -236,11 +236,11 @@ def test_a_failed_rollout_is_recorded_with_its_cause_and_gets_no_reward(
     run = open_run(connection, tmp_path / "failing", RL)
     client: Any = _Broken(run.sampler(), 3)
     sampling = Sampling(samples=4, max_tokens=24, temperature=1.0, seed=0)
-    groups = sample_groups(client, run.course.ground, PAPERS.train[:4], sampling)
+    groups = sample_groups(client, run.course.subject, PAPERS.train[:4], sampling)
     assert [isinstance(group[0], Failure) for group in groups] == [False, False, True, False]
     scored = score_groups(
         groups,
-        run.course.score,
+        run.course.subject.score,
         advantage=Advantage.CENTER,
         zero_variance_filter=True,
     )
@@ -263,7 +263,7 @@ def test_a_server_that_answers_nothing_stops_the_step(
     client: Any = _Broken(run.sampler(), 1)
     sampling = Sampling(samples=2, max_tokens=4, temperature=1.0, seed=0)
     with pytest.raises(BackendError, match="every rollout failed"):
-        sample_groups(client, run.course.ground, PAPERS.train[:2], sampling)
+        sample_groups(client, run.course.subject, PAPERS.train[:2], sampling)
     run.folder.close()
 
 

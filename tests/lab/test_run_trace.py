@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from small_study import PaperRun, open_run
 
-from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TRACE
@@ -48,7 +48,7 @@ def opened(connection: Connection, folder: Path, if_exists: IfExists = IfExists.
 
 
 def train(run: PaperRun) -> None:
-    train_rl(run, RL)
+    train_run(run)
     run.folder.close()
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from tinsmith.lab.labels.answers import Confidence
 from tinsmith.lab.labels.contracts import FOUR_KEY
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import make_task
 from tinsmith.studies.debate.conversation import Debate
@@ -16,6 +15,7 @@ from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Said, ScriptedOpponent
 from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arm, Arms, Stance
+from tinsmith.studies.debate.transcript import Transcript
 
 D, C, N = FOUR_KEY.labels
 TASK = make_task("disruption", prompt="brief")

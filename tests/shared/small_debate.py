@@ -10,6 +10,7 @@ from typing import Any
 from small_study import PAPERS
 
 from tinsmith.data.labels import Disruption
+from tinsmith.lab.course import Course
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.nano_base import build_base
@@ -21,13 +22,12 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.teller import Teller
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.course import DebateCourse
 from tinsmith.studies.debate.cues import Cue, Cues
+from tinsmith.studies.debate.debated_papers import DebatedPapers
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
 from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.ground import DebateGround
 from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent
-from tinsmith.studies.debate.rewards import debate_reward
+from tinsmith.studies.debate.rewards import Credit, debate_reward
 from tinsmith.studies.debate.script import load_script
 
 DebateRun = Run[Item, Exchange]
@@ -65,11 +65,23 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def ground(connection: Connection, opponent: Opponent | None = SCRIPTED) -> DebateGround:
-    """Return where the pair meets, in the base's tokens."""
+def debated(
+    connection: Connection,
+    opponent: Opponent | None = SCRIPTED,
+    reward: str = "adversarial/gated",
+) -> DebatedPapers:
+    """Return the pair's papers, in the base's tokens; it tests on a few only."""
     made = connection.client.create_lora_training_client(base_model="base", rank=1, seed=0)
     renderer = renderer_for(made.result(WAIT_SECONDS).get_tokenizer())
-    return DebateGround(task=TASK, renderer=renderer, script=SCRIPT, opponent=opponent)
+    return DebatedPapers(
+        task=TASK,
+        renderer=renderer,
+        script=SCRIPT,
+        opponent=opponent,
+        papers=dataclasses.replace(PAPERS, test=PAPERS.test[:3]),
+        reward=debate_reward(reward),
+        cues=CUES,
+    )
 
 
 def open_debate(
@@ -95,14 +107,11 @@ def open_debate(
         service=service,
         trainer=made.result(WAIT_SECONDS),
         model_name="base",
-        course=DebateCourse(
-            ground=ground(connection, opponent),
-            papers=dataclasses.replace(PAPERS, test=PAPERS.test[:3]),
+        course=Course(
+            subject=debated(connection, opponent, reward),
             settings=settings,
-            reward=debate_reward(reward),
             forks=forks,
-            cues=CUES,
-            control=None,
+            by_turn=debate_reward(reward).credit is Credit.TURN,
         ),
         settings=settings,
         folder=opened,

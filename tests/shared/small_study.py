@@ -6,20 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.ground import Papers, Study
+from tinsmith.lab.labels.course import label_course
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import Task, make_task
 from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
 from tinsmith.lab.rewards.label_reward import make_label_reward
-from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
-from tinsmith.lab.settings import CommonSettings, RlSettings, SftSettings
-from tinsmith.lab.sft import train_sft
+from tinsmith.lab.settings import CommonSettings
 from tinsmith.lab.teller import Teller
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.seeds import random_bits
@@ -91,16 +90,18 @@ def open_run(
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)
     trainer = made.result(WAIT_SECONDS)
     tokenizer = trainer.get_tokenizer()
-    study = Study(task=TASK, papers=PAPERS, renderer=renderer_for(tokenizer), tokenizer=tokenizer)
+    study = LabelledPapers(
+        task=TASK,
+        papers=PAPERS,
+        renderer=renderer_for(tokenizer),
+        tokenizer=tokenizer,
+        reward=None if reward is None else make_label_reward(reward, TASK),
+    )
     run = Run(
         service=service,
         trainer=trainer,
         model_name="base",
-        course=LabelCourse(
-            ground=study,
-            settings=settings,
-            reward=None if reward is None else make_label_reward(reward, TASK),
-        ),
+        course=label_course(study, settings),
         settings=settings,
         folder=opened,
         teller=Teller(name="test", steps=settings.steps, quiet=True),
@@ -112,15 +113,14 @@ def open_run(
     return run
 
 
-def label_course(run: PaperRun) -> LabelCourse:
+def study_of(run: PaperRun) -> LabelledPapers:
     """Return what the run teaches, as what it is."""
-    assert isinstance(run.course, LabelCourse)
-    return run.course
+    assert isinstance(run.course.subject, LabelledPapers)
+    return run.course.subject
 
 
 def train(run: PaperRun) -> Finished:
-    """Train by the loop that its settings are for."""
-    if isinstance(run.settings, RlSettings):
-        return train_rl(run, run.settings)
-    assert isinstance(run.settings, SftSettings)
-    return train_sft(run, label_course(run), run.settings)
+    """Train to the end."""
+    finished = train_run(run)
+    assert finished is not None
+    return finished

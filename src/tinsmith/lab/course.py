@@ -1,162 +1,114 @@
-"""A course: what a run trains on, what its rollouts earn, and how its policy is examined.
-
-The loop knows nothing else of what it teaches: papers with labels, tasks with criteria, conversations of two models.
-"""
+"""A course: how a run trains on a subject and evaluates its policy, whatever the subject is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, cast
 
 import tinker
 
-from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.policy import ExactGradient, told_drift
 from tinsmith.lab.progress import Progress, untold
-from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import A, Ground, I, I_contra, Rollout
+from tinsmith.lab.rollout_metrics import Line, examined_lines
+from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
+from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Selection
-from tinsmith.lab.terms import Terms
-from tinsmith.stats.alarms import Alarm
+from tinsmith.lab.subject import SectionRecord, Split, Subject
+from tinsmith.lab.watch import Examinee, Judged, Score, Watch
+from tinsmith.types.seeds import derive
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Score:
-    """How good a policy was in an examination; compared in this order."""
+class Decoding(StrEnum):
+    """How an evaluation's answers are drawn; the value follows the split's name."""
 
-    value: float
-    tie_break: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examinee:
-    """A policy while it is trained."""
-
-    client: tinker.SamplingClient
-    trainer: tinker.TrainingClient
-    base: Callable[[], tinker.SamplingClient]
-    """The model under the adapter."""
-    progress: Progress = untold
-    """Is told how the answers come in."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """What an examination found."""
-
-    metrics: Mapping[str, float]
-    lines: Sequence[Line]
-    """Its rollouts."""
-    score: Score
-    alarms: Sequence[Alarm] = ()
+    SAMPLED = ""
+    GREEDY = "_greedy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """What the last look found."""
+    """What an evaluation found."""
 
     metrics: Mapping[str, float]
-    lines: Sequence[Line]
+    lines: Sequence[Line] = ()
+    """Its rollouts."""
+
+    def __or__(self, other: Tested) -> Tested:
+        """Return both."""
+        return Tested(metrics={**self.metrics, **other.metrics}, lines=[*self.lines, *other.lines])
 
 
-Look = Callable[[tinker.SamplingClient, int, str, Progress], Tested]
-"""Looks at the test split with a policy, its step, and the name that what it finds goes by."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What an evaluation of a policy in training found, and what it means."""
+
+    tested: Tested
+    judged: Judged
 
 
-def chosen_and_last(
-    look: Look,
-    chosen: tinker.SamplingClient,
-    chosen_step: int,
-    last: tinker.SamplingClient | None,
-    last_step: int,
-    progress: Progress,
-) -> Tested:
-    """Look with the chosen policy as `test` and the last one as `test_last`; at one that is both (None) only once."""
-    first = look(chosen, chosen_step, "test", progress)
-    if last is None:
-        same = {key.replace("test", "test_last", 1): value for key, value in first.metrics.items()}
-        return Tested(metrics={**first.metrics, **same}, lines=first.lines)
-    other = look(last, last_step, "test_last", progress)
-    return Tested(metrics={**first.metrics, **other.metrics}, lines=[*first.lines, *other.lines])
-
-
-def tested_share(
-    settings: CommonSettings, tested: Sequence[object], examined: Sequence[object]
-) -> float:
-    """Return how many examinations a test of the chosen policy is worth, and of the last one where it is another."""
-    policies = 1 if settings.select_by is Selection.LAST else 2
-    return policies * len(tested) / max(1, len(examined))
-
-
-class ExactGradient(Protocol[I_contra]):
-    """A part of the policy gradient that is computed and not sampled."""
-
-    def datums(
-        self, trainer: tinker.TrainingClient, items: Sequence[I_contra]
-    ) -> list[tinker.Datum]:
-        """Return cross-entropy datums whose gradient it is, under the trainer's weights of now."""
-        ...
-
-    def besides(self, terms: Terms) -> float:
-        """Return the part of a reward that rollouts are still compared by."""
-        ...
-
-
-class Course(Protocol[I, A]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course(Generic[I, A]):
     """See the module."""
 
-    @property
-    def ground(self) -> Ground[I, A]:
-        """Where its rollouts take place."""
-        ...
+    subject: Subject[I, A]
+    settings: CommonSettings
+    watch: Watch[I, A] = field(default_factory=Watch[Any, Any])
+    decodings: Sequence[Decoding] = tuple(Decoding)
+    samples: int = 1
+    """Answers to each item, where they are sampled."""
+    forks: int = 1
+    """Second replies for each first one; 1 where nothing forks."""
+    by_turn: bool = False
+    """Whether each turn has an advantage of its own, from forks."""
+    exact: Callable[[], ExactGradient[I]] | None = None
+    """Returns what replaces the sampled gradient of a term, by the rewards' state of now; None: nothing does."""
+    controls: Mapping[str, Subject[I, A]] = field(default_factory=dict[str, Subject[I, A]])
+    """What the test's items are asked in too, by the split's name."""
+    tests_last: bool = False
+    """Whether the last policy is tested beside the chosen one."""
+    also_tested: Callable[[tinker.SamplingClient, int], Tested] | None = None
+    """What else the chosen policy and its step are tested by."""
+    keep: Callable[[Sequence[SectionRecord]], None] | None = None
+    """Is given the page's sections, at the end."""
 
     @property
     def train_items(self) -> Sequence[I]:
         """What is trained on."""
-        ...
+        return subset(self.subject.items(Split.TRAIN), self.settings.train_items)
 
     @property
-    def forks(self) -> int:
-        """Second replies for each first one; 1 where nothing forks."""
-        ...
+    def validation_items(self) -> Sequence[I]:
+        """What evaluations ask while it trains."""
+        return subset(self.subject.items(Split.VALIDATION), self.settings.eval_items)
 
     @property
-    def by_turn(self) -> bool:
-        """Whether each turn has an advantage of its own, from forks."""
-        ...
+    def test_items(self) -> Sequence[I]:
+        """What the last evaluation asks."""
+        return subset(self.subject.items(Split.TEST), self.settings.test_items)
 
     @property
     def last_look(self) -> float:
-        """How many examinations the last look is worth, at most, by the answers it asks for."""
-        ...
+        """How many evaluations the test is worth, at most, by the answers it asks for."""
+        another = self.tests_last and self.settings.select_by is not Selection.LAST
+        times = (2 if another else 1) * (1 + len(self.controls))
+        return times * len(self.test_items) / max(1, len(self.validation_items))
 
-    def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
-        """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
-        ...
-
-    def exact(self) -> ExactGradient[I] | None:
-        """Return what replaces the sampled gradient of the task term, by the state before the step; None: nothing."""
-        ...
-
-    def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> Sequence[Alarm]:
-        """Watch a training step; return the alarms that begin with it."""
-        ...
-
-    def train_metrics(self, groups: Sequence[ScoredGroup[I, A]]) -> Mapping[str, float]:
-        """Return what is told of a training step beside rewards and groups."""
-        ...
-
-    def facts(self, rollout: Rollout[I, A]) -> Line:
-        """Return what a rollout's line says of its answer."""
-        ...
-
-    def item_facts(self, item: I) -> Line:
-        """Return what a line says of an item that came to nothing."""
-        ...
-
-    def examine(self, policy: Examinee, step: int) -> Examined:
-        """Look at a policy while it is trained."""
-        ...
+    def examine(self, policy: Examinee) -> Examined:
+        """Evaluate a policy while it is trained."""
+        step, items = policy.step, self.validation_items
+        if not items:
+            return Examined(tested=Tested(metrics={}), judged=Judged(score=Score(float(step), 0.0)))
+        found, groups = self._asked(
+            policy.client, self.subject, items, step, "eval", policy.progress
+        )
+        judged = self.watch.judge(policy, groups, found.metrics)
+        read = [one for group in groups for one in group if not isinstance(one, Failure)]
+        drift = told_drift(policy.base(), read)
+        if self.keep is not None and step == self.settings.steps:
+            self.keep(self.subject.sections(read))
+        return Examined(tested=found | Tested(metrics={**judged.metrics, **drift}), judged=judged)
 
     def test(
         self,
@@ -166,26 +118,56 @@ class Course(Protocol[I, A]):
         last_step: int,
         progress: Progress = untold,
     ) -> Tested:
-        """Look at the chosen policy, and at the last one; None: it is the chosen one."""
-        ...
+        """Evaluate the chosen policy as `test`, and the last one as `test_last`; None: it is the chosen one."""
+        items = self.test_items
+        if not items:
+            return Tested(metrics={})
+        found, _ = self._asked(chosen, self.subject, items, chosen_step, "test", progress)
+        for name, subject in self.controls.items():
+            found |= self._asked(chosen, subject, items, chosen_step, name, progress)[0]
+        if self.tests_last and last is None:
+            same = found.metrics.items()
+            found |= Tested(
+                metrics={key.replace("test", "test_last", 1): value for key, value in same}
+            )
+        elif self.tests_last and last is not None:
+            found |= self._asked(last, self.subject, items, last_step, "test_last", progress)[0]
+        return found if self.also_tested is None else found | self.also_tested(chosen, chosen_step)
 
-    def trace(self) -> Mapping[str, float]:
-        """Return what is worth telling of the rewards' state after a step."""
-        ...
-
-    @property
-    def alarms(self) -> Sequence[Alarm]:
-        """Every alarm so far."""
-        ...
+    def _asked(
+        self,
+        client: tinker.SamplingClient,
+        subject: Subject[I, A],
+        items: Sequence[I],
+        step: int,
+        name: str,
+        progress: Progress,
+    ) -> tuple[Tested, list[list[Rollout[I, A] | Failure[I]]]]:
+        """Return what all answers say, and those of the first decoding."""
+        found = Tested(metrics={})
+        answered: list[list[list[Rollout[I, A] | Failure[I]]]] = []
+        for decoding in self.decodings:
+            greedy, split = decoding is Decoding.GREEDY, f"{name}{decoding.value}"
+            sampling = Sampling(
+                samples=1 if greedy else self.samples,
+                max_tokens=self.settings.max_tokens,
+                temperature=0.0 if greedy else self.settings.temperature,
+                seed=derive(self.settings.seed, "evaluation"),
+                progress=progress,
+            )
+            groups = sample_groups(client, subject, items, sampling)
+            flat = [one for group in groups for one in group]
+            lines = examined_lines(step, split, flat, subject.facts, subject.item_facts)
+            found |= Tested(metrics=subject.figures(groups, split), lines=lines)
+            answered.append(groups)
+        return found, answered[0]
 
     def state(self) -> object:
         """Return what a resumed run must know, as plain JSON values."""
-        ...
+        return {"subject": self.subject.state(), "watch": self.watch.state()}
 
     def restore(self, state: object) -> None:
         """Go on from what `state` returned."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what it holds open; the run is over, or lost."""
-        ...
+        kept = cast(Mapping[str, object], state)
+        self.subject.restore(kept["subject"])
+        self.watch.restore(kept["watch"])

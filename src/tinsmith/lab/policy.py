@@ -10,18 +10,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.lab.course import ExactGradient
 from tinsmith.lab.datums import policy_datum
 from tinsmith.lab.grouping import Scored, ScoredGroup
-from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
+from tinsmith.lab.terms import Terms
 from tinsmith.ops.exact import mean, raised_cosine
 
 ADAM_EPS = 1e-8
@@ -29,6 +29,20 @@ ADAM_EPS = 1e-8
 
 DRIFT_PROBED = 48
 """Rollouts by which an examination tells the distance from the base."""
+
+
+class ExactGradient(Protocol[I_contra]):
+    """A part of the policy gradient that is computed and not sampled."""
+
+    def datums(
+        self, trainer: tinker.TrainingClient, items: Sequence[I_contra]
+    ) -> list[tinker.Datum]:
+        """Return cross-entropy datums whose gradient it is, under the trainer's weights of now."""
+        ...
+
+    def besides(self, terms: Terms) -> float:
+        """Return the part of a reward that rollouts are still compared by."""
+        ...
 
 
 def rate(settings: CommonSettings, step: int) -> float:

@@ -1,6 +1,6 @@
-"""The RL loop, on one page: sample groups, reward them, train on what they teach; again.
+"""The loop, on one page: sample groups, reward them, train on what they teach; again.
 
-The first `sft_steps` steps, where there are any, are supervised ones instead.
+A step that learns by example is supervised instead (see sft.py): all of SFT's, and the first `sft_steps` of RL.
 
 It talks to a Tinker server and nothing else. Step n samples from the policy that n updates made, so that sampler and
 trainer are the same model and `optim/kl_sample_train` is 0.0 where the server keeps that promise.
@@ -8,14 +8,8 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 
 from __future__ import annotations
 
-from typing import cast
-
-from tinsmith.lab.course import ExactGradient
 from tinsmith.lab.grouping import ScoredGroup, score_groups
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.policy import update_policy
+from tinsmith.lab.policy import ExactGradient, update_policy
 from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
 from tinsmith.lab.run import Finished, Run
@@ -25,34 +19,32 @@ from tinsmith.lab.sft import teach
 from tinsmith.types.seeds import derive
 
 
-def train_rl(run: Run[I, A], settings: RlSettings) -> Finished:
+def train(run: Run[I, A]) -> Finished | None:
     """Train from where the run stands to its last step; evaluate, save, choose and test.
+
+    None: it stopped before its end, where it was told to, and can be resumed from there.
 
     Raises:
         LostError: the server was lost; the run can be resumed.
     """
+    settings = run.settings
     for step in range(run.step, settings.steps):
+        if run.stops_here:
+            return None
         metrics = run.examine(step) if due(step, settings.eval_every) else {}
-        if step < settings.sft_steps:
-            metrics |= _by_example(run, settings, step)
-        else:
-            metrics |= _by_reward(run, settings, step)
+        # Adam's moments go on over a change from examples to rewards, as both train one adapter.
+        examples = settings.by_example(step)
+        metrics |= _by_reward(run, step) if examples is None else teach(run, examples, step)
         run.record(step, metrics)
-        if saves_after(step, settings.steps, settings.save_every):
+        if run.stops_here or saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)
     return run.finish()
 
 
-def _by_example(run: Run[I, A], settings: RlSettings, step: int) -> dict[str, float]:
-    """Take a supervised step; Adam's moments go on over the change to RL, as both train one adapter."""
-    course: object = run.course
-    assert isinstance(course, LabelCourse), "only labels can be taught by example"
-    return teach(cast(Run[Item, Answer], run), course, settings.supervised, step)
-
-
-def _by_reward(run: Run[I, A], settings: RlSettings, step: int) -> dict[str, float]:
+def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     """Sample a step's groups, and train on what they teach."""
-    course = run.course
+    course, settings = run.course, run.settings
+    assert isinstance(settings, RlSettings), "other settings teach by example"
     items = batch(course.train_items, settings.groups_per_batch, step, settings.seed)
     groups, exact = _sampled(run, settings, step, items)
     with run.timed("train_s"):
@@ -61,8 +53,8 @@ def _by_reward(run: Run[I, A], settings: RlSettings, step: int) -> dict[str, flo
     return {
         **metrics,
         **rollout_metrics(groups),
-        **course.train_metrics(groups),
-        **course.trace(),
+        **course.subject.train_figures(groups),
+        **course.subject.trace(),
     }
 
 
@@ -70,24 +62,26 @@ def _sampled(
     run: Run[I, A], settings: RlSettings, step: int, items: list[I]
 ) -> tuple[list[ScoredGroup[I, A]], ExactGradient[I] | None]:
     """Sample a step's groups and reward them."""
+    course = run.course
     with run.timed("sample_s"):
         sampling = Sampling(
             samples=settings.group_size,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             seed=derive(settings.seed, "rollout", step),
-            forks=run.course.forks,
+            forks=course.forks,
         )
-        rollouts = sample_groups(run.sampler(), run.course.ground, items, sampling)
+        rollouts = sample_groups(run.sampler(), course.subject, items, sampling)
     with run.timed("score_s"):
-        exact = run.course.exact()  # paid by the state before the step enters it
+        # Paid by the rewards' state before the step enters it.
+        exact = None if course.exact is None else course.exact()
         groups = score_groups(
             rollouts,
-            run.course.score,
+            course.subject.score,
             advantage=settings.advantage,
             zero_variance_filter=settings.zero_variance_filter,
             compared_by=None if exact is None else exact.besides,
-            by_turn=run.course.by_turn,
+            by_turn=course.by_turn,
         )
         run.saw(step, groups)
     return groups, exact

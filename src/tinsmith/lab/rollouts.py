@@ -6,10 +6,9 @@ step fails the server is lost, and the run stops.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import tinker
@@ -58,29 +57,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory(Generic[I]):
-    """One conversation that came to its end."""
+    """One conversation."""
 
     item: I
     sample: int
     """Its place in the group."""
-    turns: tuple[Turn, ...]
+    turns: tuple[Turn, ...] = ()
     fork: int = 0
     """Its place among those that share the first reply."""
     environment: Environment | None = field(default=None, repr=False, compare=False)
-    """Where it took place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout(Generic[I, A]):
-    """One conversation, and what its replies were found to say."""
-
-    item: I
-    sample: int
-    """Its place in the group."""
-    turns: tuple[Turn, ...]
-    answer: A
-    fork: int = 0
-    """Its place among those that share the first reply."""
+    """Where it took place; None once it was read."""
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -115,6 +101,13 @@ class Rollout(Generic[I, A]):
         ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout(Trajectory[I], Generic[I, A]):
+    """A conversation, and what its replies were found to say."""
+
+    answer: A
+
+
 AnyRollout = Rollout[Any, Any]
 """A rollout of which only the tokens matter."""
 
@@ -137,8 +130,8 @@ class Unread:
     what: str
 
 
-class Ground(Protocol[I, A_co]):
-    """Where rollouts take place: which conversations an item begins, and what is read in them at their end."""
+class Environments(Protocol[I, A_co]):
+    """Which conversations an item begins, and what is read in them at their end."""
 
     def stop(self) -> Sequence[int] | Sequence[str]:
         """Return the tokens that end a reply, or the texts."""
@@ -180,25 +173,33 @@ class Sampling:
 class _Live(Generic[I]):
     """A conversation that goes on."""
 
-    item: I
-    sample: int
+    so_far: Trajectory[I]
     seed: int
-    environment: Environment
-    observation: tuple[int, ...] | None
+    observation: tuple[int, ...] | None = None
     """What the next reply replies to; None: it is over."""
-    context: tuple[int, ...] = ()
-    """Everything before the observation."""
-    turns: tuple[Turn, ...] = ()
-    fork: int = 0
     failure: Failure[I] | None = None
 
+    @property
+    def environment(self) -> Environment:
+        """Where it takes place."""
+        assert self.so_far.environment is not None, "it was not read yet"
+        return self.so_far.environment
+
     def failed(self, where: str, what: str) -> None:
-        self.failure = Failure(item=self.item, sample=self.sample, where=where, what=what)
+        one = self.so_far
+        self.failure = Failure(item=one.item, sample=one.sample, where=where, what=what)
         self.observation = None
+
+    def waits_at(self) -> tuple[int, ...]:
+        """Return every token before the reply that it waits for."""
+        return (*self.so_far.sequence(), *(self.observation or ()))
 
 
 def sample_groups(
-    client: tinker.SamplingClient, ground: Ground[I, A], items: Sequence[I], sampling: Sampling
+    client: tinker.SamplingClient,
+    subject: Environments[I, A],
+    items: Sequence[I],
+    sampling: Sampling,
 ) -> list[list[Rollout[I, A] | Failure[I]]]:
     """Sample a group for every item, all at once; the order is that of the items, however they come back.
 
@@ -208,22 +209,22 @@ def sample_groups(
         DataError: a prompt leaks.
     """
     groups = [
-        _begin(ground, item, sampling.samples, derive(sampling.seed, "group", place))
+        _begin(subject, item, sampling.samples, derive(sampling.seed, "group", place))
         for place, item in enumerate(items)
     ]
-    _reply(client, ground, sampling, [one for group in groups for one in _together(group)])
+    _reply(client, subject, sampling, [one for group in groups for one in _together(group)])
     if sampling.forks > 1:
         groups = [
             [fork for one in group for fork in _forks(one, sampling.forks)] for group in groups
         ]
     flat, turn = [one for group in groups for one in group], 1
     while asked := [each for group in groups for each in _alike(group, turn)]:
-        _reply(client, ground, sampling, asked)
+        _reply(client, subject, sampling, asked)
         turn += 1
     failures = [one.failure for one in flat if one.failure is not None]
     if failures and len(failures) == len(flat):
         raise BackendError(f"every rollout failed; the first: {failures[0].what}")
-    read = iter(_read(ground, flat))
+    read = iter(_read(subject, flat))
     return [[next(read) for _ in group] for group in groups]
 
 
@@ -245,10 +246,10 @@ _Asked = tuple[list[_Live[I]], int]
 """Conversations that wait for a reply to the same tokens, and the seed it is drawn with."""
 
 
-def _begin(ground: Ground[I, A], item: I, count: int, seed: int) -> list[_Live[I]]:
+def _begin(subject: Environments[I, A], item: I, count: int, seed: int) -> list[_Live[I]]:
     begun = [
-        _Live(item=item, sample=i, seed=seed, environment=each, observation=None)
-        for i, each in enumerate(ground.environments(item, count, seed))
+        _Live(so_far=Trajectory(item=item, sample=i, environment=each), seed=seed)
+        for i, each in enumerate(subject.environments(item, count, seed))
     ]
     for one in begun:
         with _recorded([one], "environment", but=DataError):  # a prompt leaks: the run must stop
@@ -261,7 +262,7 @@ def _together(group: list[_Live[I]]) -> list[_Asked[I]]:
     if len({one.observation for one in group}) == 1 and group[0].observation is not None:
         return [(group, group[0].seed)]
     begun = [one for one in group if one.observation is not None]
-    return [([one], derive(one.seed, "turn", 0, one.sample)) for one in begun]
+    return [([one], derive(one.seed, "turn", 0, one.so_far.sample)) for one in begun]
 
 
 def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
@@ -269,16 +270,16 @@ def _alike(group: list[_Live[I]], turn: int) -> list[_Asked[I]]:
     waiting: dict[tuple[int, ...], list[_Live[I]]] = {}
     for one in group:
         if one.observation is not None:
-            waiting.setdefault((*one.context, *one.observation), []).append(one)
+            waiting.setdefault(one.waits_at(), []).append(one)
     return [
-        (ones, derive(ones[0].seed, "turn", turn, ones[0].sample, ones[0].fork))
+        (ones, derive(ones[0].seed, "turn", turn, ones[0].so_far.sample, ones[0].so_far.fork))
         for ones in waiting.values()
     ]
 
 
 def _reply(
     client: tinker.SamplingClient,
-    ground: Ground[I, A],
+    subject: Environments[I, A],
     sampling: Sampling,
     asked: Sequence[_Asked[I]],
 ) -> None:
@@ -287,7 +288,7 @@ def _reply(
     moves: list[tuple[_Live[I], Move]] = []
     sampling.progress(0, len(asked))
     for first, part in ((0, asked[:ahead]), (ahead, asked[ahead:])):
-        pending = [_request(client, ground, sampling, ones, seed) for ones, seed in part]
+        pending = [_request(client, subject, sampling, ones, seed) for ones, seed in part]
         for place, ((ones, _), future) in enumerate(zip(part, pending, strict=True), first + 1):
             sequences: Sequence[types.SampledSequence] = ()
             with _recorded(ones, "sample"):
@@ -299,7 +300,7 @@ def _reply(
             if ones[0].failure is not None:
                 continue
             for one, sequence in zip(ones, sequences, strict=True):
-                if (move := _step(ground, one, sequence)) is not None:
+                if (move := _step(subject, one, sequence)) is not None:
                     moves.append((one, move))
     for one, move in moves:
         with _recorded([one], "environment"):
@@ -308,39 +309,39 @@ def _reply(
 
 def _request(
     client: tinker.SamplingClient,
-    ground: Ground[I, A],
+    subject: Environments[I, A],
     sampling: Sampling,
     ones: Sequence[_Live[I]],
     seed: int,
 ) -> tinker.APIFuture[types.SampleResponse]:
     """Ask for a reply to each of the conversations, which stand at the same tokens."""
     return client.sample(
-        types.ModelInput.from_ints([*ones[0].context, *(ones[0].observation or ())]),
+        types.ModelInput.from_ints(list(ones[0].waits_at())),
         len(ones),
         types.SamplingParams(
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
             seed=seed % 2**SEED_BITS,
-            stop=cast("list[int] | list[str]", list(ground.stop())),
+            stop=cast("list[int] | list[str]", list(subject.stop())),
         ),
     )
 
 
-def _step(ground: Ground[I, A], one: _Live[I], sequence: types.SampledSequence) -> Move | None:
+def _step(
+    subject: Environments[I, A], one: _Live[I], sequence: types.SampledSequence
+) -> Move | None:
     """Take a reply into a conversation; None where that failed."""
     tokens, logprobs = tuple(sequence.tokens), sequence.logprobs
     if logprobs is None or len(logprobs) != len(tokens):
         one.failed("sample", "the server gave no log-probabilities")
         return None
-    observation = one.observation or ()
     turn = Turn(
-        observation=observation,
+        observation=one.observation or (),
         tokens=tokens,
         logprobs=tuple(logprobs),
-        text=ground.text(tokens),
+        text=subject.text(tokens),
     )
-    one.context = (*one.context, *observation, *tokens)
-    one.turns = (*one.turns, turn)
+    one.so_far = replace(one.so_far, turns=(*one.so_far.turns, turn))
     with _recorded([one], "environment"):
         return one.environment.step(tokens)
     return None
@@ -353,37 +354,24 @@ def _forks(one: _Live[I], count: int) -> list[_Live[I]]:
         raise ConfigError("this conversation cannot go on in several ways", field="forks")
     environments = [one.environment, *(one.environment.fork() for _ in range(count - 1))]
     return [
-        dataclasses.replace(one, environment=each, fork=fork)
+        replace(one, so_far=replace(one.so_far, environment=each, fork=fork))
         for fork, each in enumerate(environments)
     ]
 
 
-def _read(ground: Ground[I, A], flat: Sequence[_Live[I]]) -> list[Rollout[I, A] | Failure[I]]:
+def _read(
+    subject: Environments[I, A], flat: Sequence[_Live[I]]
+) -> list[Rollout[I, A] | Failure[I]]:
     """Read every conversation that came to its end."""
-    ended = [
-        Trajectory(
-            item=one.item,
-            sample=one.sample,
-            turns=one.turns,
-            fork=one.fork,
-            environment=one.environment,
-        )
-        for one in flat
-        if one.failure is None
-    ]
-    answers = iter(zip(ended, ground.read(ended), strict=True))
-    found: list[Rollout[I, A] | Failure[I]] = []
-    for one in flat:
-        if one.failure is not None:
-            found.append(one.failure)
-            continue
-        ran, answer = next(answers)
-        if isinstance(answer, Unread):
-            found.append(
-                Failure(item=ran.item, sample=ran.sample, where=answer.where, what=answer.what)
-            )
-            continue
-        found.append(
-            Rollout(item=ran.item, sample=ran.sample, turns=ran.turns, answer=answer, fork=ran.fork)
-        )
-    return found
+    ended = [one.so_far for one in flat if one.failure is None]
+    read = subject.read(ended)
+    assert len(read) == len(ended), "every conversation is read"
+    answers = iter(read)
+    return [one.failure or _rollout(one.so_far, next(answers)) for one in flat]
+
+
+def _rollout(ended: Trajectory[I], answer: A | Unread) -> Rollout[I, A] | Failure[I]:
+    item, sample = ended.item, ended.sample
+    if isinstance(answer, Unread):
+        return Failure(item=item, sample=sample, where=answer.where, what=answer.what)
+    return Rollout(item=item, sample=sample, turns=ended.turns, fork=ended.fork, answer=answer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic
@@ -11,7 +11,7 @@ from typing import Generic
 import msgspec
 import tinker
 
-from tinsmith.lab.course import Course, Examinee, Score
+from tinsmith.lab.course import Course
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.pace import outlook, worth_telling
 from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
@@ -21,8 +21,12 @@ from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.standing import Standing
 from tinsmith.lab.teller import Teller
+from tinsmith.lab.watch import Examinee, Score
 from tinsmith.stats.alarms import Alarm
+
+Reached = Callable[[Standing], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,10 @@ class Run(Generic[I, A]):
     teller: Teller
     connection: Connection | None = None
     """Where the trace of the optimizer steps is read from; None: there is none."""
+    stop_after: int = 0
+    """The step to stop after; its settings, and all that follows from their steps, stay the whole run's. 0: none."""
+    reached: Reached | None = None
+    """Is told where it stands after each evaluation, when its step has been written."""
     step: int = 0
     """Where it stands: optimizer steps its weights have seen."""
     best: BestStep | None = None
@@ -75,6 +83,11 @@ class Run(Generic[I, A]):
     def __post_init__(self) -> None:
         if self.connection is not None:
             self._tracer = TraceReader(self.connection, self.trainer.model_id)
+
+    @property
+    def stops_here(self) -> bool:
+        """Whether it has come to where it is to stop."""
+        return 0 < self.stop_after <= self.step < self.settings.steps
 
     def resume(self, mark: Mark) -> None:
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
@@ -107,7 +120,7 @@ class Run(Generic[I, A]):
 
     def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
         """Watch a step's groups, and keep their rollouts."""
-        self._alarms += self.course.saw(step, groups)
+        self._alarms += self.course.watch.saw(step, groups)
         for group in groups:
             for one in group.scored:
                 terms = {name: getattr(one.terms, name) for name in one.terms.names()}
@@ -118,10 +131,10 @@ class Run(Generic[I, A]):
                 }
                 if one.by_turn is not None:
                     reward["advantage_by_turn"] = one.by_turn
-                facts = self.course.facts(one.rollout)
+                facts = self.course.subject.facts(one.rollout)
                 self._lines.append({**answer_line(step, "train", one.rollout, facts), **reward})
             for failure in group.failures:
-                facts = self.course.item_facts(failure.item)
+                facts = self.course.subject.item_facts(failure.item)
                 self._lines.append(failure_line(step, "train", failure, facts))
 
     def examine(self, step: int) -> dict[str, float]:
@@ -133,16 +146,17 @@ class Run(Generic[I, A]):
                     client=client,
                     trainer=self.trainer,
                     base=self.base,
+                    step=step,
                     progress=self.teller.waiting(f"examined at step {step}"),
-                ),
-                step,
+                )
             )
-        self._lines += found.lines
-        self._alarms += found.alarms
-        if self.best is None or found.score > self.best.score:
+        self._lines += found.tested.lines
+        self._alarms += found.judged.alarms
+        score = found.judged.score
+        if self.best is None or score > self.best.score:
             saved = self.trainer.save_weights_for_sampler(f"best-{step:06d}").result(WAIT_SECONDS)
-            self.best = BestStep(step, found.score, saved.path)
-        return dict(found.metrics)
+            self.best = BestStep(step, score, saved.path)
+        return dict(found.tested.metrics)
 
     def record(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write a step's metrics, rollouts, trace and timings; the policy has changed.
@@ -169,6 +183,8 @@ class Run(Generic[I, A]):
         self._lines, self._alarms, self._timings, self._began = [], [], {}, now
         self._sampler = None
         self.step = step + 1
+        if self.reached is not None and any(key.startswith("eval/") for key in metrics):
+            self.reached(self.teller.standing(step))
 
     def _trace_lines(self, step: int) -> list[Line]:
         """One line for each of the step's optimizer steps."""

@@ -137,6 +137,10 @@ class CommonSettings:
                 value=self.lora_alpha,
             )
 
+    def by_example(self, step: int) -> SftSettings | None:
+        """Return what a step is trained with where it is supervised; None: it learns by reward."""
+        del step
+
 
 LATER: Final = (
     "lora_alpha",
@@ -232,6 +236,10 @@ class RlSettings(CommonSettings):
                 allowed="2 or more",
             )
 
+    def by_example(self, step: int) -> SftSettings | None:
+        """See CommonSettings; the first `sft_steps` steps are."""
+        return self.supervised if step < self.sft_steps else None
+
     @property
     def supervised(self) -> SftSettings:
         """What the supervised steps are trained with."""
@@ -254,6 +262,11 @@ class SftSettings(CommonSettings):
     def __post_init__(self) -> None:
         CommonSettings.__post_init__(self)
         _positive(self, "batch_size")
+
+    def by_example(self, step: int) -> SftSettings:
+        """See CommonSettings; every step is."""
+        del step
+        return self
 
 
 def _positive(settings: CommonSettings, *names: str) -> None:

@@ -1,7 +1,7 @@
-"""Supervised fine-tuning through the Tinker API: the contract's answer with the gold label, its tokens only.
+"""A supervised step through the Tinker API: cross-entropy on right answers, their tokens only.
 
 The loss is the mean over the batch's answers of their token sums, so that a step does not depend on how long answers
-are. It writes the same run folder as the RL loop, and is evaluated and selected in the same way.
+are.
 """
 
 from __future__ import annotations
@@ -11,38 +11,19 @@ from collections.abc import Sequence
 import tinker
 
 from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.policy import adam, step_metrics
-from tinsmith.lab.rollouts import WAIT_SECONDS
-from tinsmith.lab.run import Finished, Run
-from tinsmith.lab.schedule import batch, due, saves_after
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
+from tinsmith.lab.run import Run
+from tinsmith.lab.schedule import batch
 from tinsmith.lab.settings import SftSettings
 
 
-def train_sft(run: Run[Item, Answer], course: LabelCourse, settings: SftSettings) -> Finished:
-    """Train from where the run stands to its last step; evaluate, save, choose and test.
-
-    Raises:
-        LostError: the server was lost; the run can be resumed.
-    """
-    for step in range(run.step, settings.steps):
-        metrics = run.examine(step) if due(step, settings.eval_every) else {}
-        metrics |= teach(run, course, settings, step)
-        run.record(step, metrics)
-        if saves_after(step, settings.steps, settings.save_every):
-            run.checkpoint(step + 1)
-    return run.finish()
-
-
-def teach(
-    run: Run[Item, Answer], course: LabelCourse, settings: SftSettings, step: int
-) -> dict[str, float]:
+def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
     """Take one supervised step; return its metrics."""
     with run.timed("train_s"):
-        items = batch(course.train_items, settings.batch_size, step, settings.seed)
-        return _update(run.trainer, [course.example(item) for item in items], settings, step)
+        items = batch(run.course.train_items, settings.batch_size, step, settings.seed)
+        examples = [run.course.subject.example(item) for item in items]
+        return _update(run.trainer, examples, settings, step)
 
 
 def _update(

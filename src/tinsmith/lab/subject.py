@@ -1,7 +1,16 @@
-"""A subject: what a run is about, in six methods. Reward, evaluation, alarms, checkpoints and resuming are the loop's.
+"""A subject: what a run is about, and all that the laboratory asks of it.
 
-Items of a split; environments for an item; reading what was answered; its reward as named terms; figures of answers,
-for metrics and the page alike; sections of its page.
+Its own part is to say:
+
+1. which items a split has                        `items`
+2. what an item asks, as environments             `environments`, with `stop` and `text` for the model's tokens
+3. what was answered, a step's answers together   `read`
+4. what that earns, as named terms                `score`
+5. figures of answers, for metrics and pages      `figures`, `train_figures`, and `facts` of a single one
+6. sections of its page                           `sections`
+
+What else stands here has an answer that does for most. Groups, advantages, updates, evaluation, alarms, the choice of a
+policy and resuming are the laboratory's.
 """
 
 from __future__ import annotations
@@ -11,16 +20,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import A, Ground, I, Rollout
+from tinsmith.lab.rollouts import A, Environments, Failure, I, Rollout
 from tinsmith.lab.terms import Terms
+from tinsmith.types.errors import ConfigError
 
 
-class Side(StrEnum):
+class Split(StrEnum):
     """Which items."""
 
     TRAIN = "train"
-    HELD_OUT = "held_out"
+    VALIDATION = "validation"
+    """What a policy is evaluated on while it is trained."""
+    TEST = "test"
+    """What the chosen policy is evaluated on, once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,29 +67,61 @@ class SectionRecord:
     failure: str = ""
 
 
-class Subject(Ground[I, A], Protocol[I, A]):
-    """See the module. What a Ground does, it does too: environments of an item, and reading what they came to."""
+class Subject(Environments[I, A], Protocol[I, A]):
+    """See the module."""
 
-    def items(self, side: Side) -> Sequence[I]:
-        """Return the items to train on, or those held out."""
+    def items(self, split: Split) -> Sequence[I]:
+        """Return a split's items; of the test's there may be none."""
         ...
 
-    def terms(self, rollout: Rollout[I, A]) -> Terms:
-        """Return the reward of what was read."""
+    def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
+        """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...
 
-    def figures(self, rollouts: Sequence[Rollout[I, A]]) -> Mapping[str, float]:
-        """Return what is told of one item's answers beside their reward, such as `metric/words`; means over them."""
+    def figures(
+        self, groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]], split: str
+    ) -> Mapping[str, float]:
+        """Return what an evaluation says by the answers to each item, as `SPLIT/...`."""
+        ...
+
+    def train_figures(self, groups: Sequence[ScoredGroup[I, A]]) -> Mapping[str, float]:
+        """Return what is told of a training step beside rewards and groups, as `train/...`."""
         ...
 
     def facts(self, rollout: Rollout[I, A]) -> Line:
         """Return what a rollout's line says of its answer."""
         ...
 
+    def item_facts(self, item: I) -> Line:
+        """Return what the line of a failed rollout says of its item."""
+        del item
+        return {}
+
     def sections(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[SectionRecord]:
-        """Return sections of the page, from the last policy's answers to the held-out items."""
-        ...
+        """Return sections of the page, from the last policy's answers."""
+        del rollouts
+        return ()
+
+    def example(self, item: I) -> tuple[tuple[int, ...], int]:
+        """Return what supervised training reads: prompt and right answer, and how many tokens are the prompt's.
+
+        Raises:
+            ConfigError: no answer is known to be right.
+        """
+        raise ConfigError("no answer is known to be right", field="item", value=item.prompt_id)
+
+    def trace(self) -> Mapping[str, float]:
+        """Return what is worth telling of the rewards' state after a step."""
+        return {}
+
+    def state(self) -> object:
+        """Return what a resumed run must know of its rewards, as plain JSON values."""
+        return None
+
+    def restore(self, state: object) -> None:
+        """Go on from what `state` returned."""
+        del state
 
     def close(self) -> None:
-        """Let go of what it holds open."""
-        ...
+        """Let go of what it holds open; the run is over, or lost."""
+        return

@@ -17,7 +17,7 @@ from typing import Any
 
 import tinker
 
-from tinsmith.lab.cookbook.ground import CookbookGround, CookbookItem
+from tinsmith.lab.cookbook.subject import CookbookItem, CookbookSubject
 from tinsmith.lab.cookbook.types import Env as OurEnv
 from tinsmith.lab.cookbook.types import EnvGroupBuilder as OurBuilder
 from tinsmith.lab.labels.paper import Item, Paper
@@ -100,7 +100,7 @@ async def theirs(client: tinker.SamplingClient, tokenizer: Any) -> dict[str, Any
 def ours(client: tinker.SamplingClient, tokenizer: Any) -> dict[str, Any]:
     """Play the cookbook's environments by our rollouts."""
     builder = DoubtedGroup(tokenizer)
-    ground = CookbookGround(decode=tokenizer.decode, stop_condition=[tokenizer.eos_token_id])
+    ground = CookbookSubject(decode=tokenizer.decode, stop_condition=[tokenizer.eos_token_id])
     sampling = Sampling(samples=3, max_tokens=12, temperature=1.0, seed=1)
     [group] = sample_groups(client, ground, [CookbookItem("doubted", builder)], sampling)
     ground.close()

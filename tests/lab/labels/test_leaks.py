@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from task_cases import item, paper
 
 from cpu_limit import guarded
-from tinsmith.lab.labels.environment import SingleTurn
-from tinsmith.lab.labels.leaks import FORBIDDEN, check_prompt, check_text
+from tinsmith.lab.labels.leaks import FORBIDDEN, check_prompt, check_text, prompt_messages
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.task import TASKS
@@ -103,7 +102,7 @@ def run(items: Sequence[Item]) -> list[str]:
     """A run as a loop would do it: what is returned was sent to a model."""
     sent: list[str] = []
     for one in items:
-        prompt = SingleTurn(TASK, one).first()
+        prompt = prompt_messages(TASK, one)
         sent.append(prompt[-1].content)
     return sent
 

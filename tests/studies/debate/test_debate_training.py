@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import tinker
-from small_debate import SCRIPT, SCRIPTED, SETTINGS, TASK, DebateRun, build, ground, open_debate
+from small_debate import SCRIPT, SCRIPTED, SETTINGS, TASK, DebateRun, build, debated, open_debate
 from small_study import PAPERS, connect_to
 from tinker import types
 
 from tinsmith.lab.datums import policy_datum
 from tinsmith.lab.grouping import score_groups
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.paper import Item
-from tinsmith.lab.rl import train_rl
+from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Sampling, sample_groups
 from tinsmith.lab.run import Run
 from tinsmith.lab.runs.existing_run import IfExists
@@ -31,6 +30,7 @@ from tinsmith.studies.debate.exchange import Exchange
 from tinsmith.studies.debate.opponent import ModelOpponent, Opponent, Said
 from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.stance import Arms
+from tinsmith.studies.debate.transcript import Transcript
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 """The SDK leaves sockets to the garbage collector."""
@@ -66,7 +66,7 @@ SAVED = dataclasses.replace(SETTINGS, eval_every=2, save_every=1)
 
 def finish(run: DebateRun) -> None:
     assert isinstance(run.settings, RlSettings)
-    train_rl(run, run.settings)
+    train(run)
     run.folder.close()
 
 
@@ -80,7 +80,7 @@ def rollouts(
     opponent: Opponent | None = SCRIPTED,
     **changes: Any,
 ) -> list[list[DebateRollout | Failure[Item]]]:
-    where = ground(connection, opponent)
+    where = debated(connection, opponent)
     return sample_groups(sampler, where, ITEMS, dataclasses.replace(SAMPLING, **changes))
 
 
@@ -108,7 +108,7 @@ def test_what_was_sampled_is_the_exact_prefix_of_what_is_asked_next(
     sampler: tinker.SamplingClient, connection: Connection, max_tokens: int
 ) -> None:
     client: Any = Heard(sampler)
-    where = ground(connection)
+    where = debated(connection)
     groups = sample_groups(
         client, where, ITEMS, dataclasses.replace(SAMPLING, max_tokens=max_tokens)
     )
@@ -236,7 +236,7 @@ def test_a_run_killed_after_a_checkpoint_ends_as_if_nothing_had_happened(
     with monkeypatch.context() as patch:
         patch.setattr(Run, "record", stopping)
         with pytest.raises(Stop):
-            train_rl(run, SAVED)
+            train(run)
     run.folder.close()
     resumed = open_debate(connection, out, SAVED, if_exists=IfExists.RESUME)
     assert resumed.step == 2
@@ -363,12 +363,12 @@ def test_a_failed_challenge_is_a_recorded_failure_and_no_reward(
     connection: Connection, tmp_path: Path, how: str, what: str
 ) -> None:
     run = open_debate(connection, tmp_path / "run", opponent=Faulty(how))
-    groups = sample_groups(run.sampler(), run.course.ground, ITEMS, SAMPLING)
+    groups = sample_groups(run.sampler(), run.course.subject, ITEMS, SAMPLING)
     for group in groups:
         failed = [isinstance(one, Failure) for one in group]
         assert failed == [group[0].item.gold == "neutral"] * 3
     scored = score_groups(
-        groups, run.course.score, advantage=Advantage.CENTER, zero_variance_filter=False
+        groups, run.course.subject.score, advantage=Advantage.CENTER, zero_variance_filter=False
     )
     run.saw(0, scored)
     run.record(0, {})
@@ -386,9 +386,9 @@ def test_the_arm_is_the_groups_and_says_nothing_of_the_answer(
     sampler: tinker.SamplingClient, connection: Connection
 ) -> None:
     items = PAPERS.train[:16]
-    groups = sample_groups(sampler, ground(connection), items, SAMPLING)
+    groups = sample_groups(sampler, debated(connection), items, SAMPLING)
     other = sample_groups(
-        sampler, ground(connection), items, dataclasses.replace(SAMPLING, temperature=0.4)
+        sampler, debated(connection), items, dataclasses.replace(SAMPLING, temperature=0.4)
     )
     answers = 0
     for group, again in zip(groups, other, strict=True):
@@ -402,7 +402,7 @@ def test_the_arm_is_the_groups_and_says_nothing_of_the_answer(
 def test_a_frozen_model_challenges_and_what_it_may_not_say_is_a_failure(
     sampler: tinker.SamplingClient, connection: Connection
 ) -> None:
-    where = ground(connection)
+    where = debated(connection)
     opponent = ModelOpponent(
         client=sampler,
         renderer=where.renderer,

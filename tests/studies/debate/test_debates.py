@@ -9,20 +9,20 @@ from debate_cases import BRIEF, TASK, C, D, answer, debate, item, only, scripted
 
 from tinsmith.data.labels import Disruption, Novelty
 from tinsmith.data.slices.rows import PaperRow
-from tinsmith.lab.labels.environment import Environment, Transcript
 from tinsmith.renderers.plain import PlainRenderer
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.studies.debate.conversation import Debate
 from tinsmith.studies.debate.cookbook import AdversarialDisruptionEnv
 from tinsmith.studies.debate.stance import Arm, Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.errors import ConfigError, DataError, InputError
 
 GOOD = answer(D, reason="Later work leaves out older work.", signals=("tin and copper",))
 
 
 def test_a_conversation_is_recorded() -> None:
-    environment: Environment = debate(item(D), only(Arm.TRUTHFUL))
+    environment = debate(item(D), only(Arm.TRUTHFUL))
     prompt = environment.first()
     awaited = environment.reply(answer(C))
     assert awaited is not None

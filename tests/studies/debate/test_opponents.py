@@ -8,12 +8,12 @@ import pytest
 from debate_cases import ABSTRACT, BRIEF, PLAIN, TASK, C, D, N, answer, heard, item, items, only
 
 from tinsmith.lab.labels.contracts import FOUR_KEY
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.studies.debate.conversation import check_challenge
 from tinsmith.studies.debate.cues import WORLD_CUES, Cue, Cues, learned_cues, pieces_of
 from tinsmith.studies.debate.opponent import arguable
 from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arm, Arms, Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.errors import ConfigError, DataError
 
 TRUTHFUL, MISLEADING = only(Arm.TRUTHFUL), only(Arm.MISLEADING)

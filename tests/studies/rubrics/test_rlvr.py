@@ -50,7 +50,7 @@ from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLL
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.studies.rubrics import judge_choice
 from tinsmith.studies.rubrics.dataset import read_dataset
-from tinsmith.studies.rubrics.ground import RubricGround
+from tinsmith.studies.rubrics.judged_tasks import JudgedTasks
 
 # The SDK leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -389,11 +389,11 @@ INJECTION = (
 def test_what_a_response_orders_the_judge_to_do_stands_in_its_fence(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def says(self: RubricGround, tokens: object) -> str:
+    def says(self: JudgedTasks, tokens: object) -> str:
         del self, tokens
         return INJECTION
 
-    monkeypatch.setattr(RubricGround, "text", says)
+    monkeypatch.setattr(JudgedTasks, "text", says)
     with judge_server(then=Say(body=lambda request: judging(request))) as judge:
         run(place.judged(tmp_path / "run", judge, steps="1"))
     assert judge.requests

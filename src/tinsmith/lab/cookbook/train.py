@@ -5,29 +5,46 @@ The cookbook itself is not needed: its environments are told by their shape.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import tinker
 
-from tinsmith.lab.cookbook.course import CookbookCourse
-from tinsmith.lab.cookbook.ground import CookbookItem, Earned
-from tinsmith.lab.rl import train_rl
-from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
+from tinsmith.lab.cookbook.subject import CookbookItem, CookbookRollout, CookbookSubject, Earned
+from tinsmith.lab.course import Course, Decoding
+from tinsmith.lab.rl import train as train_run
+from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.teller import Teller
+from tinsmith.lab.watch import Examinee, Judged, Score, Watch
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
 
+class _MeanReward(Watch[CookbookItem, Earned]):
+    """The best policy is that of the largest mean reward; among equals the later one."""
+
+    def judge(
+        self,
+        policy: Examinee,
+        groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]],
+        metrics: Mapping[str, float],
+    ) -> Judged:
+        """See Watch."""
+        del groups
+        return Judged(score=Score(metrics.get("eval/reward/total", -math.inf), float(policy.step)))
+
+
 def train(
     service: tinker.ServiceClient,
     model_name: str,
-    course: CookbookCourse,
+    subject: CookbookSubject,
     settings: RlSettings,
     folder: Path,
     *,
@@ -38,7 +55,7 @@ def train(
     Args:
         service: where the model is served.
         model_name: as that server knows it.
-        course: the dataset, with or without held-out groups.
+        subject: the dataset, with or without held-out groups.
         settings: of the loop; `group_size` is that of the dataset's groups.
         folder: gets the files of a run; there must be none yet.
         quiet: whether nothing is printed.
@@ -52,7 +69,7 @@ def train(
         "name": "cookbook",
         "settings": told,
         "identity_sha256": sha256_of(
-            {"settings": told, "items": [one.prompt_id for one in course.train_items]}
+            {"settings": told, "items": [one.prompt_id for one in subject.train]}
         ),
     }
     opened, _ = RunFolder.begin(folder, config, if_exists=IfExists.RAISE)
@@ -65,19 +82,27 @@ def train(
         train_unembed=settings.train_unembed,
     )
     try:
-        run: Run[CookbookItem, Earned] = Run(
+        run = Run(
             service=service,
             trainer=made.result(WAIT_SECONDS),
             model_name=model_name,
-            course=course,
+            course=Course(
+                subject=subject,
+                settings=settings,
+                watch=_MeanReward(),
+                decodings=(Decoding.SAMPLED,),
+                samples=settings.group_size,
+            ),
             settings=settings,
             folder=opened,
             teller=Teller(name="cookbook", steps=settings.steps, quiet=quiet),
         )
         try:
-            return train_rl(run, settings)
+            finished = train_run(run)
+            assert finished is not None, "nothing stops it before its end"
+            return finished
         finally:
             run.teller.close()
     finally:
         opened.close()
-        course.close()
+        subject.close()

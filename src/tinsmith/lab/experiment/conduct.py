@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import tinker
 
-from tinsmith.lab.course import Score
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.going_on import going_on
 from tinsmith.lab.experiment.manifest import (
@@ -25,12 +24,13 @@ from tinsmith.lab.experiment.manifest import (
     seeds,
 )
 from tinsmith.lab.experiment.materials import Materials, gather
-from tinsmith.lab.experiment.opening import Examined, StoppableRun, open_run, train
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.experiment.same_base import require_same_base
 from tinsmith.lab.progress import Told
-from tinsmith.lab.run import BestStep, Finished
+from tinsmith.lab.rl import train
+from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.run import BestStep, Finished, Reached, Run
 from tinsmith.lab.runs.existing_run import IfExists, settle
 from tinsmith.lab.runs.files import MANIFEST, STATE
 from tinsmith.lab.runs.folder import Mark, RunFolder
@@ -38,9 +38,13 @@ from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.reach import wrong_key
+from tinsmith.lab.sinks import sinks_for
+from tinsmith.lab.teller import Teller
+from tinsmith.lab.watch import Score
 from tinsmith.stats.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.model_names import ModelName
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -92,18 +96,18 @@ def conduct(
     told: Told,
     materials: Materials | None = None,
     like: Json | None = None,
-    examined: Examined | None = None,
+    reached: Reached | None = None,
 ) -> Conducted:
     """Run an experiment to its end, and leave its folder; one to resume that came to its end stays as it is.
 
     Without `materials` they are gathered from what the plan names. `like` is an earlier run's manifest, and refuses
-    another model than that. `examined` is called after each evaluation.
+    another model than that. `reached` is told where the run stands after each evaluation.
 
     Raises:
         ConfigError, DataError: it cannot begin.
         LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
     """
-    done = conduct_and_stay(plan, told=told, materials=materials, like=like, examined=examined)
+    done = conduct_and_stay(plan, told=told, materials=materials, like=like, reached=reached)
     if done.connection is not None:
         done.connection.close()
     return done
@@ -115,7 +119,7 @@ def conduct_and_stay(
     told: Told,
     materials: Materials | None = None,
     like: Json | None = None,
-    examined: Examined | None = None,
+    reached: Reached | None = None,
 ) -> Conducted:
     """Do what `conduct` does, but leave the connection open for whoever asks the trained model, and closes it."""
     where = plan.circumstances
@@ -142,7 +146,7 @@ def conduct_and_stay(
             folder.abandon()  # nothing was run: the next command finds the folder free
         raise
     try:
-        done = _conduct(prepared, folder, mark, connection, like, examined)
+        done = _conduct(prepared, folder, mark, connection, like, reached)
     except KeyboardInterrupt:
         connection.abandon()
         raise
@@ -166,7 +170,7 @@ def _conduct(
     mark: Mark | None,
     connection: Connection,
     like: Json | None,
-    examined: Examined | None,
+    reached: Reached | None,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
     beside = {name: model_identity(connection, name) for name in materials.matter.models()}
@@ -177,48 +181,23 @@ def _conduct(
         require_same_models(folder.read_json(MANIFEST), manifest)
     folder.write_json(MANIFEST, manifest)
     materials.matter.begin(folder)
-    run: StoppableRun[Any, Any] | None = None
+    run: Run[Any, Any] | None = None
     try:
-        run = open_run(plan, materials, folder, mark, connection, examined)
+        run = open_run(plan, materials, folder, mark, connection, reached)
         finished = train(run)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise
-    except _REFUSALS as error:
+    except (tinker.TinkerError, BackendError, JudgeError, TaskError, TimeoutError) as error:
         folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        died = connection.server is not None and not connection.server.alive
-        if died or (run is not None and not isinstance(error, _KEY_REFUSED)):
-            when = "before the first step" if run is None else f"at step {run.step}"
-            raise _lost(plan, f"the server was lost {when}", error) from error
-        raise _refused(plan, materials, error) from None
-    except JudgeError as error:
-        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        when = "before the first step" if run is None else f"at step {run.step}"
-        raise LostError(
-            f"the judge failed on every response {when}: {error.what}",
-            field="log_path",
-            value=str(folder.path),
-            fix=f"repair the judge; {going_on(plan)}",
-        ) from error
-    except TaskError as error:
-        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        when = "before the first step" if run is None else f"at step {run.step}"
-        raise LostError(
-            f"a function of the task failed on every rollout {when}: {error.what}",
-            field="log_path",
-            value=str(folder.path),
-            fix=f"where the cause is outside the file, {going_on(plan)}; a mended file is another run",
-        ) from error
-    except (tinker.TinkerError, BackendError, TimeoutError) as error:
-        folder.write_json(MANIFEST, {**manifest, "status": Status.LOST.value})
-        when = "before the first step" if run is None else f"at step {run.step}"
-        raise _lost(plan, f"the server was lost {when}", error) from error
+        told = _ended_by(error, plan, materials, connection, run)
+        raise told from None if isinstance(told, ConfigError) else error
     finally:
         if run is not None:
             run.teller.close()
-            run.course.close()
+            run.course.subject.close()
     assert run is not None
-    alarms = tuple(run.course.alarms)
+    alarms = tuple(run.course.watch.alarms)
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
     return Conducted(
         folder=folder.path,
@@ -229,13 +208,79 @@ def _conduct(
     )
 
 
-def _lost(plan: Plan, what: str, error: Exception) -> LostError:
-    return LostError(
-        f"{what}: {str(error).splitlines()[0]}",
-        field="log_path",
-        value=str(plan.circumstances.log_path),
-        fix=going_on(plan),
+def open_run(
+    plan: Plan,
+    materials: Materials,
+    folder: RunFolder,
+    mark: Mark | None,
+    connection: Connection,
+    reached: Reached | None = None,
+) -> Run[Any, Any]:
+    """Return the run where it stands: at its beginning, or at a checkpoint."""
+    settings, service, where = plan.settings, connection.client, plan.circumstances
+    if mark is None:
+        asked = ModelName(
+            base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha
+        )
+        trainer = service.create_lora_training_client(
+            base_model=str(asked),
+            rank=settings.lora_rank,
+            seed=seeds(plan)["adapter"],
+            train_unembed=settings.train_unembed,
+        ).result(WAIT_SECONDS)
+    else:
+        made = service.create_training_client_from_state_with_optimizer(mark.state_path)
+        trainer = made.result(WAIT_SECONDS)
+    tokenizer = trainer.get_tokenizer()
+    run = Run(
+        service=service,
+        trainer=trainer,
+        model_name=materials.model_name,
+        course=materials.matter.course(tokenizer, folder, connection),
+        settings=settings,
+        folder=folder,
+        teller=Teller(
+            name=plan.experiment.name,
+            steps=settings.steps,
+            sinks=sinks_for(
+                name=where.wandb_name or plan.experiment.name,
+                wandb_project=where.wandb_project,
+                trackio_project=where.trackio_project,
+                folder=folder.path,
+            ),
+            quiet=where.quiet,
+        ),
+        connection=connection,
+        stop_after=where.stop_after,
+        reached=reached,
     )
+    if mark is not None:
+        run.resume(mark)
+    return run
+
+
+def _ended_by(
+    error: Exception,
+    plan: Plan,
+    materials: Materials,
+    connection: Connection,
+    run: Run[Any, Any] | None,
+) -> LostError | ConfigError:
+    """Return what is said of a run that did not come to its end, and how it goes on."""
+    when = "before the first step" if run is None else f"at step {run.step}"
+    said = next(iter(str(error).splitlines()), type(error).__name__)
+    what, fix = f"the server was lost {when}: {said}", going_on(plan)
+    if isinstance(error, JudgeError):
+        what = f"the judge failed on every response {when}: {error.what}"
+        fix = f"repair the judge; {fix}"
+    elif isinstance(error, TaskError):
+        what = f"a function of the task failed on every rollout {when}: {error.what}"
+        fix = f"where the cause is outside the file, {fix}; a mended file is another run"
+    elif isinstance(error, _REFUSALS):
+        died = connection.server is not None and not connection.server.alive
+        if not died and (run is None or isinstance(error, _KEY_REFUSED)):
+            return _refused(plan, materials, error)
+    return LostError(what, field="log_path", value=str(plan.circumstances.log_path), fix=fix)
 
 
 def _refused(plan: Plan, materials: Materials, error: tinker.APIError) -> ConfigError:

@@ -23,7 +23,7 @@ from tinsmith.types.deviation import Deviation
 from tinsmith.types.gradient import GradientUnit
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.matter import Matter, Told
+    from tinsmith.lab.experiment.materials import Matter, Told
     from tinsmith.lab.page.compared import Comparison
     from tinsmith.lab.runs.records import Run
     from tinsmith.pages.document import Document

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tinsmith.lab.labels.evaluating import PROBED
+from tinsmith.lab.labels.scores import PROBED
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings

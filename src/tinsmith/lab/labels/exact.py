@@ -25,7 +25,7 @@ import tinker
 from numpy.typing import NDArray
 
 from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_probabilities, trained_label_logprobs
 from tinsmith.lab.rewards.terms import rounded_sum
@@ -36,7 +36,7 @@ from tinsmith.lab.terms import Terms
 class LabelGradient:
     """The exact gradient of one step's task terms."""
 
-    study: Study
+    study: LabelledPapers
     paid: NDArray[np.float64]
     """[K, K]: what a valid answer k (column) about a paper of label y (row) earns, by the state before the step.
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.prompting import shown
+from tinsmith.lab.labels.prompting import messages, shown
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
@@ -42,16 +42,27 @@ _NUMBER: Final = re.compile(r"(?<![\w.])(\d?\.\d{4,18})((?:[eE][+-]?\d{1,3})?)(?
 _FIX: Final = "leave this paper out, or repair its text, then cut the slice again"
 
 
-def check_prompt(task: Task, item: Item, messages: Sequence[Message]) -> None:
+def prompt_messages(task: Task, item: Item) -> tuple[Message, ...]:
+    """Return what a model reads before it answers.
+
+    Raises:
+        DataError: the label or a score has leaked into it; the run must stop.
+    """
+    prompt = messages(task, item.paper)
+    check_prompt(task, item, prompt)
+    return prompt
+
+
+def check_prompt(task: Task, item: Item, prompt: Sequence[Message]) -> None:
     """Check a rendered prompt against the item it asks about.
 
     Raises:
         DataError: the prompt holds more than it may; it names the paper and what was found. The run
             must stop: the figures of a model that was told the answer mean nothing.
     """
-    _check_words(task, item.paper, messages)
+    _check_words(task, item.paper, prompt)
     _check_label_keys(item.paper)
-    for message in messages:
+    for message in prompt:
         # The system message is the prompt file's, letter by letter; the paper's words stand here.
         if message.role is not Role.SYSTEM:
             check_text(item, message.content)

@@ -14,7 +14,7 @@ import tinker
 from numpy.typing import NDArray
 
 from tinsmith.lab.labels.contracts import Outcome
-from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs
 from tinsmith.lab.rollout_metrics import Line
@@ -28,7 +28,7 @@ GRID = tuple(float(each) / 4 for each in range(-8, 9))
 
 def tested_with_offset(
     client: tinker.SamplingClient,
-    study: Study,
+    study: LabelledPapers,
     validation_items: Sequence[Item],
     test_items: Sequence[Item],
     *,

@@ -15,18 +15,22 @@ from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.lab.datums import answer_datum
-from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.ops.exact import exp
+from tinsmith.stats.information import label_information
+
+PROBED = 48
+"""Papers whose label probabilities are computed exactly, for the label's mutual information."""
 
 
 def label_logprobs(
-    client: tinker.SamplingClient, study: Study, items: Sequence[Item]
+    client: tinker.SamplingClient, study: LabelledPapers, items: Sequence[Item]
 ) -> NDArray[np.float64]:
     """Return [N, K] log-probabilities of the openings of the K labels, at temperature 1; not normalised.
 
-    Of a task about several subjects K counts the combinations of their labels, as `Study.choices` has them.
+    Of a task about several subjects K counts the combinations of their labels, as `LabelledPapers.choices` has them.
     For a policy that is only served: one request a paper and label.
 
     Raises:
@@ -43,7 +47,7 @@ def label_logprobs(
 
 
 def trained_label_logprobs(
-    trainer: tinker.TrainingClient, study: Study, items: Sequence[Item]
+    trainer: tinker.TrainingClient, study: LabelledPapers, items: Sequence[Item]
 ) -> NDArray[np.float64]:
     """Return what `label_logprobs` would for the trainer's weights, in one call for all papers and labels.
 
@@ -79,3 +83,24 @@ def label_probabilities(logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
     weights = exp(logprobs - logprobs.max(axis=1, keepdims=True))
     totals = np.array([math.fsum(row) for row in weights.tolist()], dtype=np.float64)
     return weights / totals[:, None]
+
+
+def information(
+    trainer: tinker.TrainingClient, study: LabelledPapers, items: Sequence[Item]
+) -> dict[str, float]:
+    """Return how much the paper decides about each subject's label, in nats, from the probabilities of all choices."""
+    choices = study.choices()
+    pi = label_probabilities(trained_label_logprobs(trainer, study, items[:PROBED])).tolist()
+    found: dict[str, float] = {}
+    for place, subject in enumerate(study.task.subjects):
+        alone = [
+            [
+                math.fsum(
+                    p for p, labels in zip(row, choices, strict=True) if labels[place] == label
+                )
+                for label in subject.labels
+            ]
+            for row in pi
+        ]
+        found[subject.value] = label_information(np.array(alone))
+    return found

@@ -8,14 +8,16 @@ from typing import cast
 
 import msgspec
 
-from tinsmith.lab.course import Score
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.labels.answers import Answer
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, PaperRollout
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.labels.scores import information
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.labels.task import Task
 from tinsmith.lab.rewards.label_reward import LabelTerms
+from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.settings import Selection
+from tinsmith.lab.watch import Examinee, Judged, Score, Watch
 from tinsmith.stats.alarms import Alarm
 from tinsmith.stats.collapse import CollapseMonitor
 from tinsmith.stats.estimates import Bootstrap
@@ -84,17 +86,18 @@ class _OneWatch:
 
 
 @dataclass(slots=True)
-class Watch:
-    """Collapse in one run, subject by subject; fed in the order of the steps."""
+class LabelWatch(Watch[Item, Answer]):
+    """See Watch; its methods are described there. Collapse is watched subject by subject."""
 
-    task: Task
+    study: LabelledPapers
+    select_by: Selection
     _watches: tuple[_OneWatch, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._watches = tuple(_OneWatch(subject.labels) for subject in self.task.subjects)
+        self._watches = tuple(_OneWatch(subject.labels) for subject in self.study.task.subjects)
 
-    def saw_groups(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
-        """Take a training step's groups in; return the alarms that begin with it."""
+    def saw(self, step: int, groups: Sequence[ScoredGroup[Item, Answer]]) -> list[Alarm]:
+        """See Watch."""
         begun: list[Alarm] = []
         for place, (subject, watch) in enumerate(self._by_subject()):
             seen: list[Group] = []
@@ -112,22 +115,34 @@ class Watch:
             begun += self._named(subject, watch.saw(step, seen, read))
         return begun
 
-    def saw_evaluation(
-        self, step: int, evaluation: Evaluations, label_information: Mapping[str, float]
-    ) -> list[Alarm]:
-        """Take an evaluation on the validation split in; return the alarms that begin with it."""
-        return [
-            alarm
-            for name, watch in self._by_subject()
-            for alarm in self._named(
-                name,
-                watch.saw_evaluation(step, evaluation.tasks[name], label_information[name]),
-            )
-        ]
+    def judge(
+        self,
+        policy: Examinee,
+        groups: Sequence[Sequence[PaperRollout | Failure[Item]]],
+        metrics: Mapping[str, float],
+    ) -> Judged:
+        """See Watch; it looks at the labels' probabilities too."""
+        del metrics
+        task, evaluation = self.study.task, self.study.evaluations(groups)
+        told = information(policy.trainer, self.study, [group[0].item for group in groups])
+        return Judged(
+            score=score(evaluation, policy.step, self.select_by),
+            alarms=[
+                alarm
+                for name, watch in self._by_subject()
+                for alarm in self._named(
+                    name, watch.saw_evaluation(policy.step, evaluation.tasks[name], told[name])
+                )
+            ],
+            metrics={
+                f"{task.under('eval', subject)}/label_mi": told[subject]
+                for subject in task.subjects
+            },
+        )
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """Every alarm raised so far, oldest first."""
+        """See Watch."""
         found = [
             alarm
             for subject, watch in self._by_subject()
@@ -136,20 +151,20 @@ class Watch:
         return tuple(sorted(found, key=lambda alarm: alarm.step))
 
     def state(self) -> object:
-        """Return it as plain JSON values."""
-        return self.task.by_subject([watch.state() for watch in self._watches])
+        """See Watch."""
+        return self.study.task.by_subject([watch.state() for watch in self._watches])
 
-    def restore(self, value: object) -> None:
-        """Go on from what `state` returned."""
-        for watch, kept in zip(self._watches, self.task.one_a_subject(value), strict=True):
+    def restore(self, state: object) -> None:
+        """See Watch."""
+        for watch, kept in zip(self._watches, self.study.task.one_a_subject(state), strict=True):
             watch.restore(kept)
 
     def _by_subject(self) -> list[tuple[Subject, _OneWatch]]:
-        return list(zip(self.task.subjects, self._watches, strict=True))
+        return list(zip(self.study.task.subjects, self._watches, strict=True))
 
     def _named(self, subject: Subject, alarms: Sequence[Alarm]) -> list[Alarm]:
         """Say which subject alarms are of, where there are several."""
-        alone = len(self.task.subjects) == 1
+        alone = len(self.study.task.subjects) == 1
         return [alarm if alone else alarm.of_task(subject.value) for alarm in alarms]
 
 

@@ -27,12 +27,12 @@ def conduct_with_page(plan: Plan, told: Told) -> tuple[Conducted, Path | None]:
             troubles.add(words)
             told(f"warning: {words}")
 
-    def examined(standing: Standing) -> None:
+    def reached(standing: Standing) -> None:
         far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
         trouble(draw_page(folder, subject, far).trouble)
 
     try:
-        done = conduct(plan, told=told, examined=None if plan.circumstances.quiet else examined)
+        done = conduct(plan, told=told, reached=None if plan.circumstances.quiet else reached)
     except BaseException:
         settle_page(folder)
         raise

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tinsmith.lab.labels.answers import Confidence
-from tinsmith.lab.labels.environment import SingleTurn
+from tinsmith.lab.labels.leaks import prompt_messages
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.nano_base import BaseRecipe, Conversation, Progress, build_base
@@ -72,7 +72,7 @@ def paper_conversations(
         answer = task.contract.answer_text(said, tuple(Confidence)[int(sure * len(Confidence))])
         if broken < recipe.broken:
             answer = _broken(answer, " and ".join(said), broken / recipe.broken)
-        first = SingleTurn(task, item).first()
+        first = prompt_messages(task, item)
         if recipe.reading_every and i % recipe.reading_every == 0:
             first, answer = reading(first, item.paper.abstract, derive(recipe.seed, "words", i))
         conversations.append((*first, Message(role=Role.ASSISTANT, content=answer)))

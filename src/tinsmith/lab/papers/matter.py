@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.data.baselines.answers import BASELINE_ANSWERS
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.ground import Papers, Study
+from tinsmith.lab.labels.course import LabelCourse, label_course
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.forecast import forecast
 from tinsmith.lab.papers.frame import on_papers, task_asked
@@ -125,13 +125,14 @@ class PaperMatter:
             reward = make_label_reward(
                 on_papers(plan).reward, task_asked(plan), **plan.reward_settings
             )
-        study = Study(
+        study = LabelledPapers(
             task=task_asked(plan),
             papers=self.papers,
             renderer=renderer_for(tokenizer),
             tokenizer=tokenizer,
+            reward=reward,
         )
-        return LabelCourse(ground=study, settings=plan.settings, reward=reward)
+        return label_course(study, plan.settings)
 
 
 def slice_matter(plan: Plan, told: Told) -> PaperMatter:

@@ -15,7 +15,7 @@ import msgspec
 from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow
 from tinsmith.data.slices.splits import Split
-from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item, Paper, items_of, paper_of
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.worlds import WorldRecipe, open_slice, shuffled, world_slice

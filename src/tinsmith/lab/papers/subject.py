@@ -11,7 +11,7 @@ from tinsmith.lab.papers.frame import JointFrame, on_papers, require_selection
 from tinsmith.lab.rewards.label_reward import make_label_reward
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.matter import Matter
+    from tinsmith.lab.experiment.materials import Matter
     from tinsmith.lab.progress import Told
 
 

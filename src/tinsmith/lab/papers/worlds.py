@@ -22,7 +22,7 @@ from tinsmith.data.slices.settings import Caps, SliceSettings, Task
 from tinsmith.data.slices.splits import Split
 from tinsmith.data.sources.synthetic import SyntheticSource
 from tinsmith.data.sources.world.spec import Preset
-from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.task import Task as LabTask
 from tinsmith.lab.nano_base import cached_base

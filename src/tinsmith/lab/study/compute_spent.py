@@ -147,12 +147,13 @@ class Accountant:
     def _length(self, course: LabelCourse, item: Item) -> int:
         key = (item.paper.id, item.gold)
         if key not in self._examples:
-            self._examples[key] = len(course.example(item)[0])
+            self._examples[key] = len(course.subject.example(item)[0])
         return self._examples[key]
 
     def _prompt(self, course: LabelCourse, item: Item) -> int:
         if item.prompt_id not in self._prompts:
-            self._prompts[item.prompt_id] = len(course.ground.prompt(item))
+            (environment,) = course.subject.environments(item, 1, 0)
+            self._prompts[item.prompt_id] = len(environment.first())
         return self._prompts[item.prompt_id]
 
     def _sampled(

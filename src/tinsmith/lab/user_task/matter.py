@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import (
     RUN_MEGABYTES,
     model_minutes,
@@ -21,7 +22,6 @@ from tinsmith.lab.runs.files import SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.subject_course import SubjectCourse
 from tinsmith.lab.user_task.base import (
     BASE_MEGABYTES,
     NANO_CHARACTERS,
@@ -36,6 +36,7 @@ from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Task
+from tinsmith.lab.watch import ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import TinsmithError
 
@@ -157,13 +158,14 @@ class TaskMatter:
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> SubjectCourse[UserItem, UserAnswer]:
+    ) -> Course[UserItem, UserAnswer]:
         """See Matter."""
         del connection
-        return SubjectCourse(
+        return Course(
             subject=UserSubject(task=self.task, split=self.split, renderer=renderer_for(tokenizer)),
             settings=self.plan.settings,
-            eval_samples=self.frame.eval_samples,
+            watch=ResponseWatch(),
+            samples=self.frame.eval_samples,
             keep=lambda found: folder.write_json(
                 SECTIONS, {"sections": [asdict(one) for one in found]}
             ),

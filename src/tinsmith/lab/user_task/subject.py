@@ -6,14 +6,16 @@ A function that fails on every rollout of a step ends the run: it is not the pol
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tinsmith.lab.environment import Environment, Over
+from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.rollout_metrics import Line
-from tinsmith.lab.rollouts import Rollout, Trajectory, Unread
-from tinsmith.lab.subject import NamedTerms, SectionRecord, Side
+from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
+from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.scoring import REPLY, Earned, Failed, read_reply, score_group
@@ -89,24 +91,26 @@ class Told:
 
 
 @dataclass(slots=True, kw_only=True)
-class UserSubject:
-    """See Subject; its methods are described there and at Ground."""
+class UserSubject(Subject[UserItem, UserAnswer]):
+    """See Subject; its methods are described there."""
 
     task: Task
     split: UserSplit
     renderer: Renderer
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
-    def items(self, side: Side) -> Sequence[UserItem]:
-        """See Subject."""
-        return self.split.train if side is Side.TRAIN else self.split.held_out
+    def items(self, split: Split) -> Sequence[UserItem]:
+        """Return those to train on, or those held out, which are those to train on where none are; no test."""
+        if split is Split.VALIDATION:
+            return self.split.held_out or self.split.train
+        return self.split.train if split is Split.TRAIN else ()
 
     def stop(self) -> Sequence[int]:
-        """See Ground."""
+        """See Subject."""
         return self.renderer.stop_sequences()
 
     def environments(self, item: UserItem, count: int, seed: int) -> Sequence[Environment]:
-        """See Ground; nothing is drawn."""
+        """See Subject; nothing is drawn."""
         del seed
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
@@ -123,7 +127,7 @@ class UserSubject:
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """See Ground."""
+        """See Subject."""
         return self.renderer.parse_response(tokens).message.content
 
     def read(self, trajectories: Sequence[Trajectory[UserItem]]) -> list[UserAnswer | Unread]:
@@ -151,12 +155,34 @@ class UserSubject:
             raise TaskError(f"{failures[0].where} {failures[0].what}")
         return read
 
-    def terms(self, rollout: UserRollout) -> NamedTerms:
+    def score(self, rollouts: Sequence[UserRollout]) -> list[NamedTerms]:
         """See Subject."""
-        earned = rollout.answer.earned
-        return NamedTerms(values=earned.terms, total=earned.total)
+        earned = [one.answer.earned for one in rollouts]
+        return [NamedTerms(values=one.terms, total=one.total) for one in earned]
 
-    def figures(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
+    def figures(
+        self, groups: Sequence[Sequence[UserRollout | Failure[UserItem]]], split: str
+    ) -> dict[str, float]:
+        """See Subject; an item with several answers counts once in rewards and metrics."""
+        by_item = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+        kept = [one for group in by_item for one in group]
+        found = {
+            "failed": 1.0 - len(kept) / sum(len(group) for group in groups),
+            "tokens/answer": _mean([float(len(one.tokens)) for one in kept]),
+            "distinct_texts": len({one.text for one in kept}) / len(kept),
+            **_means([_rewards(group) for group in by_item if group]),
+            **_means([self._measured(group) for group in by_item if group]),
+        }
+        return {f"{split}/{name}": value for name, value in found.items()}
+
+    def train_figures(
+        self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]
+    ) -> dict[str, float]:
+        """See Subject."""
+        found = [self._measured([one.rollout for one in group.scored]) for group in groups]
+        return {f"train/{name}": value for name, value in _means(found).items()}
+
+    def _measured(self, rollouts: Sequence[UserRollout]) -> Mapping[str, float]:
         """Return the metrics, the share of answers that `parse` could read, and the replies of a conversation."""
         if not rollouts:
             return {}
@@ -200,9 +226,6 @@ class UserSubject:
         ]
         return [_section(title, make, answered) for title, make in self.task.sections.items()]
 
-    def close(self) -> None:
-        """See Subject; nothing is held open."""
-
 
 def _by_group(played: Sequence[UserEnvironment]) -> list[list[int]]:
     """Return the places of those that are compared with each other; an item may come twice in a step."""
@@ -240,3 +263,21 @@ def _section(title: str, make: Section, answered: Sequence[Answered]) -> Section
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def _rewards(group: Sequence[UserRollout]) -> dict[str, float]:
+    """Return the mean reward of one item's answers, and of each term."""
+    earned = [one.answer.earned for one in group]
+    means = {
+        f"reward/{name}": _mean([one.terms[name] for one in earned]) for name in earned[0].terms
+    }
+    return {"reward/total": _mean([one.total for one in earned]), **means}
+
+
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of every number over the items that have it."""
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for one in found:
+        for name, value in one.items():
+            values[name].append(value)
+    return {name: _mean(values[name]) for name in sorted(values)}

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from tinsmith.lab.judge.text_measures import words_of
-from tinsmith.lab.labels.environment import Awaited, Transcript
-from tinsmith.lab.labels.leaks import check_prompt, check_text
+from tinsmith.lab.labels.leaks import check_text, prompt_messages
 from tinsmith.lab.labels.paper import Item, Paper
-from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import Task
 from tinsmith.renderers.renderer import Message, Role
@@ -19,13 +17,14 @@ from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Opponent, Pending
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import Stance
+from tinsmith.studies.debate.transcript import Awaited, Transcript
 from tinsmith.types.errors import DataError, InputError
 
 _TURNS = 2
 
 
 class Debate:
-    """An Environment with two answers. B's words come from `opponent`, by the seed.
+    """Call `first`, then `reply` until it returns None. B's words come from `opponent`, by the seed.
 
     After the first `reply` the challenge is on its way; its `message()` is what A hears. From there
     `fork` gives further conversations with the same past.
@@ -53,20 +52,29 @@ class Debate:
         return None if self._pending is None else self._pending.stance
 
     def first(self) -> tuple[Message, ...]:
-        """Return the prompt; see Environment."""
+        """Return the messages before the model's first reply.
+
+        Raises:
+            DataError: the prompt leaks; the run must stop.
+            InputError: the conversation was used before.
+        """
         if self._transcript.turns:
             raise InputError(
-                "an environment can be used only once", fix="make a new one for each rollout"
+                "a conversation can be used only once", fix="make a new one for each rollout"
             )
-        item = self._transcript.item
-        prompt = messages(self._task, item.paper)
-        check_prompt(self._task, item, prompt)
+        prompt = prompt_messages(self._task, self._transcript.item)
         for message in prompt:
             self._transcript = self._transcript.with_turn(message)
         return prompt
 
     def reply(self, text: str) -> Awaited | None:
-        """Take an answer. After the first, B is asked; after the second it is over. See Environment."""
+        """Take an answer. After the first, B is asked; after the second it is over.
+
+        Never raises for what stands in the text.
+
+        Raises:
+            InputError: no reply is due.
+        """
         given = len(self._transcript.answers)
         due = self._challenge is not None if given else bool(self._transcript.turns)
         if not due or given == _TURNS:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import is_loaded_here, served_name
-from tinsmith.lab.labels.ground import Papers
+from tinsmith.lab.labels.labelled_papers import Papers
+from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.matter import PaperMatter, matter_of, named_slice
@@ -20,9 +22,10 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.studies.debate.course import DebateCourse
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues
+from tinsmith.studies.debate.debated_papers import DebatedPapers
 from tinsmith.studies.debate.demonstrations import DebateBaseRecipe, debate_conversations
+from tinsmith.studies.debate.exchange import Exchange
 from tinsmith.studies.debate.frame import (
     ITSELF,
     NOBODY,
@@ -31,10 +34,9 @@ from tinsmith.studies.debate.frame import (
     WhichCues,
     WhichPapers,
 )
-from tinsmith.studies.debate.ground import DebateGround
 from tinsmith.studies.debate.opponent import ModelOpponent, Opponent, ScriptedOpponent, arguable
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
-from tinsmith.studies.debate.rewards import debate_reward
+from tinsmith.studies.debate.rewards import Credit, debate_reward
 from tinsmith.studies.debate.script import Script, load_script
 from tinsmith.studies.debate.stance import Arms
 from tinsmith.types.errors import ConfigError, DataError
@@ -134,23 +136,31 @@ class DebateMatter:
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> DebateCourse:
+    ) -> Course[Item, Exchange]:
         """See Matter."""
         del folder
         arms = self.frame.arms()
-        renderer = renderer_for(tokenizer)
         opponent = self._opponent(connection, tokenizer, arms)
-        silent = replace(arms, evidence=0.0)
-        return DebateCourse(
-            ground=DebateGround(
-                task=task_asked(self.plan), renderer=renderer, script=self.script, opponent=opponent
-            ),
+        reward = debate_reward(self.frame.reward)
+        subject = DebatedPapers(
+            task=task_asked(self.plan),
+            renderer=renderer_for(tokenizer),
+            script=self.script,
+            opponent=opponent,
             papers=self.papers,
-            settings=self.plan.settings,
-            reward=debate_reward(self.frame.reward),
-            forks=self.frame.forks,
+            reward=reward,
             cues=self.cues,
-            control=None if opponent is None else self._opponent(connection, tokenizer, silent),
+        )
+        controls: dict[str, DebatedPapers] = {}
+        if opponent is not None:  # who challenges without evidence is the test's negative control
+            silent = self._opponent(connection, tokenizer, replace(arms, evidence=0.0))
+            controls["test_no_evidence"] = replace(subject, opponent=silent)
+        return Course(
+            subject=subject,
+            settings=self.plan.settings,
+            forks=self.frame.forks,
+            by_turn=reward.credit is Credit.TURN,
+            controls=controls,
         )
 
     def _opponent(

@@ -9,13 +9,13 @@ from typing import Protocol
 import tinker
 from tinker import types
 
-from tinsmith.lab.labels.environment import Transcript
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS
 from tinsmith.renderers.renderer import Renderer
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, Quote, pieces_of
 from tinsmith.studies.debate.script import Script
 from tinsmith.studies.debate.stance import DEFAULT_ARMS, Arm, Arms, Stance
+from tinsmith.studies.debate.transcript import Transcript
 from tinsmith.types.errors import InputError
 from tinsmith.types.seeds import derive
 

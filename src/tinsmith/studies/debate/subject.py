@@ -20,7 +20,7 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.studies.debate.frame import DebateFrame
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.matter import Matter
+    from tinsmith.lab.experiment.materials import Matter
     from tinsmith.lab.page.compared import Comparison
     from tinsmith.lab.progress import Told
     from tinsmith.lab.runs.records import Run

@@ -16,7 +16,7 @@ import tinker
 from numpy.typing import NDArray
 
 from tinsmith.lab.labels.contracts import Answer
-from tinsmith.lab.labels.ground import Papers, Study
+from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import label_logprobs
 from tinsmith.lab.labels.task import Task
@@ -86,13 +86,13 @@ class Policy:
             self.connection = None
 
     @contextmanager
-    def _asked(self) -> Generator[tuple[tinker.SamplingClient, Study], None, None]:
+    def _asked(self) -> Generator[tuple[tinker.SamplingClient, LabelledPapers], None, None]:
         try:
             client = self._open()
             self.tokenizer = tokenizer = self.tokenizer or self._find_tokenizer(client)
             yield (
                 client,
-                Study(
+                LabelledPapers(
                     task=self.task,
                     papers=Papers(train=(), validation=(), test=()),
                     renderer=renderer_for(tokenizer),

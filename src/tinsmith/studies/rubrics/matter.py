@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.model_pace import Lengths
@@ -16,9 +17,9 @@ from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import LEDGER, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.watch import ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
-from tinsmith.studies.rubrics.course import RubricCourse
 from tinsmith.studies.rubrics.dataset import (
     BuiltinTasks,
     RubricDataset,
@@ -26,10 +27,11 @@ from tinsmith.studies.rubrics.dataset import (
     read_dataset,
 )
 from tinsmith.studies.rubrics.frame import Asking, RubricFrame, asking_circumstances, parts_of
-from tinsmith.studies.rubrics.ground import Asked, RubricGround
 from tinsmith.studies.rubrics.judge_choice import JUDGE_NAME, is_own, open_judge, require_judge
+from tinsmith.studies.rubrics.judged_tasks import Asked, JudgedTasks, Judgement
 from tinsmith.studies.rubrics.records import write_tasks
 from tinsmith.studies.rubrics.splitting import RubricSplit, split_tasks
+from tinsmith.studies.rubrics.task import RubricTask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -40,7 +42,6 @@ from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import Spent
 from tinsmith.lab.settings import RlSettings
 from tinsmith.studies.rubrics.records import RULES
-from tinsmith.studies.rubrics.task import RubricTask
 
 BUILTIN: Final[Mapping[str, BuiltinTasks]] = {
     "nano": BuiltinTasks.FEW_WORDS,
@@ -117,23 +118,24 @@ class RubricMatter:
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
-    ) -> RubricCourse:
+    ) -> Course[RubricTask, Judgement]:
         prices = load_prices(self.asking.prices)
 
         def paid(asked: Asked) -> None:
             line = ledger_line(asked, prices.dollars(self.frame.judge_model, asked.spent))
             folder.append(LEDGER, [line])
 
-        ground = RubricGround(
+        subject = JudgedTasks(
+            split=self.split,
             renderer=renderer_for(tokenizer),
             judge=open_judge(self.plan, connection),
             paid=paid,
         )
-        return RubricCourse(
-            ground=ground,
-            split=self.split,
+        return Course(
+            subject=subject,
             settings=self.plan.settings,
-            eval_samples=self.frame.eval_samples,
+            watch=ResponseWatch(),
+            samples=self.frame.eval_samples,
         )
 
 

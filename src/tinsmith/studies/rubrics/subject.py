@@ -19,7 +19,7 @@ from tinsmith.studies.rubrics.frame import Asking, RubricFrame
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.matter import Matter
+    from tinsmith.lab.experiment.materials import Matter
     from tinsmith.lab.page.compared import Comparison
     from tinsmith.lab.progress import Told
     from tinsmith.lab.runs.records import Run

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.labels.course import LabelCourse
-from tinsmith.lab.labels.ground import Study
+from tinsmith.lab.labels.course import LabelCourse, label_course
+from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.matter import matter_of
 from tinsmith.lab.results.arms import Arm
@@ -59,13 +59,13 @@ class Books:
     def course(self, cell: Cell) -> LabelCourse:
         """Return what a run trains on."""
         plan = make_plan(cell.experiment, cell.overrides)
-        ground = Study(
+        study = LabelledPapers(
             task=task_asked(plan),
             papers=matter_of(plan, self.source).papers,
             renderer=renderer_for(self.tokenizer),
             tokenizer=self.tokenizer,
         )
-        return LabelCourse(ground=ground, settings=plan.settings)
+        return label_course(study, plan.settings)
 
     def spent(self, cell: Cell) -> Spent:
         """Return what a finished run took."""

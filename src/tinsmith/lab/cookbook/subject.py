@@ -1,13 +1,14 @@
-"""Where the Tinker cookbook's environments meet our loop: their coroutines on a thread of their own, their tokens here.
+"""The Tinker cookbook's environments as a subject: their coroutines on a thread of their own, their tokens here.
 
 What our loop cannot train on is the recorded failure of one rollout: an observation that is not what was seen and
-sampled before, with something after it; one that holds more than tokens; another stop than the ground's.
+sampled before, with something after it; one that holds more than tokens; another stop than the subject's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,8 +28,12 @@ from tinsmith.lab.cookbook.types import (
     Transition,
 )
 from tinsmith.lab.environment import Environment
-from tinsmith.lab.rollouts import WAIT_SECONDS, Turn, Unread
+from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.rewards.terms import rounded_sum
+from tinsmith.lab.rollout_metrics import Line
+from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Rollout, Turn, Unread
 from tinsmith.lab.rollouts import Trajectory as Ran
+from tinsmith.lab.subject import NamedTerms, Split, Subject
 from tinsmith.types.errors import ConfigError, InputError
 
 T = TypeVar("T")
@@ -66,6 +71,9 @@ class Earned:
     group: float
     """By its group."""
     metrics: Mapping[str, float]
+
+
+CookbookRollout = Rollout[CookbookItem, Earned]
 
 
 class BackgroundLoop:
@@ -197,7 +205,7 @@ class CookbookEnvironment:
     def _same_stop(self, stop: Stop) -> None:
         if list(stop) != list(self.stop):
             raise InputError(
-                "a reply of this environment ends otherwise than the ground's",
+                "a reply of this environment ends otherwise than the dataset's",
                 field="stop",
                 value=list(stop),
                 allowed=str(list(self.stop)),
@@ -239,22 +247,34 @@ def _tokens_of(observation: tinker.ModelInput) -> list[int]:
 
 
 @dataclass(slots=True, kw_only=True)
-class CookbookGround:
-    """See Ground; its methods are described there. `close` ends its thread."""
+class CookbookSubject(Subject[CookbookItem, Earned]):
+    """See Subject; its methods are described there. Groups have the size that the dataset gives them."""
 
     decode: Callable[[Sequence[int]], str]
     """A reply as text, for the files of a run: `tokenizer.decode`, say."""
     stop_condition: Stop
     """What ends a reply in every environment, as they state it."""
+    train: Sequence[CookbookItem] = ()
+    held_out: Sequence[CookbookItem] = ()
+    """What a policy is evaluated on; none: it is not."""
+    test: Sequence[CookbookItem] = ()
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
     _open: list[_Group] = field(default_factory=list[_Group])
 
+    def items(self, split: Split) -> Sequence[CookbookItem]:
+        """See Subject."""
+        return {
+            Split.TRAIN: self.train,
+            Split.VALIDATION: self.held_out,
+            Split.TEST: self.test,
+        }[split]
+
     def stop(self) -> Stop:
-        """See Ground."""
+        """See Subject."""
         return self.stop_condition
 
     def environments(self, item: CookbookItem, count: int, seed: int) -> Sequence[Environment]:
-        """See Ground. What a cookbook environment draws is its own affair: nobody tells it a seed.
+        """See Subject. What a cookbook environment draws is its own affair: nobody tells it a seed.
 
         Raises:
             ConfigError: the builder makes groups of another size.
@@ -284,11 +304,11 @@ class CookbookGround:
         ]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """See Ground."""
+        """See Subject."""
         return self.decode(tokens)
 
     def read(self, trajectories: Sequence[Ran[CookbookItem]]) -> list[Earned | Unread]:
-        """See Ground. Groups are rewarded side by side, each over those of its conversations that came to an end."""
+        """See Subject. Groups are rewarded side by side, each over those of its conversations that came to an end."""
         members: dict[int, list[int]] = {}
         environments: list[CookbookEnvironment] = []
         for place, ran in enumerate(trajectories):
@@ -309,6 +329,43 @@ class CookbookGround:
         self._clean()
         assert all(one is not None for one in found)
         return [one for one in found if one is not None]
+
+    def score(self, rollouts: Sequence[CookbookRollout]) -> list[NamedTerms]:
+        """Return what the environment gave in all its steps, and what the group gave on top."""
+        return [_terms(one.answer) for one in rollouts]
+
+    def figures(
+        self, groups: Sequence[Sequence[CookbookRollout | Failure[CookbookItem]]], split: str
+    ) -> dict[str, float]:
+        """Return the mean of every number that environments told, as `SPLIT/env/NAME`, and of the rewards."""
+        played = [one.answer for group in groups for one in group if isinstance(one, Rollout)]
+        found = _told(played, split)
+        if played:
+            total = math.fsum(_terms(one).total for one in played)
+            found[f"{split}/reward/total"] = total / len(played)
+        return found
+
+    def train_figures(
+        self, groups: Sequence[ScoredGroup[CookbookItem, Earned]]
+    ) -> dict[str, float]:
+        """See Subject."""
+        return _told([one.rollout.answer for group in groups for one in group.scored], "train")
+
+    def facts(self, rollout: CookbookRollout) -> Line:
+        """See Subject."""
+        return {
+            "turns": [
+                {"role": "assistant", "tokens": list(turn.tokens), "text": turn.text}
+                for turn in rollout.turns
+            ],
+            "rewards": list(rollout.answer.steps),
+            "group_reward": rollout.answer.group,
+            "env": dict(sorted(rollout.answer.metrics.items())),
+        }
+
+    def item_facts(self, item: CookbookItem) -> Line:
+        """See Subject."""
+        return {"tags": item.tags}
 
     def close(self) -> None:
         """Let go of environments that nobody read, and end the thread."""
@@ -357,4 +414,20 @@ def _earned(
         numbers |= {key: float(value) for key, value in metrics.items()}
         steps = tuple(float(step.reward) for step in one.steps)
         found.append(Earned(steps=steps, group=float(group), metrics=numbers))
+    return found
+
+
+def _terms(earned: Earned) -> NamedTerms:
+    steps = math.fsum(earned.steps)
+    return NamedTerms(
+        values={"steps": steps, "group": earned.group}, total=rounded_sum(steps, earned.group)
+    )
+
+
+def _told(played: Sequence[Earned], split: str) -> dict[str, float]:
+    """Return means over the conversations that have the number."""
+    found: dict[str, float] = {}
+    for name in sorted({name for one in played for name in one.metrics}):
+        values = [one.metrics[name] for one in played if name in one.metrics]
+        found[f"{split}/env/{name}"] = math.fsum(values) / len(values)
     return found
