@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 
-from tinsmith.lab.judge.chat_judge import ChatJudge, ChatSettings
+from tinsmith.lab.judge.chat_judge import ChatJudge
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import Judged
 

@@ -45,16 +45,16 @@ def run(
     if name.endswith(".py"):
         _task(name, overrides)
         return
-    from tinsmith.cli.registered import STUDIES
+    from tinsmith.cli.registered import STUDIES, find
 
     if name in STUDIES:
         _study(name, overrides)
         return
-    from tinsmith.cli.registered import find
+    found = find(name)
     from tinsmith.lab.experiment.plan import make_plan, with_default_log_path
     from tinsmith.lab.experiment.refusals import require_possible
 
-    plan = with_default_log_path(make_plan(find(name), overrides))
+    plan = with_default_log_path(make_plan(found, overrides))
     require_possible(plan)  # a mistake is told before what is heavy is imported
     try:
         _dry_run(plan) if plan.circumstances.dry_run else _conduct(plan)

@@ -26,7 +26,8 @@ from scripted_judge import (
 
 from running import HANG_S
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge, ChatSettings
+from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatJudge
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.judge.limits import CallLimits
 from tinsmith.lab.judge.prompting import JudgeRequest
 from tinsmith.lab.judge.verdicts import FailureCause, Judged, JudgeFailure, ParseFailure, Spent

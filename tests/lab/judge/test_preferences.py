@@ -12,7 +12,8 @@ from scripted_judge import KEY, InstantClock, Say, ScriptedJudge, completion, re
 
 from tinsmith.lab.judge.answers import Answered, Question, ratings_form
 from tinsmith.lab.judge.cache import VerdictCache, cache_key
-from tinsmith.lab.judge.chat_judge import ChatJudge, ChatSettings
+from tinsmith.lab.judge.chat_judge import ChatJudge
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.judge.preferences import (
     PREFERENCE_FORM,
     Comparison,

@@ -44,7 +44,8 @@ from tinsmith.cli.registered import find
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.runs.files import CHECKPOINTS, LEDGER, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.studies.rubrics import judge_choice

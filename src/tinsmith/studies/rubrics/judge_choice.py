@@ -12,7 +12,8 @@ from typing import Final
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import SERVED_NAME, is_loaded_here
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.judge.endpoint import OPENAI_URL, checked_url
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import model_identity, serves, weights_sha256

@@ -12,7 +12,7 @@ from typing import Final, cast, get_args, get_type_hints
 
 from tinsmith.lab.experiment.key_help import default_of, shown_value, words_of
 from tinsmith.lab.experiment.key_text import folder_name, truth, unreadable
-from tinsmith.lab.judge.chat_judge import ChatSettings
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.runs.records import RUBRIC_QUALITY
 from tinsmith.lab.study.keys import StudyKey, StudyKeys
 from tinsmith.studies.rubrics.records import RULES

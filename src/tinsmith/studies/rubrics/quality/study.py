@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.judge.cache import VerdictCache
-from tinsmith.lab.judge.chat_judge import BlockingJudge, ChatSettings
+from tinsmith.lab.judge.chat_judge import BlockingJudge
+from tinsmith.lab.judge.chat_settings import ChatSettings
 from tinsmith.lab.judge.prices import (
     PriceTable,
     estimate_questions,
