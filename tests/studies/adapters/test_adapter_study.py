@@ -104,7 +104,7 @@ def test_the_seeds_notebook_stands_at_seed(kind: str) -> None:
 
 def test_at_the_seeds_place_all_of_them_stand_at_the_notebook() -> None:
     cells = tuning(settings(at="seed", model_name="x", rates=RATES))
-    plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
+    plans = [make_plan(cell.experiment, cell.overrides) for cell in cells]
     alike = [
         {
             key: value
@@ -125,7 +125,7 @@ def test_all_runs_have_the_same_settings_but_rate_seed_and_adapter() -> None:
     assert arm(told, LORA).rates == (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)
     cells = tuning(told)
     assert len({cell.folder for cell in cells}) == len(cells) == 20
-    plans = [make_plan(find(cell.name), cell.overrides) for cell in cells]
+    plans = [make_plan(cell.experiment, cell.overrides) for cell in cells]
     assert {plan.settings.seed for plan in plans} == {0}
     assert {(plan.settings.steps, plan.settings.lora_rank) for plan in plans} == {(7, 8)}
     assert {plan.settings.lr_schedule.value for plan in plans} == {"cosine"}
@@ -207,7 +207,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     told = settings(out=str(out), rates=RATES, **SMALL, **where)
     cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
     for cell in cells.values():
-        plan = make_plan(find(cell.name), {**cell.overrides, "log_path": str(cell.folder)})
+        plan = make_plan(cell.experiment, {**cell.overrides, "log_path": str(cell.folder)})
         conduct(plan, told=_silent)
     return cells
 
@@ -217,7 +217,7 @@ def _copied(ran: Mapping[str, Cell], cells: Sequence[Cell]) -> None:
     for cell in cells:
         if cell.folder.exists():
             continue
-        kind = cell.name.removeprefix("sft/")
+        kind = cell.experiment.name.removeprefix("sft/")
         shutil.copytree(ran[kind].folder, cell.folder)
         rate, seed = float(cell.overrides["learning_rate"]), int(cell.overrides["seed"])
         _rewrite(cell.folder / CONFIG, "settings", {"learning_rate": rate, "seed": seed})
@@ -295,14 +295,20 @@ def test_a_cell_that_came_to_its_end_is_not_run_again(
     assert commands == []
     changed = {**cell.overrides, "seed": "9"}
     with pytest.raises(ConfigError, match="this folder holds another run") as caught:
-        run_cells([Cell(name=cell.name, overrides=changed, folder=cell.folder)], _silent)
+        run_cells(
+            [Cell(experiment=cell.experiment, overrides=changed, folder=cell.folder)], _silent
+        )
     assert len(str(caught.value).splitlines()) <= 4
     other = another_base(Path(cell.overrides["model_name"]), tmp_path / "other")
     rebased = {**cell.overrides, "model_name": str(other)}
     with pytest.raises(ConfigError, match="trained on another base"):
-        run_cells([Cell(name=cell.name, overrides=rebased, folder=cell.folder)], _silent)
+        run_cells(
+            [Cell(experiment=cell.experiment, overrides=rebased, folder=cell.folder)], _silent
+        )
     assert commands == []
-    run_cells([Cell(name=cell.name, overrides=changed, folder=tmp_path / "new")], _silent)
+    run_cells(
+        [Cell(experiment=cell.experiment, overrides=changed, folder=tmp_path / "new")], _silent
+    )
     assert [command[:5] for command in commands] == [
         [sys.executable, "-m", "tinsmith", "run", "sft/qdora"]
     ]
