@@ -14,9 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.graph import CitationGraph
 from tinsmith.data.progress import Progress, Silent
-from tinsmith.data.schema import METRIC_COLUMNS, CdStatus
+from tinsmith.data.schema import METRIC_COLUMNS
 from tinsmith.data.windows import Windows, undated_first
 from tinsmith.ops import extension
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.schema import CdStatus
+from tinsmith.data.cd_status import CdStatus
 from tinsmith.types.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SEED_CUT = 0.001
 """The source notes' cut on the CD index, for corpora of millions; small worlds need a larger one."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tinsmith.data.atypicality import Atypicality, score_atypicality
 from tinsmith.data.baselines.scores import score_frame
 from tinsmith.data.cd import CdCounts, cd_frame, count_cd
+from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.content_digest import ContentDigest
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.journal_pairs import JournalReferences
@@ -27,7 +28,7 @@ from tinsmith.data.metrics_card import (
 )
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
-from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD, CdStatus
+from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD
 from tinsmith.data.windows import UNDATED
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of

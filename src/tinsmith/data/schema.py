@@ -8,8 +8,6 @@ one row for each row of `papers.parquet`, in the same order.
 
 from __future__ import annotations
 
-import enum
-
 import polars as pl
 
 PAPERS = "papers.parquet"
@@ -40,16 +38,6 @@ PAPER_COLUMNS: dict[str, pl.DataType] = {
 }
 
 EDGE_COLUMNS: dict[str, pl.DataType] = {"citing": pl.UInt32(), "cited": pl.UInt32()}
-
-
-class CdStatus(enum.StrEnum):
-    """What a CD index rests on; only EMPTY leaves it undefined (null)."""
-
-    OK = "ok"
-    NO_REFS = "no_refs"  # no reference in the corpus: the index is exactly 1 by construction
-    NO_WINDOW_CITERS = "no_window_citers"  # cited references, no citer in the window: exactly 0
-    EMPTY = "empty"  # neither: undefined
-
 
 METRIC_COLUMNS: dict[str, pl.DataType] = {
     "id": pl.String(),

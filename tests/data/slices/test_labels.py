@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.labels import (
     UNDEFINED,
     Disruption,
@@ -21,7 +22,6 @@ from tinsmith.data.labels import (
     novelty_codes,
     novelty_label,
 )
-from tinsmith.data.schema import CdStatus
 from tinsmith.types.errors import ConfigError
 
 D, C, N = Disruption.DISRUPTIVE, Disruption.CONSOLIDATING, Disruption.NEUTRAL

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.cli.registered import find
 from tinsmith.lab.progress import Told
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.driver import Outcome, Stages, Study, StudyArm, conduct_study
 from tinsmith.lab.study.page import heads
+from tinsmith.studies.disruption.experiments import CONTROL_ZERO_SHOT, REMEDY_EXP6, SFT_LORA
 
-SFT = StudyArm("sft", "SFT", find("sft/lora"), (1e-3, 2e-3, 4e-3))
-GIVEN = StudyArm("given", "RL", find("remedy/exp6"), (2e-3,), {"steps": "7"})
-BASE = StudyArm("base", "the base", find("control/zero_shot"))
+SFT = StudyArm("sft", "SFT", SFT_LORA, (1e-3, 2e-3, 4e-3))
+GIVEN = StudyArm("given", "RL", REMEDY_EXP6, (2e-3,), {"steps": "7"})
+BASE = StudyArm("base", "the base", CONTROL_ZERO_SHOT)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_forecast_names_the_arms_and_builds_nothing(study: Study) -> None:
     def conduct(stages: Stages) -> Outcome:
         raise AssertionError(stages)
 
-    later = StudyArm("later", "later", find("sft/lora"), (1e-3, 2e-3))
+    later = StudyArm("later", "later", SFT_LORA, (1e-3, 2e-3))
     conduct_study(replace(study, dry_run=True), said.append, conduct, later=(later,))
     assert [line.partition(":")[0] for line in said[:5]] == [
         "study/made",

@@ -25,7 +25,7 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.kinds import NOTEBOOK
 from tinsmith.lab.progress import Told
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, Study, StudyArm
 from tinsmith.lab.study.tried_rates import chosen, read_tried

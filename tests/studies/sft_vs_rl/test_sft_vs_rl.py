@@ -22,7 +22,7 @@ from tinsmith.lab.papers import matter as paper_matter
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
 from tinsmith.lab.progress import Told
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.compute_spent import Cost
 from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON
 from tinsmith.lab.study.results import Draws

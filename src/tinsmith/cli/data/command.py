@@ -174,9 +174,9 @@ def cut_slice(
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.data.slice_tables import slice_lines, slice_table
+    from tinsmith.data.cd_status import CdStatus
     from tinsmith.data.corpus import Corpus
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
-    from tinsmith.data.schema import CdStatus
     from tinsmith.data.slices.cutting import make_slice
     from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day
     from tinsmith.data.slices.splits import SplitScheme

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-import httpx
-
 from tinsmith.types.errors import ConfigError, LostError
 
 KEY: Final = "TINKER_API_KEY"
@@ -40,6 +38,8 @@ def require_server(base_url: str) -> None:
             value=base_url,
             allowed="http://HOST:PORT, or https://...",
         )
+    import httpx  # seldom needed, and a tenth of a second to load
+
     try:
         with httpx.Client(base_url=base_url.rstrip("/"), timeout=_ANSWER_SECONDS) as client:
             client.get("/api/v1/healthz")

@@ -9,11 +9,19 @@ from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.key_text import truth
-from tinsmith.lab.study.cell import Cell
 from tinsmith.lab.study.keys import StudyKeys, seeds_apart
 
 CELLS: Final = "cells"
 """The folder of a study's runs, in the study's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run of a study."""
+
+    experiment: Experiment
+    overrides: Mapping[str, str]
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Status
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.arms import Cell
 from tinsmith.ops.extension import physical_cores
 from tinsmith.types.errors import ConfigError, LostError
 

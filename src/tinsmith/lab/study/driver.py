@@ -21,8 +21,7 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.progress import Told
 from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.study.arms import CELLS, Study, StudyArm
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import run_cells, sole_process
 from tinsmith.lab.study.page import study_markdown
 from tinsmith.lab.study.results import Seconds, StudyFound, read_arm

@@ -14,6 +14,9 @@ from tinsmith.types.errors import ConfigError
 
 N = TypeVar("N", int, float)
 
+FEWEST_RATES: Final = 5
+"""With fewer one would compare how well each arm was tuned."""
+
 
 @dataclass(frozen=True, slots=True)
 class StudyKey:

@@ -37,6 +37,7 @@ from tinsmith.pages.tables import (
     measured,
     number,
     shown,
+    table_of,
     text,
 )
 
@@ -259,24 +260,14 @@ def _tried_cell(tried: Tried, chosen: float | None) -> Cell:
 
 def seconds_section(seconds: Mapping[str, Seconds]) -> Section:
     """Return how long the runs of each arm took, by its name on the page."""
-    rows = tuple(
-        TableRow(
-            name=text(name),
-            cells=(
-                number(each.training, digits=1),
-                number(each.a_step, "not trained", digits=2),
-                number(each.run, digits=0),
-            ),
-        )
-        for name, each in seconds.items()
-    )
-    table = Table(
-        caption=(
-            "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
-            "other runs beside it. No two runs of the study have these in common; all else on this page they have."
-        ),
-        heads=heads("Arm; seconds; seconds | one update; seconds | with examinations"),
-        rows=rows,
+    table = table_of(
+        "Seconds of sampling, scoring and training in one run, a mean over seeds, as this machine was then, with "
+        "other runs beside it. No two runs of the study have these in common; all else on this page they have.",
+        seconds.items(),
+        ("Arm", lambda row: text(row[0])),
+        ("seconds", lambda row: number(row[1].training, digits=1)),
+        ("seconds|one update", lambda row: number(row[1].a_step, "not trained", digits=2)),
+        ("seconds|with examinations", lambda row: number(row[1].run, digits=0)),
     )
     return Section("seconds", "Seconds", (table,))
 

@@ -14,6 +14,7 @@ from tinsmith.lab.results.judging import BOOTSTRAP as CLAIMS
 from tinsmith.lab.results.snapshot import baseline_systems
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Run, Split
+from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.tried_rates import Tried, chance_words
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate
 from tinsmith.pages.wording import listed
@@ -23,9 +24,6 @@ from tinsmith.stats.evaluation import combine
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError
-
-FEWEST_RATES: Final = 5
-"""With fewer one would compare how well each arm was tuned."""
 
 _TRAINING: Final = ("sample_s", "score_s", "train_s")
 """What of a step is training; examinations and saving are left out, as in the FLOPs."""

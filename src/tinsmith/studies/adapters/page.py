@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from tinsmith.lab.study.page import (
     OwnColumn,
-    heads,
     rates_section,
     scores_section,
     seconds_section,
@@ -16,9 +15,9 @@ from tinsmith.lab.study.page import (
 )
 from tinsmith.lab.study.results import Seconds, limits
 from tinsmith.pages.document import Document, Section, Story, Words
-from tinsmith.pages.tables import Cell, Table, TableRow, absent, column, number, text, whole
+from tinsmith.pages.tables import Cell, Table, absent, column, number, table_of, text, whole
 from tinsmith.pages.wording import listed, told
-from tinsmith.studies.adapters.results import METRIC, AdapterFigures, AdaptersFound, Apart
+from tinsmith.studies.adapters.results import METRIC, AdaptersFound, Apart
 from tinsmith.studies.adapters.settings import QUESTION, WORDS
 from tinsmith.types.adapters import AdapterKind
 
@@ -120,33 +119,21 @@ def _p_value(apart: Apart | None) -> Cell:
 
 
 def _cost(study: AdaptersFound) -> Table:
-    return Table(
-        caption=(
-            "Bytes as held in memory; the adapter's of its file. Gradient norms are means over steps and seeds, before "
-            "clipping."
+    return table_of(
+        "Bytes as held in memory; the adapter's of its file. Gradient norms are means over steps and seeds, before "
+        "clipping.",
+        [(name, one.bytes, one.gradient) for name, one in study.adapters.items()],
+        ("Adapter", lambda row: text(row[0])),
+        ("trained|parameters", lambda row: whole(row[1] and row[1].parameters, _ELSEWHERE)),
+        ("adapter|bytes", lambda row: whole(row[1] and row[1].adapter, _ELSEWHERE)),
+        ("base|bytes, linear weights", lambda row: whole(row[1] and row[1].linears, _ELSEWHERE)),
+        ("base|bytes, whole", lambda row: whole(row[1] and row[1].whole, _ELSEWHERE)),
+        (
+            "of fp32|linear weights",
+            lambda row: number(row[1] and row[1].linears_to_fp32, _ELSEWHERE),
         ),
-        heads=heads(
-            "Adapter; trained | parameters; adapter | bytes; base | bytes, linear weights; base | bytes, whole; "
-            "of fp32 | linear weights; of fp32 | whole; gradient | direction; gradient | magnitude; "
-            "magnitude | share of the square"
-        ),
-        rows=tuple(
-            TableRow(name=text(name), cells=_cost_cells(one))
-            for name, one in study.adapters.items()
-        ),
-    )
-
-
-def _cost_cells(found: AdapterFigures) -> tuple[Cell, ...]:
-    size, norm = found.bytes, found.gradient
-    return (
-        whole(size.parameters if size else None, _ELSEWHERE),
-        whole(size.adapter if size else None, _ELSEWHERE),
-        whole(size.linears if size else None, _ELSEWHERE),
-        whole(size.whole if size else None, _ELSEWHERE),
-        number(size.linears_to_fp32 if size else None, _ELSEWHERE),
-        number(size.whole_to_fp32 if size else None, _ELSEWHERE),
-        number(norm.direction if norm else None, "not told"),
-        number(norm.magnitude if norm else None, "has none"),
-        number(norm.share if norm else None, "has none"),
+        ("of fp32|whole", lambda row: number(row[1] and row[1].whole_to_fp32, _ELSEWHERE)),
+        ("gradient|direction", lambda row: number(row[2] and row[2].direction, "not told")),
+        ("gradient|magnitude", lambda row: number(row[2] and row[2].magnitude, "has none")),
+        ("magnitude|share of the square", lambda row: number(row[2] and row[2].share, "has none")),
     )

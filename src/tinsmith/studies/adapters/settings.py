@@ -14,6 +14,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Study, StudyArm
 from tinsmith.lab.study.keys import (
     DRY_RUN,
+    FEWEST_RATES,
     TUNING_SEED,
     StudyKey,
     StudyKeys,
@@ -21,7 +22,6 @@ from tinsmith.lab.study.keys import (
     learning_rates,
     require_a_score,
 )
-from tinsmith.lab.study.results import FEWEST_RATES
 from tinsmith.studies.disruption.experiments import SFT_DORA, SFT_LORA, SFT_QDORA, SFT_QLORA
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Final
@@ -20,7 +21,7 @@ from tinsmith.pages.drawing import draw, one
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.page import document_html, write
 from tinsmith.pages.palette import ALARM, INK, LINE, series_mark
-from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, column, text
+from tinsmith.pages.tables import Cell, RowKind, Table, TableRow, absent, column, table_of, text
 from tinsmith.studies.bits.results import CellResult, Sampled, Sweep, Verdict, place_words, story
 
 _LEAST: Final = 1e-10
@@ -269,67 +270,55 @@ def _sampled_row(cell: CellResult, place: int) -> TableRow:
 
 
 def _training(cells: Sequence[CellResult]) -> Table:
-    rows: list[TableRow] = []
-    for cell in cells:
-        assert cell.trained is not None
-        done = cell.trained
-        first = "nowhere" if done.first is None else place_words(done.first)
-        rows.append(
-            TableRow(
-                name=text(cell.title),
-                cells=(
-                    text(done.weights_sha256[:12], "equal" if done.equal else "another"),
-                    text(first),
-                    _number(done.weight_difference),
-                ),
-            )
-        )
-    heads = (
-        text("Cell"),
-        text("weights_sha256"),
-        text("First difference"),
-        column("largest", "of the final weights, relative"),
+    return table_of(
+        "A few steps of RL from each cell's own samples, against the reference cell. Steps count from 0.",
+        [(cell.title, cell.trained) for cell in cells if cell.trained is not None],
+        ("Cell", lambda row: text(row[0])),
+        (
+            text("weights_sha256"),
+            lambda row: text(row[1].weights_sha256[:12], "equal" if row[1].equal else "another"),
+        ),
+        (
+            text("First difference"),
+            lambda row: text("nowhere" if row[1].first is None else place_words(row[1].first)),
+        ),
+        (
+            "largest|of the final weights, relative",
+            lambda row: _number(row[1].weight_difference),
+        ),
     )
-    caption = "A few steps of RL from each cell's own samples, against the reference cell. Steps count from 0."
-    return Table(caption=caption, heads=heads, rows=tuple(rows))
 
 
 def _peers(cells: Sequence[CellResult]) -> Table:
-    names = list(cells[0].peers or {}) if cells else []
-    rows = [
-        TableRow(
-            name=text(cell.title),
-            cells=tuple(_number((cell.peers or {}).get(name)) for name in names),
-        )
-        for cell in cells
-    ]
-    caption = (
+    def peer(name: str) -> tuple[str, Callable[[CellResult], Cell]]:
+        return name, lambda cell: _number((cell.peers or {}).get(name))
+
+    return table_of(
         "Sampler against trainer, of the same tokens in the same cell: train_rollout_logprob_abs_diff is slime's, "
-        "rollout_probs_diff and k3_kl verl's, gen_kl_error NeMo-RL's, mismatch_kl prime-rl's, bit_wise torchtitan's."
+        "rollout_probs_diff and k3_kl verl's, gen_kl_error NeMo-RL's, mismatch_kl prime-rl's, bit_wise torchtitan's.",
+        cells,
+        ("Cell", lambda cell: text(cell.title)),
+        *map(peer, (cells[0].peers or {}) if cells else ()),
     )
-    return Table(caption=caption, heads=(text("Cell"), *map(column, names)), rows=tuple(rows))
 
 
 def _cells(cells: Sequence[CellResult]) -> Table:
-    rows = [
-        TableRow(
-            name=text(cell.title),
-            cells=(
-                text(cell.verdict.value, cell.unavailable or ""),
-                text("; ".join(f"{name}={value}" for name, value in cell.cell.items())),
-            ),
-            kind=RowKind.CHOSEN
-            if cell.verdict in (Verdict.BROKEN, Verdict.UNSEEN)
-            else RowKind.PLAIN,
-        )
-        for cell in cells
-    ]
-    heads = (text("Cell"), text("Verdict"), text("Everything it was computed with"))
-    caption = (
+    told = table_of(
         "Kept: promised to be equal, and equal in every bit. Seen: a fault on purpose that shows. Equal, different: "
-        "nothing is promised. Not here: cannot be had on this machine or with this engine."
+        "nothing is promised. Not here: cannot be had on this machine or with this engine.",
+        cells,
+        ("Cell", lambda cell: text(cell.title)),
+        (text("Verdict"), lambda cell: text(cell.verdict.value, cell.unavailable or "")),
+        (
+            text("Everything it was computed with"),
+            lambda cell: text("; ".join(f"{name}={value}" for name, value in cell.cell.items())),
+        ),
     )
-    return Table(caption=caption, heads=heads, rows=tuple(rows))
+    rows = (
+        replace(row, kind=RowKind.CHOSEN) if cell.verdict.wrong else row
+        for row, cell in zip(told.rows, cells, strict=True)
+    )
+    return replace(told, rows=tuple(rows))
 
 
 def _worst(cell: CellResult, of: Callable[[Sampled], float | None]) -> float | None:

@@ -23,10 +23,9 @@ from tinsmith.studies.debate.exchange import Exchange, reasons_of
 from tinsmith.studies.debate.opponent import Opponent
 from tinsmith.studies.debate.rewards import DebateReward, DebateTerms
 from tinsmith.studies.debate.script import Script
-from tinsmith.studies.debate.stance import Stance
+from tinsmith.studies.debate.stance import Arm, Stance
 from tinsmith.studies.debate.statistics import Debated, by_group, figures, metrics
 from tinsmith.studies.debate.transcript import Awaited
-from tinsmith.studies.debate.stance import Arm
 
 DebateRollout = Rollout[Item, Exchange]
 

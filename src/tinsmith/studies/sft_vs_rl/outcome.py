@@ -14,7 +14,7 @@ from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.matter import matter_of
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.standings import standing_words, standings
-from tinsmith.lab.study.cell import Cell
+from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.compute_spent import Accountant, mean_spent
 from tinsmith.lab.study.driver import Outcome, Tuned, TunedArm
 from tinsmith.lab.study.results import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +13,6 @@ from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.comparison_figures import progress_plates
 from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.page import (
-    heads,
     rates_section,
     scores_section,
     seconds_section,
@@ -21,9 +20,9 @@ from tinsmith.lab.study.page import (
     study_document,
     study_facts,
 )
-from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.results import Seconds, Spent
 from tinsmith.pages.document import Block, Document, Heading, Plates, Section, Words, missing
-from tinsmith.pages.tables import Cell, Table, TableRow, column, number, text
+from tinsmith.pages.tables import Cell, Table, number, table_of, text
 from tinsmith.stats.claims import Verdict
 from tinsmith.studies.sft_vs_rl.keys import QUESTION
 from tinsmith.studies.sft_vs_rl.results import SftVsRl, StudyClaim
@@ -32,6 +31,8 @@ from tinsmith.studies.sft_vs_rl.story import sentences
 
 _SHOWN: Final = (ArmName.SFT, ArmName.RL, ArmName.THEN)
 """Arms whose steps have one length, so that one axis serves them."""
+
+_Row = tuple[str, Spent]
 
 
 def sft_vs_rl_page(
@@ -64,35 +65,27 @@ def sft_vs_rl_page(
 
 def _spent(study: SftVsRl) -> tuple[Block, ...]:
     base = study.row(WORDS[ArmName.RL]).spent
-    rows: list[TableRow] = []
-    for row in study.rows:
-        if row.spent is None or base is None:
-            continue
-        spent = row.spent
-        counts = (
-            spent.papers,
-            spent.updates,
-            spent.tokens_read,
-            spent.tokens_sampled,
-            spent.tokens_trained,
-        )
-        cells = (
-            *(Cell(text=f"{count:,.0f}", number=True) for count in counts),
-            Cell(text=f"{spent.flops:.3e}", number=True),
-            number(spent.flops / base.flops, digits=2),
-            number(spent.papers / base.papers, digits=2),
-        )
-        rows.append(TableRow(name=text(row.name), cells=cells))
-    table = Table(
-        caption=(
-            "What training took, a mean over seeds. FLOPs are 2 a parameter and token read or sampled, 6 a parameter "
-            "and token trained, and attention's own; looking at validation and test is left out."
-        ),
-        heads=heads(
-            "Arm; papers seen | with labels; updates; tokens read | to sample; tokens sampled; tokens trained; FLOPs; "
-            "FLOPs | of RL's; papers | of RL's"
-        ),
-        rows=tuple(rows),
+    rows = [(row.name, row.spent) for row in study.rows if row.spent is not None]
+
+    def counted(head: str, of: Callable[[Spent], float]) -> tuple[str, Callable[[_Row], Cell]]:
+        return head, lambda row: Cell(text=f"{of(row[1]):,.0f}", number=True)
+
+    def of_rl(head: str, of: Callable[[Spent], float]) -> tuple[str, Callable[[_Row], Cell]]:
+        return f"{head}|of RL's", lambda row: number(base and of(row[1]) / of(base), digits=2)
+
+    table = table_of(
+        "What training took, a mean over seeds. FLOPs are 2 a parameter and token read or sampled, 6 a parameter "
+        "and token trained, and attention's own; looking at validation and test is left out.",
+        [] if base is None else rows,
+        ("Arm", lambda row: text(row[0])),
+        counted("papers seen|with labels", lambda spent: spent.papers),
+        counted("updates", lambda spent: spent.updates),
+        counted("tokens read|to sample", lambda spent: spent.tokens_read),
+        counted("tokens sampled", lambda spent: spent.tokens_sampled),
+        counted("tokens trained", lambda spent: spent.tokens_trained),
+        ("FLOPs", lambda row: Cell(text=f"{row[1].flops:.3e}", number=True)),
+        of_rl("FLOPs", lambda spent: spent.flops),
+        of_rl("papers", lambda spent: spent.papers),
     )
     equal = (
         "SFT and RL see the same papers with the same labels in the same order, as many in every update. SFT with RL's "
@@ -128,24 +121,22 @@ def _claim_block(claims: Sequence[StudyClaim], empty: str) -> Block:
 
 
 def _equivalences(study: SftVsRl) -> Table:
-    rows = tuple(
-        TableRow(
-            name=text(f"{found.first} and {found.second}", found.metric.value),
-            cells=(
-                Cell(
-                    text=f"{found.value:+.3f}",
-                    under=f"{found.low:+.3f} to {found.high:+.3f}",
-                    number=True,
-                ),
-                text("equivalent" if found.shown else "not shown"),
+    return table_of(
+        "Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
+        study.equivalences,
+        ("Pair", lambda found: text(f"{found.first} and {found.second}", found.metric.value)),
+        (
+            "difference",
+            lambda found: Cell(
+                text=f"{found.value:+.3f}",
+                under=f"{found.low:+.3f} to {found.high:+.3f}",
+                number=True,
             ),
-        )
-        for found in study.equivalences
-    )
-    return Table(
-        caption="Two one-sided tests at 0.05 with a margin of one point: the 90 % interval must lie within it.",
-        heads=(text("Pair"), column("difference"), text("Within one point")),
-        rows=rows,
+        ),
+        (
+            text("Within one point"),
+            lambda found: text("equivalent" if found.shown else "not shown"),
+        ),
     )
 
 
@@ -156,20 +147,11 @@ def _truth(study: SftVsRl) -> Block:
             "(<code>world=planted</code>) has them."
         )
         return Words(Markup(unknown))
-    rows = [
-        TableRow(
-            name=text(known.name),
-            cells=(
-                number(known.label_match),
-                number(known.macro_f1),
-                number(known.min_class_recall),
-            ),
-        )
-        for known in study.truth.all
-    ]
-    table = Table(
-        caption="Computed from the posteriors that were planted, for ever more papers; no run is in it.",
-        heads=heads("Policy; label_match; macro-F1; min recall"),
-        rows=tuple(rows),
+    return table_of(
+        "Computed from the posteriors that were planted, for ever more papers; no run is in it.",
+        study.truth.all,
+        ("Policy", lambda known: text(known.name)),
+        ("label_match", lambda known: number(known.label_match)),
+        ("macro-F1", lambda known: number(known.macro_f1)),
+        ("min recall", lambda known: number(known.min_class_recall)),
     )
-    return table
