@@ -163,7 +163,7 @@ def config(story: Story) -> dict[str, Any]:
             "steps": story.steps,
             "learning_rate": 4e-4,
             "group_size": 8,
-            "groups_per_batch": 4,
+            "batch_size" if story.kind == "sft" else "groups_per_batch": 4,
             "temperature": 1.0,
             "eval_every": story.eval_every,
             "seed": story.seed,

@@ -14,7 +14,7 @@ from tinsmith.lab.results.baseline_rivals import rival, unpaired
 from tinsmith.lab.results.judging import Judged, judge_alone, judge_arms, pairing
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
-from tinsmith.stats.claims import CheckName, Finding, Verdict
+from tinsmith.stats.claims import CheckName, ClaimKind, Finding, Verdict
 from tinsmith.studies.disruption.comparison import compare_labels
 
 pytestmark = pytest.mark.whole
@@ -27,7 +27,16 @@ def arms(folder: Path, *stories: Story) -> tuple[Arm, ...]:
 
 
 def claim(judged: tuple[Judged, ...], first: str, second: str) -> Judged:
-    (found,) = [one for one in judged if (one.first, one.second) == (first, second)]
+    (found,) = [one for one in beats(judged) if (one.first, one.second) == (first, second)]
+    return found
+
+
+def beats(judged: tuple[Judged, ...]) -> list[Judged]:
+    return [one for one in judged if one.kind is ClaimKind.BEATS]
+
+
+def learned(judged: tuple[Judged, ...], first: str) -> Judged:
+    (found,) = [one for one in judged if one.kind is ClaimKind.LEARNED and one.first == first]
     return found
 
 
@@ -70,38 +79,47 @@ def test_a_remedy_that_is_better_in_every_respect_may_be_claimed(tmp_path: Path)
     assert allowed.verdict is Verdict.ALLOWED, allowed.reasons
     assert allowed.interval is not None
     assert allowed.interval.low > 0
-    assert len(allowed.checks) == 8
-    assert allowed.note == ""
+    assert len(allowed.checks) == 5
+    something = learned(found, "remedy/exp6@1")
+    assert len(something.checks) == 6
+    assert something.note == ""
 
 
 def test_what_was_trained_on_shuffled_labels_may_claim_nothing(tmp_path: Path) -> None:
     found = judge_arms(arms(tmp_path, *(LADDER[key] for key in ("exp6", "sft", "shuffled"))))
     refused = [one for one in found if one.first == "control/shuffled_labels@1"]
-    assert [one.second for one in refused] == ["remedy/exp6@1", "sft/lora@1"]
+    assert [one.second for one in beats(tuple(refused))] == ["remedy/exp6@1", "sft/lora@1"]
     assert all(one.verdict is Verdict.REFUSED for one in refused)
 
 
-def test_without_a_control_nothing_is_allowed_and_the_reason_is_given(tmp_path: Path) -> None:
-    (one,) = judge_arms(arms(tmp_path, LADDER["exp6"], LADDER["sft"]))
+def test_without_a_control_one_may_beat_another_and_nothing_is_learned(tmp_path: Path) -> None:
+    stories = [replace(LADDER[key], num_test=900) for key in ("exp4", "exp6")]
+    found = judge_arms(arms(tmp_path, *stories))
+    better = claim(found, "remedy/exp6@1", "ladder/exp4@1")
+    assert better.verdict is Verdict.ALLOWED, better.reasons
+    one = learned(found, "remedy/exp6@1")
     assert one.verdict is Verdict.REFUSED
     assert "no run on shuffled labels was scored on these items" in one.reasons
 
 
 def test_a_control_of_another_method_is_named(tmp_path: Path) -> None:
     found = judge_arms(arms(tmp_path, *(LADDER[key] for key in ("exp4", "sft", "shuffled"))))
-    note = claim(found, "ladder/exp4@1", "sft/lora@1").note
+    note = learned(found, "ladder/exp4@1").note
     assert missing(note, "shuffled", "remedy/exp6") == []
 
 
 def test_sft_is_also_to_be_beaten_with_its_offsets(tmp_path: Path) -> None:
     offset = replace(LADDER["sft"], name="sft/lora_offset", offset=True)
     found = judge_arms(arms(tmp_path, LADDER["exp6"], offset))
-    assert [one.second for one in found] == ["sft/lora_offset@1", "sft/lora_offset@1 with offsets"]
+    assert [one.second for one in beats(found)] == [
+        "sft/lora_offset@1",
+        "sft/lora_offset@1 with offsets",
+    ]
 
 
 def test_arms_on_other_papers_are_refused_in_words(tmp_path: Path) -> None:
     elsewhere = replace(LADDER["sft"], papers="X")
-    (one,) = judge_arms(arms(tmp_path, LADDER["exp6"], elsewhere))
+    (one,) = beats(judge_arms(arms(tmp_path, LADDER["exp6"], elsewhere)))
     assert one.verdict is Verdict.REFUSED
     assert one.reasons == ("the two have no test paper in common",)
     assert one.value is None
@@ -119,10 +137,13 @@ def test_a_run_without_a_test_is_refused_in_words(tmp_path: Path) -> None:
 def test_one_run_alone_is_held_against_the_baselines_of_its_slice(tmp_path: Path) -> None:
     (arm,) = arms(tmp_path, replace(LADDER["exp6"], num_test=900))
     found = judge_alone(arm)
-    assert [one.second for one in found] == ["Constant", "Metadata only", "TF-IDF"]
-    assert all(one.verdict is Verdict.REFUSED for one in found)
-    assert all(one.higher for one in found)
-    missing = [check.name for check in found[0].checks if check.finding is Finding.MISSING]
+    beaten = beats(found)
+    assert [one.second for one in beaten] == ["Constant", "Metadata only", "TF-IDF"]
+    assert all(one.verdict is Verdict.ALLOWED for one in beaten)
+    assert all(one.higher for one in beaten)
+    alone = learned(found, arm.name)
+    assert alone.verdict is Verdict.REFUSED
+    missing = [check.name for check in alone.checks if check.finding is Finding.MISSING]
     assert missing == [CheckName.CONTROL]
 
 
@@ -177,7 +198,7 @@ def test_the_gate_of_a_comparison_uses_kept_answers(tmp_path: Path) -> None:
     (sft,) = arms(tmp_path / "sft", replace(LADDER["sft"], num_test=300))
     findings = []
     for arm in (kept, alone):
-        (judged,) = judge_arms([arm, sft])
+        judged = learned(judge_arms([arm, sft]), arm.name)
         findings += [one.finding for one in judged.checks if one.name is CheckName.METADATA]
     assert findings == [Finding.PASSED, Finding.FAILED]
 
@@ -200,3 +221,11 @@ def test_a_baselines_own_answers_come_out_as_they_were_kept(tmp_path: Path) -> N
     ):
         expected = unpaired(score, answers).predicted
         assert (rival(score, run, answers).predicted == expected).all()
+
+
+def test_training_for_longer_is_no_fair_way_to_beat_another(tmp_path: Path) -> None:
+    longer = replace(LADDER["exp6"], steps=80, num_test=900)
+    found = judge_arms(arms(tmp_path, longer, replace(LADDER["exp4"], num_test=900)))
+    one = claim(found, "remedy/exp6@1", "ladder/exp4@1")
+    assert one.verdict is Verdict.REFUSED
+    assert [check.name for check in one.checks if not check.passed] == [CheckName.TRAINING]

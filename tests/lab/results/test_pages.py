@@ -96,7 +96,7 @@ def test_a_page_says_what_happened_in_words(html: str) -> None:
         "This run asks \u201cDoes paying threefold for a correct 'disruptive' keep the class alive?\u201d",
         "it collapsed into disruptive; 1 alarm was raised at step 60.",
         "disruptive: predicted_share is 0.97 at step 60, limit 0.75",
-        "No claim is allowed from this run alone",
+        "evidence is missing on shuffled labels",
         "left out: the papers have no known cause: not a synthetic world",
         "TimeoutError: no answer within 60 s",
         "ladder/exp4",

@@ -1,36 +1,57 @@
-"""Claims as a page shows them: the verdict first, then the difference, then every reason in words."""
+"""Claims as a page shows them, the two kinds apart: the verdict, the difference, and every reason in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tinsmith.lab.results.judging import METRIC, Judged
-from tinsmith.pages.document import Block, ClaimRow, ClaimTable, missing
-from tinsmith.stats.claims import Check, Finding, Verdict
+from tinsmith.pages.document import Block, ClaimRow, ClaimTable, Heading, missing, note
+from tinsmith.stats.claims import Check, ClaimKind, Finding, Verdict
 
-ALONE: Final = (
+HEADINGS: Final = {
+    ClaimKind.BEATS: "One beats the other",
+    ClaimKind.LEARNED: "Something was learned that nothing simpler explains",
+}
+_WORDS: Final = {
+    ClaimKind.BEATS: (
+        "Both were scored on the same papers and trained on the same data, the first for no longer than the second. A "
+        "claim of this kind may hold although both lie below a baseline."
+    ),
+    ClaimKind.LEARNED: (
+        "It lies above the best constant answer, the metadata-only baseline, chance, and the same method trained on "
+        "shuffled labels. The difference is that to whichever of these comes nearest."
+    ),
+}
+_ALONE: Final = (
     "No claim is judged: the run has no answers to the test split, or its slice has no baselines."
 )
 
 
-def claims_block(judged: Sequence[Judged], empty: str = ALONE) -> Block:
-    """Return the table of claims; `empty` says why there is none."""
-    return claims_table(judged) if judged else missing(empty)
+def claim_blocks(
+    judged: Sequence[Judged],
+    metric: str = METRIC.value,
+    empty: Mapping[ClaimKind, str] | None = None,
+) -> tuple[Block, ...]:
+    """Return both kinds of claim under their own headings; `empty` says why there is none of a kind."""
+    blocks: list[Block] = []
+    for kind, heading in HEADINGS.items():
+        found = [one for one in judged if one.kind is kind]
+        shown = claims_table(found, metric) if found else missing((empty or {}).get(kind, _ALONE))
+        blocks += [Heading(heading), note(_WORDS[kind]), shown]
+    return tuple(blocks)
 
 
-def claims_table(judged: Sequence[Judged]) -> ClaimTable:
-    """Return the table of claims."""
+def claims_table(judged: Sequence[Judged], metric: str = METRIC.value) -> ClaimTable:
+    """Return a table of claims of one kind, which are one family."""
     rows = [_row(one) for one in judged]
-    return ClaimTable(
-        metric=METRIC.value, rows=tuple(sorted(rows, key=lambda row: not row.allowed))
-    )
+    return ClaimTable(metric=metric, rows=tuple(sorted(rows, key=lambda row: not row.allowed)))
 
 
 def _row(one: Judged) -> ClaimRow:
     allowed = one.verdict is Verdict.ALLOWED
     return ClaimRow(
-        claim=f"{one.first} beats {one.second}",
+        claim=one.words,
         allowed=allowed,
         difference="missing" if one.value is None else f"{one.value:+.3f}",
         interval=""

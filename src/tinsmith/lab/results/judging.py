@@ -1,7 +1,8 @@
 """Which claims are put to the gate, with which evidence, and what became of each.
 
-Every RL arm is held against its parent and against every SFT arm, one on two labels also against every RL arm on one;
-one run alone is held against the slice's baselines. What cannot even be compared is refused here, with the reason.
+Whether it beats another is asked of every RL arm and its parent, every SFT arm, and, for two labels, every RL arm on
+one; of one run alone and the slice's baselines. Whether it learned something is asked of every RL arm, and of one run
+alone. What cannot even be compared is refused here, with the reason.
 """
 
 from __future__ import annotations
@@ -15,8 +16,22 @@ from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import RIVALS, metadata_of, pairing_words, rival
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.runs.records import Split
-from tinsmith.stats.claims import Check, CheckName, Claim, Comparison, Finding, Verdict, judge
+from tinsmith.lab.runs.records import Config, Split
+from tinsmith.pages.wording import listed
+from tinsmith.stats.claims import (
+    Beats,
+    Check,
+    CheckName,
+    Claim,
+    ClaimKind,
+    Finding,
+    Learned,
+    Training,
+    Verdict,
+    claim_words,
+    judge_beats,
+    judge_learned,
+)
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric
@@ -30,10 +45,12 @@ BOOTSTRAP = Bootstrap()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One claim on a page: "first beats second"."""
+    """One claim on a page."""
 
+    kind: ClaimKind
     first: str
-    second: str
+    second: str = ""
+    """What is beaten; of something learned, the simpler explanation that comes nearest."""
     verdict: Verdict
     reasons: tuple[str, ...]
     """Why it is refused; everything that speaks for it where it is allowed."""
@@ -46,6 +63,13 @@ class Judged:
     scope: str = ""
     """What the claim is about: the method, or only these models."""
     note: str = ""
+    on: str = ""
+    """The score, where the claims of a page are not all on one."""
+
+    @property
+    def words(self) -> str:
+        """The claim itself."""
+        return claim_words(self.kind, self.first, self.second) + self.on
 
     @property
     def difference(self) -> Check | None:
@@ -59,28 +83,27 @@ class Judged:
 
 
 def judge_arms(arms: Sequence[Arm]) -> tuple[Judged, ...]:
-    """Judge every RL arm against its parent and the SFT arms, and two labels against one, as one family."""
+    """Judge what every RL arm beats, and what it learned: a family each."""
     answers: dict[str, Runs | str] = {arm.name: _answers(arm) for arm in arms}
-    return _judged(
-        [
-            _Pair(
-                first=answers[first.name],
-                second=other,
-                names=(first.name, name),
-                arm=first,
-                control=_control(first, arms, answers),
-            )
-            for first in arms
-            if first.kind is Kind.RL
-            for second in arms
-            if second is not first
-            and (
-                second.kind is Kind.SFT
-                or second.experiment == first.parent
-                or _on_one(first, second)
-            )
-            for name, other in _rivals(second, answers[second.name])
-        ]
+    trained = [arm for arm in arms if arm.kind is Kind.RL]
+    pairs = [
+        _Pair(
+            first=answers[first.name],
+            second=other,
+            names=(first.name, name),
+            arm=first,
+            training=_both(training_of(first), training_of(second)),
+        )
+        for first in trained
+        for second in arms
+        if second is not first
+        and (second.kind is Kind.SFT or second.experiment == first.parent or _on_one(first, second))
+        for name, other in _rivals(second, answers[second.name])
+    ]
+    controls = {arm.name: _control(arm, arms, answers) for arm in trained}
+    return (
+        *_judged(pairs),
+        *_judged_alone([(arm, answers[arm.name], controls[arm.name]) for arm in trained]),
     )
 
 
@@ -91,21 +114,49 @@ def _on_one(first: Arm, second: Arm) -> bool:
 
 
 def judge_alone(arm: Arm) -> tuple[Judged, ...]:
-    """Judge one run against the baselines of its slice; there is no control, so that none can be allowed."""
+    """Judge one run against its slice's baselines; what it learned takes a control, which another run is."""
     mine, report = _answers(arm), arm.first.baselines
     if isinstance(mine, str) or report is None:
         return ()
-    against = [
-        (BASELINE_WORDS[score.baseline][0].lower(), rival(score, arm.first, mine))
+    own = training_of(arm)
+    fitted = Training(arm.first.config.data.fingerprint, None)
+    pairs = [
+        _Pair(
+            first=mine,
+            second=rival(score, arm.first, mine),
+            names=(arm.name, BASELINE_WORDS[score.baseline][0].lower()),
+            arm=arm,
+            training=_both(own, fitted),
+        )
         for score in report.scores
         if score.baseline in RIVALS
     ]
-    return _judged(
-        [
-            _Pair(first=mine, second=other, names=(arm.name, name), arm=arm, control=None)
-            for name, other in against
-        ]
-    )
+    return (*_judged(pairs), *_judged_alone([(arm, mine, None)]))
+
+
+def training_of(arm: Arm) -> Training | None:
+    """Return what each run of an arm was trained on, and how many papers it saw; None where that is not stated."""
+    found = {_training(member.run.config) for member in arm.members}
+    return found.pop() if len(found) == 1 else None
+
+
+def _training(config: Config) -> Training | None:
+    def asked(key: str) -> int | None:
+        value = config.settings.get(key)
+        return value if isinstance(value, int) else None
+
+    steps, before = config.steps, asked("sft_steps") or 0
+    batch = asked("batch_size" if config.kind is Kind.SFT else "groups_per_batch")
+    batch_before = asked("sft_batch_size") if before else 0
+    if steps == 0:
+        return Training(config.data.fingerprint, 0)
+    if steps is None or batch is None or batch_before is None:
+        return None
+    return Training(config.data.fingerprint, (steps - before) * batch + before * batch_before)
+
+
+def _both(first: Training | None, second: Training | None) -> tuple[Training, Training] | None:
+    return None if first is None or second is None else (first, second)
 
 
 def pairing(arms: Sequence[Arm]) -> str:
@@ -132,7 +183,7 @@ class _Pair:
     names: tuple[str, str]
     arm: Arm
     """That of `first`."""
-    control: _Control | None
+    training: tuple[Training, Training] | None
 
 
 def _rivals(arm: Arm, answers: Runs | str) -> list[tuple[str, Runs | str]]:
@@ -175,20 +226,49 @@ def _control(first: Arm, arms: Sequence[Arm], answers: dict[str, Runs | str]) ->
 def _judged(pairs: Sequence[_Pair]) -> tuple[Judged, ...]:
     """Put what can be compared to the gate as one family; refuse the rest."""
     prepared = [_prepare(pair) for pair in pairs]
-    comparisons = [one for one in prepared if isinstance(one, Comparison)]
-    claims = iter(judge(comparisons, BOOTSTRAP) if comparisons else ())
+    claims = iter(judge_beats([one for one in prepared if isinstance(one, Beats)], BOOTSTRAP))
     return tuple(
-        of_claim(next(claims), pair.control.note if pair.control else "")
-        if isinstance(one, Comparison)
-        else Judged(
-            first=pair.names[0], second=pair.names[1], verdict=Verdict.REFUSED, reasons=(one,)
-        )
+        _refused(ClaimKind.BEATS, one, *pair.names)
+        if isinstance(one, str)
+        else of_claim(next(claims))
         for pair, one in zip(pairs, prepared, strict=True)
     )
 
 
-def _prepare(pair: _Pair) -> Comparison | str:
-    """Return a comparison that the gate can judge, or why there is none."""
+def _judged_alone(
+    systems: Sequence[tuple[Arm, Runs | str, _Control | None]],
+) -> tuple[Judged, ...]:
+    """Put to the gate, as one family, what each arm learned."""
+    claims = iter(
+        judge_learned(
+            [
+                Learned(
+                    system=found,
+                    metric=METRIC,
+                    metadata=metadata_of(arm.first, found),
+                    control=_with_true_labels(control.answers, found) if control else None,
+                    parity=arm.parity(),
+                )
+                for arm, found, control in systems
+                if isinstance(found, Runs)
+            ],
+            BOOTSTRAP,
+        )
+    )
+    return tuple(
+        _refused(ClaimKind.LEARNED, found, arm.name)
+        if isinstance(found, str)
+        else of_claim(next(claims), control.note if control else "")
+        for arm, found, control in systems
+    )
+
+
+def _refused(kind: ClaimKind, why: str, first: str, second: str = "") -> Judged:
+    return Judged(kind=kind, first=first, second=second, verdict=Verdict.REFUSED, reasons=(why,))
+
+
+def _prepare(pair: _Pair) -> Beats | str:
+    """Return a claim that the gate can judge, or why there is none."""
     first, second = pair.first, pair.second
     for answers in (first, second):
         if isinstance(answers, str):
@@ -202,12 +282,11 @@ def _prepare(pair: _Pair) -> Comparison | str:
         return "the two have no test paper in common"
     if not np.array_equal(first.on(items).golds, second.on(items).golds):
         return "the two have different true labels for the same papers"
-    return Comparison(
+    return Beats(
         first=first,
         second=second,
         metric=METRIC,
-        metadata=metadata_of(pair.arm.first, first),
-        control=_with_true_labels(pair.control.answers, first) if pair.control else None,
+        training=pair.training,
         parity=pair.arm.parity(),
     )
 
@@ -229,9 +308,10 @@ def _with_true_labels(control: Runs, first: Runs) -> Runs | None:
     return Runs(control.name, first.labels, tuple(items), first.on(items).golds, answers.predicted)
 
 
-def of_claim(claim: Claim, note: str) -> Judged:
+def of_claim(claim: Claim, note: str = "") -> Judged:
     """Return a claim that the gate judged as a page shows it."""
     return Judged(
+        kind=claim.kind,
         first=claim.first,
         second=claim.second,
         verdict=claim.verdict,
@@ -244,3 +324,33 @@ def of_claim(claim: Claim, note: str) -> Judged:
         scope=claim.scope,
         note=note,
     )
+
+
+def verdict_words(judged: Sequence[Judged]) -> tuple[str, ...]:
+    """Say of either kind which claims hold, or what stands in the way; empty where none was judged."""
+    of_kind = {kind: [one for one in judged if one.kind is kind] for kind in ClaimKind}
+    return tuple(_verdicts(kind, found) for kind, found in of_kind.items() if found)
+
+
+_ASKED = {ClaimKind.BEATS: "A beats B", ClaimKind.LEARNED: "something was learned"}
+
+
+def _verdicts(kind: ClaimKind, found: Sequence[Judged]) -> str:
+    held = [one for one in found if one.verdict is Verdict.ALLOWED]
+    asked = f"Claims that {_ASKED[kind]}"
+    if held:
+        words = (
+            f"{one.first}{f' over {one.second}' if kind is ClaimKind.BEATS else ''} ({one.value:+.3f})"
+            for one in held
+        )
+        return f"{asked}, on {METRIC}: {len(held)} of {len(found)} hold: {listed(list(words))}."
+    missing = sorted(
+        {
+            check.name.value
+            for one in found
+            for check in one.checks
+            if check.finding is Finding.MISSING
+        }
+    )
+    why = f"; evidence is missing on {listed(missing)}" if missing else ""
+    return f"{asked}, on {METRIC}: none of {len(found)} holds{why}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinsmith.lab.results.judging import Judged
+from tinsmith.lab.results.judging import Judged, verdict_words
 from tinsmith.lab.results.run_map import status_words, steps_words
 from tinsmith.lab.results.snapshot import System
 from tinsmith.lab.runs.kinds import Kind, Status
@@ -12,7 +12,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.pages.measures import Measures, from_row
 from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.alarms import AlarmKind
-from tinsmith.stats.claims import Verdict
+from tinsmith.stats.claims import ClaimKind
 
 
 def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> 
         _beside_baselines(judged),
         _collapse(run),
         _contract(run),
-        _claims(judged),
+        *_claims(judged),
     )
     return tuple(sentence for sentence in sentences if sentence)
 
@@ -91,6 +91,7 @@ def _beside_baselines(judged: Sequence[Judged]) -> str:
     """Say which baselines the macro-F1 lies above, by the difference alone."""
     if not judged:
         return ""
+    judged = [one for one in judged if one.kind is ClaimKind.BEATS]
     above = [one.second for one in judged if one.higher]
     below = [one.second for one in judged if one.interval is not None and one.interval.high < 0]
     even = [one.second for one in judged if one.second not in above and one.second not in below]
@@ -98,7 +99,7 @@ def _beside_baselines(judged: Sequence[Judged]) -> str:
         f"{words} {listed(names)}"
         for words, names in (
             ("above", above),
-            ("not told apart from", even),
+            ("indistinguishable from", even),
             ("below", below),
         )
         if names
@@ -150,13 +151,10 @@ def _contract(run: Run) -> str:
     return f"The share of answers that are JSON went from {percent(values[0])} to {percent(values[-1])}."
 
 
-def _claims(judged: Sequence[Judged]) -> str:
-    held = [one for one in judged if one.verdict is Verdict.ALLOWED]
-    if held:
-        return f"Allowed claims: it beats {listed([one.second for one in held])}."
+def _claims(judged: Sequence[Judged]) -> tuple[str, ...]:
     if not judged:
-        return "No claim is judged: that takes answers to the test split and the slice's baselines."
-    return (
-        "No claim is allowed from this run alone: the gate asks for a control on shuffled labels, which "
-        "only a comparison of runs can bring."
-    )
+        return (
+            "No claim is judged: that takes answers to the test split and the slice's baselines.",
+        )
+    why = "What was learned takes a control on shuffled labels too, which only a comparison of runs can bring."
+    return (*verdict_words(judged), why)

@@ -1,4 +1,4 @@
-"""Where each arm stands against the baselines of its slice: above, below, or not to be told apart.
+"""Where each arm stands against the baselines of its slice: above, below, or indistinguishable.
 
 Plain differences, each with its own 95 % interval and without any gate: what a reader asks first of a table.
 """
@@ -60,7 +60,7 @@ def standing_words(found: Sequence[Standing]) -> str:
 
 
 def _sentence(arm: str, found: Sequence[Standing]) -> str:
-    sides: dict[str, list[str]] = {"above": [], "below": [], "not to be told from": []}
+    sides: dict[str, list[str]] = {"above": [], "below": [], "indistinguishable from": []}
     for one in found:
         interval = one.difference.interval
         if interval is not None and interval.low > 0.0:
@@ -68,7 +68,7 @@ def _sentence(arm: str, found: Sequence[Standing]) -> str:
         elif interval is not None and interval.high < 0.0:
             sides["below"].append(one.words)
         else:
-            sides["not to be told from"].append(one.words)
+            sides["indistinguishable from"].append(one.words)
     parts = [f"{side} {listed(names)}" for side, names in sides.items() if names]
     return f"{arm} is {', '.join(parts)}."
 

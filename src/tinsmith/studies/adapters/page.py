@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tinsmith.lab.results.claim_tables import HEADINGS
 from tinsmith.lab.study.page import (
     OwnColumn,
     rates_section,
@@ -14,9 +15,10 @@ from tinsmith.lab.study.page import (
     study_facts,
 )
 from tinsmith.lab.study.results import Seconds, limits
-from tinsmith.pages.document import Document, Section, Story, Words
+from tinsmith.pages.document import Document, Heading, Section, Story, Words
 from tinsmith.pages.tables import Cell, Table, absent, column, number, table_of, text, whole
 from tinsmith.pages.wording import listed, told
+from tinsmith.stats.claims import ClaimKind
 from tinsmith.studies.adapters.results import METRIC, AdaptersFound, Apart
 from tinsmith.studies.adapters.settings import QUESTION, WORDS
 from tinsmith.types.adapters import AdapterKind
@@ -85,11 +87,11 @@ def adapter_page(
     )
     gate = tuple(gap.gate for gap in apart.values() if gap is not None)
     claims = (
-        Words(
-            f'What the claim gate says of "beats {_LORA}". It asks for a control on shuffled labels too, which this '
-            "study does not train."
-        ),
+        Heading(HEADINGS[ClaimKind.BEATS]),
         Story(gate),
+        Heading(HEADINGS[ClaimKind.LEARNED]),
+        Words("This takes a control on shuffled labels, which this study does not train."),
+        Story(tuple(one.learned for one in study.adapters.values())),
     )
     return study_document(
         title="Adapters",

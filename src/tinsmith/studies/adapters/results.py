@@ -15,6 +15,7 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import metadata_of
+from tinsmith.lab.results.judging import training_of
 from tinsmith.lab.runs.files import MANIFEST, STATE, TRACE
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.records import Split
@@ -23,7 +24,7 @@ from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.held import held_base
 from tinsmith.ops.native import NativeKernels
-from tinsmith.stats.claims import Comparison, judge
+from tinsmith.stats.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.estimates import Bootstrap, difference
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
@@ -86,6 +87,8 @@ class AdapterFigures:
     """None: a server elsewhere has the weights."""
     gradient: GradientNorm | None
     """None: the server told no trace."""
+    learned: str
+    """What the claim gate says of "it learned something"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +107,24 @@ def adapter_figures(arms: Mapping[AdapterKind, Arm], draws: Bootstrap) -> dict[s
     """
     _require_alike(list(arms.values()))
     apart = [None, *_apart(list(arms.values()), draws)]
+    learned = judge_learned(
+        [
+            Learned(
+                system=one, metric=METRIC, metadata=metadata_of(arm.first, one), parity=arm.parity()
+            )
+            for arm in arms.values()
+            for one in [answers(arm, Split.TEST)]
+        ],
+        draws,
+    )
     return {
         arm.name: AdapterFigures(
+            learned=claim.sentence(),
             apart=gap,
             bytes=_bytes(adapter, arm.first.folder),
             gradient=_gradient([member.run.folder for member in arm.members]),
         )
-        for (adapter, arm), gap in zip(arms.items(), apart, strict=True)
+        for (adapter, arm), gap, claim in zip(arms.items(), apart, learned, strict=True)
     }
 
 
@@ -140,16 +154,17 @@ def _require_alike(arms: Sequence[Arm]) -> None:
 
 def _apart(arms: Sequence[Arm], draws: Bootstrap) -> list[Apart]:
     lora, *others = (answers(arm, Split.TEST) for arm in arms)
-    claims = judge(
+    claims = judge_beats(
         [
-            Comparison(
+            Beats(
                 first=one,
                 second=lora,
                 metric=METRIC,
-                metadata=metadata_of(arm.first, one),
+                training=None if mine is None or theirs is None else (mine, theirs),
                 parity=arm.parity(),
             )
             for arm, one in zip(arms[1:], others, strict=True)
+            for mine, theirs in [(training_of(arm), training_of(arms[0]))]
         ],
         draws,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from tinsmith.data.baselines.report import TargetReport
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.results.arms import Arm, Member, arms_of_members
-from tinsmith.lab.results.claim_tables import claims_block
+from tinsmith.lab.results.claim_tables import claim_blocks
 from tinsmith.lab.results.comparison_figures import (
     arm_views,
     informative_plates,
@@ -56,6 +56,7 @@ from tinsmith.pages.document import (
 from tinsmith.pages.palette import class_slot
 from tinsmith.pages.tables import Table, TableRow, column, number, text, whole
 from tinsmith.pages.wording import counted, listed
+from tinsmith.stats.claims import ClaimKind
 from tinsmith.studies.disruption.headline import headline
 from tinsmith.studies.disruption.joint.gathering import label_alone
 from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table
@@ -257,12 +258,16 @@ def _collapse_at_a_glance(arms: Sequence[Arm]) -> tuple[Block, ...]:
 
 def _claims(compared: Compared) -> tuple[Block, ...]:
     words = (
-        "Every RL run is held against its parent and against every SFT run. A claim is printed as true only if nothing "
-        "simpler explains it; what is missing refuses it as well. "
+        "Whether it beats another is asked of every RL run, held against its parent and every SFT run; whether it "
+        "learned something is asked of every RL run by itself. Missing evidence refuses a claim as a failed check "
+        "does. "
     )
-    empty = "No claim is judged: that takes an RL run and its parent or an SFT run."
+    empty = {
+        ClaimKind.BEATS: "No claim is judged: that takes an RL run and its parent or an SFT run.",
+        ClaimKind.LEARNED: "No claim is judged: that takes an RL run.",
+    }
     by_rl = pairing([arm for arm in compared.arms if arm.kind is Kind.RL])
-    return Words(words + by_rl), claims_block(compared.judged, empty)
+    return Words(words + by_rl), *claim_blocks(compared.judged, empty=empty)
 
 
 def _snapshot(compared: Compared, arms: Sequence[Arm]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinsmith.lab.results.arms import Arm, arms_of
-from tinsmith.lab.results.claim_tables import claims_block
+from tinsmith.lab.results.claim_tables import claim_blocks
 from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.gathering import Gathered, disagreements
 from tinsmith.lab.results.judging import judge_alone, pairing
@@ -73,11 +73,8 @@ def _page(arm: Arm) -> Document:
                 "claims",
                 "Claims",
                 (
-                    Words(
-                        "A claim is printed as true only if nothing simpler explains it. "
-                        + pairing([arm])
-                    ),
-                    claims_block(judged),
+                    *([Words(paired)] if (paired := pairing([arm])) else []),
+                    *claim_blocks(judged),
                 ),
             ),
             *_evaluated(run, gathered),

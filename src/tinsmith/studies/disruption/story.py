@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from tinsmith.data.baselines.report import Baseline, TargetReport
 from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.judging import Judged
+from tinsmith.lab.results.judging import Judged, verdict_words
 from tinsmith.lab.results.pooled import Pooled
 from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.results.standings import Standing, standing_words
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.alarms import Limits
-from tinsmith.stats.claims import CheckName, Finding, Verdict
+from tinsmith.stats.claims import ClaimKind
 from tinsmith.studies.disruption.lost_classes import LostClass
 
 _LIMITS = Limits()
@@ -34,7 +34,7 @@ def comparison_story(
         standing_words(stood),
         _collapse(arms, tested, lost),
         _control(arms, tested),
-        _claims(judged),
+        *_claims(judged),
     )
     return tuple(sentence for sentence in sentences if sentence)
 
@@ -112,7 +112,7 @@ def _gone(arm: Arm, lost: Sequence[LostClass]) -> str:
 def _control(arms: Sequence[Arm], tested: Mapping[str, Pooled]) -> str:
     controls = [arm for arm in arms if arm.shuffled and arm.name in tested]
     if not controls:
-        return "No run was trained on shuffled labels, and without that control the gate allows no claim."
+        return "No run was trained on shuffled labels, and without that control no claim of something learned holds."
     return " ".join(filter(None, (_shuffled(one, tested[one.name]) for one in controls)))
 
 
@@ -126,22 +126,11 @@ def _shuffled(control: Arm, found: Pooled) -> str:
     return f"Trained on shuffled labels ({control.name}), balanced accuracy is {told(accuracy)}, which {words}."
 
 
-def _claims(judged: Sequence[Judged]) -> str:
-    if not judged:
-        return (
-            "No claim is judged: that takes an RL run and its parent or an SFT run, or a run on both labels and an RL "
-            "run on one."
-        )
-    held = [one for one in judged if one.verdict is Verdict.ALLOWED]
-    if not held:
-        missing = {
-            check.name for one in judged for check in one.checks if check.finding is Finding.MISSING
-        }
-        why = ""
-        if missing:
-            why = f"; evidence is missing on {listed(sorted(str(CheckName(name)) for name in missing))}"
-        if len(judged) == 1:
-            return f"The one claim, {judged[0].first} beats {judged[0].second}, does not hold{why}."
-        return f"None of the {len(judged)} claims holds{why}."
-    claims = listed([f"{one.first} beats {one.second} ({one.value:+.3f})" for one in held])
-    return f"{len(held)} of {counted(len(judged), 'claim')} hold on macro-F1: {claims}."
+def _claims(judged: Sequence[Judged]) -> tuple[str, ...]:
+    if any(one.kind is ClaimKind.BEATS for one in judged):
+        return verdict_words(judged)
+    return (
+        "No claim that one beats another is judged: that takes an RL run and its parent or an SFT run, or a run on "
+        "both labels and an RL run on one.",
+        *verdict_words(judged),
+    )

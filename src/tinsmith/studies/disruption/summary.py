@@ -10,6 +10,7 @@ from rich.table import Table
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.page.compared import Comparison
 from tinsmith.lab.results.arms import Arm
+from tinsmith.lab.results.judging import verdict_words
 from tinsmith.lab.results.snapshot import System, baseline_systems
 from tinsmith.pages.console import console_table
 from tinsmith.pages.measures import Measure, Measures
@@ -93,5 +94,5 @@ def compared_labels(folders: Sequence[Path], task: str | None) -> Comparison:
             allowed=" or ".join(Subject),
         )
     found = compare_labels(folders, None if task is None else Subject(task))
-    told = (*found.headline, *found.story[-1:], *found.notes)
+    told = (*found.headline, *verdict_words(found.judged), *found.notes)
     return Comparison(comparison_document(found), summary_table(found), told)

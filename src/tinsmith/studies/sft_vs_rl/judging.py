@@ -1,7 +1,7 @@
 """Puts the study of SFT against RL to the gate: which claims, with which controls, and which systems are equivalent.
 
-The claims were named before any run. Those of the arms are one family for Holm's correction; those for models that
-saw shuffled labels are another, and must all be refused.
+The claims were named before any run. Which arm beats which is one family for Holm's correction, what each arm learned
+another, and what was learned from shuffled labels a third, in which all must be refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Final
 
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.baseline_rivals import metadata_of
+from tinsmith.lab.results.judging import training_of
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.results import answers
-from tinsmith.stats.claims import Comparison, judge
+from tinsmith.stats.claims import Beats, Learned, Training, judge_beats, judge_learned
 from tinsmith.stats.estimates import Bootstrap, difference
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
@@ -42,7 +43,9 @@ _FAMILY: Final = (
     (_THEN, _RL, PRIMARY),
 )
 """What is claimed of what, the primary claim first: RL against the honest comparator."""
-_CONTROLS: Final = ((_RL_SHUFFLED, _ZERO, PRIMARY), (_SFT_SHUFFLED, _ZERO, PRIMARY))
+_LEARNED: Final = tuple(dict.fromkeys((first, metric) for first, _, metric in _FAMILY))
+"""What is claimed to have been learned: of every arm above, on each of its scores."""
+_CONTROLS: Final = ((_RL_SHUFFLED, PRIMARY), (_SFT_SHUFFLED, PRIMARY))
 _EQUIVALENT: Final = tuple(
     (first, second, metric)
     for first, second in ((_RL, OFFSET), (_RL, _SFT), (_RL, _MORE), (_THEN, OFFSET))
@@ -56,10 +59,12 @@ _CONTROL_OF: Final[Mapping[str, str]] = {
     _SFT_SHUFFLED: _SFT_SHUFFLED,
 }
 _NOTES: Final[Mapping[str, str]] = {
-    _THEN: f"The control on shuffled labels is that of {_RL}.",
     _SFT: "SFT samples nothing while it trains: that sampler and trainer are one model was seen in the RL runs, on "
     "the same base and engine.",
     _SFT_SHUFFLED: "That sampler and trainer are one model was seen in the RL runs.",
+}
+_OTHER_CONTROL: Final[Mapping[str, str]] = {
+    _THEN: f"The control on shuffled labels is that of {_RL}."
 }
 
 
@@ -68,6 +73,8 @@ class Evidence:
     """The answers of every system to the test split, by its name."""
 
     systems: Mapping[str, Runs]
+    training: Mapping[str, Training | None]
+    """What each of them was trained on."""
     metadata: Runs | None
     parity: ParityRecord | None
     """Sampler against trainer over all RL steps of the study."""
@@ -84,36 +91,64 @@ class Evidence:
         systems[OFFSET] = replace(answers(arms[ArmName.SFT], Split.TEST_OFFSET), name=OFFSET)
         seen = [record for arm in arms.values() if (record := arm.parity()) is not None]
         steps, unequal = sum(one.steps for one in seen), sum(one.unequal_bits for one in seen)
+        training = {WORDS[name]: training_of(arm) for name, arm in arms.items()}
+        training[OFFSET] = training[_SFT]
         return cls(
             systems,
+            training,
             metadata_of(arms[ArmName.RL].first, systems[_RL]),
             ParityRecord(steps=steps, unequal_bits=unequal) if seen else None,
             draws,
         )
 
     def judged(self) -> tuple[StudyClaim, ...]:
-        """Judge the claims for the arms."""
-        return self._family(_FAMILY)
+        """Judge which arm beats which."""
+        claims = judge_beats(
+            [
+                Beats(
+                    first=self.systems[first],
+                    second=self.systems[second],
+                    metric=metric,
+                    training=None if mine is None or theirs is None else (mine, theirs),
+                    parity=self.parity,
+                )
+                for first, second, metric in _FAMILY
+                for mine, theirs in [(self.training[first], self.training[second])]
+            ],
+            self.draws,
+        )
+        return tuple(StudyClaim(claim=claim, note=_NOTES.get(claim.first, "")) for claim in claims)
+
+    def learned(self) -> tuple[StudyClaim, ...]:
+        """Judge what the arms learned."""
+        return self._learned(_LEARNED)
 
     def controls(self) -> tuple[StudyClaim, ...]:
-        """Judge the claims for what was trained on shuffled labels."""
-        return self._family(_CONTROLS)
+        """Judge what was learned from shuffled labels."""
+        return self._learned(_CONTROLS)
 
-    def _family(self, family: Sequence[tuple[str, str, Metric]]) -> tuple[StudyClaim, ...]:
-        comparisons = [
-            Comparison(
-                first=self.systems[first],
-                second=self.systems[second],
-                metric=metric,
-                metadata=self.metadata,
-                control=self.systems[_CONTROL_OF[first]],
-                parity=self.parity,
-            )
-            for first, second, metric in family
-        ]
+    def _learned(self, family: Sequence[tuple[str, Metric]]) -> tuple[StudyClaim, ...]:
+        claims = judge_learned(
+            [
+                Learned(
+                    system=self.systems[name],
+                    metric=metric,
+                    metadata=self.metadata,
+                    control=self.systems[_CONTROL_OF[name]],
+                    parity=self.parity,
+                )
+                for name, metric in family
+            ],
+            self.draws,
+        )
         return tuple(
-            StudyClaim(claim=claim, note=_NOTES.get(claim.first, ""))
-            for claim in judge(comparisons, self.draws)
+            StudyClaim(
+                claim=claim,
+                note=" ".join(
+                    filter(None, (_NOTES.get(claim.first), _OTHER_CONTROL.get(claim.first)))
+                ),
+            )
+            for claim in claims
         )
 
     def equivalences(self) -> tuple[Equivalence, ...]:

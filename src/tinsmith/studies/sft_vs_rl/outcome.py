@@ -97,6 +97,7 @@ def read_outcome(settings: SftVsRlSettings, books: Books, tuned: Tuned, draws: D
         baselines=baselines_of(first),
         rates={WORDS[name]: tuned[name].tried for name in TUNED if tuned[name].tried},
         claims=evidence.judged(),
+        learned=evidence.learned(),
         controls=evidence.controls(),
         equivalences=evidence.equivalences(),
         standings=standing_words(standings([arms[name] for name in TUNED], draws.claims)),

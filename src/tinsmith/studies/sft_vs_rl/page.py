@@ -9,9 +9,9 @@ from typing import Final
 from markupsafe import Markup
 
 from tinsmith.lab.results.arms import Arm
-from tinsmith.lab.results.claim_tables import claims_table
+from tinsmith.lab.results.claim_tables import claim_blocks, claims_table
 from tinsmith.lab.results.comparison_figures import progress_plates
-from tinsmith.lab.results.judging import of_claim
+from tinsmith.lab.results.judging import Judged, of_claim
 from tinsmith.lab.study.page import (
     rates_section,
     scores_section,
@@ -21,7 +21,7 @@ from tinsmith.lab.study.page import (
     study_facts,
 )
 from tinsmith.lab.study.results import Seconds, Spent
-from tinsmith.pages.document import Block, Document, Heading, Plates, Section, Words, missing
+from tinsmith.pages.document import Block, Document, Heading, Plates, Section, Words
 from tinsmith.pages.tables import Cell, Table, number, table_of, text
 from tinsmith.stats.claims import Verdict
 from tinsmith.studies.sft_vs_rl.keys import QUESTION
@@ -96,28 +96,23 @@ def _spent(study: SftVsRl) -> tuple[Block, ...]:
 
 def _claims(study: SftVsRl) -> tuple[Block, ...]:
     first = (
-        "The first claim was named before any run, and its verdict is the sentence at the top. A claim is printed as "
-        "true only if nothing simpler explains it; what is missing refuses it as well."
+        "The first claim was named before any run, and its verdict is the sentence at the top. Missing evidence "
+        "refuses a claim as a failed check does."
     )
+    metric = "the score that it names,"
     return (
         Words(first),
-        _claim_block(study.claims, "No claim was judged."),
-        Heading("On shuffled labels"),
+        *claim_blocks(_shown((*study.claims, *study.learned)), metric),
+        Heading("Learned from shuffled labels"),
         Words("None of these may be allowed."),
-        _claim_block(study.controls, "No control was run."),
+        claims_table(_shown(study.controls), metric),
         Heading("Equivalence"),
         _equivalences(study),
     )
 
 
-def _claim_block(claims: Sequence[StudyClaim], empty: str) -> Block:
-    if not claims:
-        return missing(empty)
-    judged = [
-        replace(of_claim(one.claim, one.note), second=f"{one.claim.second} on {one.claim.metric}")
-        for one in claims
-    ]
-    return replace(claims_table(judged), metric="the score that it names,")
+def _shown(claims: Sequence[StudyClaim]) -> list[Judged]:
+    return [replace(of_claim(one.claim, one.note), on=f" on {one.claim.metric}") for one in claims]
 
 
 def _equivalences(study: SftVsRl) -> Table:

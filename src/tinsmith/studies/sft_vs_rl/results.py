@@ -88,9 +88,11 @@ class SftVsRl(StudyFound):
 
     world: str
     claims: tuple[StudyClaim, ...]
-    """One family; the first is the primary one."""
+    """Which arm beats which: one family; the first is the primary one."""
+    learned: tuple[StudyClaim, ...]
+    """What each arm learned that nothing simpler explains: another family."""
     controls: tuple[StudyClaim, ...]
-    """Claims for models that were trained on shuffled labels: none may be allowed."""
+    """What was learned from shuffled labels: none may be allowed."""
     equivalences: tuple[Equivalence, ...]
     standings: str
     """Where each arm stands against the baselines, in words."""

@@ -25,6 +25,7 @@ def sentences(study: SftVsRl) -> tuple[str, ...]:
         headline(study),
         *_recalls(study),
         *_others(study),
+        *_learned(study),
         *_greedy(study),
         *(_equivalent(one) for one in study.equivalences if one.shown),
         *_controls(study),
@@ -47,6 +48,11 @@ def _others(study: SftVsRl) -> list[str]:
     ]
     allowed = [claim for claim in rest if claim.verdict is Verdict.ALLOWED]
     return [f"{claim.sentence()}." for claim in allowed]
+
+
+def _learned(study: SftVsRl) -> list[str]:
+    """Whether anything simpler explains what each arm scores."""
+    return [f"{one.claim.sentence()}." for one in study.learned]
 
 
 def _greedy(study: SftVsRl) -> list[str]:
@@ -134,8 +140,8 @@ def _limits(study: SftVsRl) -> list[str]:
     """What a reader must know before a refusal or a claim is repeated elsewhere."""
     missing = any(
         check.name is CheckName.METADATA and check.finding is Finding.MISSING
-        for one in study.claims
+        for one in study.learned
         for check in one.claim.checks
     )
-    why = "The slice has no metadata-only baseline, without which the gate allows nothing."
+    why = "The slice has no metadata-only baseline, without which nothing can be claimed to be learned."
     return [*limits(study), *([why] if missing else [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tinsmith.lab.results.arms import Arm, Member
-from tinsmith.lab.results.claim_tables import claims_block
+from tinsmith.lab.results.claim_tables import claim_blocks
 from tinsmith.lab.results.drawn_metrics import Drawn, drawn_plates
 from tinsmith.lab.results.failed_rollouts import failures_table
 from tinsmith.lab.results.judging import judge_alone
@@ -122,7 +122,7 @@ def _label(name: str, member: Member) -> Section:
             *snapshot_blocks(run, systems),
             Heading("Claims"),
             note("The claims of one label are one family, corrected apart from the other label's."),
-            claims_block(judged),
+            *claim_blocks(judged),
             Heading("Over the steps"),
             Plates(class_plates(run, f"{name}-")),
             Heading("Confusion"),
