@@ -284,13 +284,13 @@ def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_co
     plan = make_plan(find("remedy/exp6"), keys(made, folder, RL))
     seen: list[Standing] = []
 
-    def examined(standing: Standing) -> None:
+    def reached(standing: Standing) -> None:
         seen.append(standing)
         if standing.step == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conduct(plan, told=_silent, examined=examined)
+        conduct(plan, told=_silent, reached=reached)
     assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
     assert manifest(folder)["status"] == "interrupted"
     assert not [each for each in children_of_this_process() if str(folder) in each]

@@ -19,10 +19,10 @@ from small_slice import Made
 
 from running import wait_for_end
 from tinsmith.cli.registered import find
+from tinsmith.lab import course as course_module
 from tinsmith.lab.experiment import conduct as conduct_module
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.labels import evaluating
 from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.rollouts import Failure, Rollout, Sampling
@@ -127,7 +127,7 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Connection] = []
-    sample = evaluating.sample_groups
+    sample = course_module.sample_groups
 
     def opening(base_url: str | None, settings: EmbeddedSettings) -> Connection:
         opened.append(open_connection(base_url, settings))
@@ -146,7 +146,7 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
         return [*groups[:-1], [lost]]
 
     monkeypatch.setattr(conduct_module, "open_connection", opening)
-    monkeypatch.setattr(evaluating, "sample_groups", dying)
+    monkeypatch.setattr(course_module, "sample_groups", dying)
     last = {**keys(made, tmp_path / "late"), "select_by": "last"}  # it is looked at once then
     with pytest.raises(LostError):
         conduct(make_plan(find(EXPERIMENT), last), told=_silent)

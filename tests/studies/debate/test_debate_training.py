@@ -27,7 +27,8 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
 from tinsmith.ops.advantages import Advantage
 from tinsmith.studies.debate.exchange import Exchange
-from tinsmith.studies.debate.opponent import ModelOpponent, Opponent, Said
+from tinsmith.studies.debate.model_opponent import ModelOpponent
+from tinsmith.studies.debate.opponent import Opponent, Said
 from tinsmith.studies.debate.script import load_script
 from tinsmith.studies.debate.stance import Arms
 from tinsmith.studies.debate.transcript import Transcript

@@ -126,7 +126,7 @@ def test_twice_the_same_and_resumed_the_same(place: Place, whole: Path, tmp_path
     conduct(place.plan(tmp_path / "again"), told=print)
     conduct(place.plan(tmp_path / "parts", stop_after="1"), told=print)
     (kept,) = lines(tmp_path / "parts", CHECKPOINTS)
-    assert set(kept["kept"]["course"]["reward"]) == set(TASKS)
+    assert set(kept["kept"]["course"]["subject"]) == set(TASKS)
     assert set(kept["kept"]["course"]["watch"]) == set(TASKS)
     conduct(place.plan(tmp_path / "parts", behavior_if_log_dir_exists="resume"), told=print)
     assert hashes(whole) == hashes(tmp_path / "again") == hashes(tmp_path / "parts")

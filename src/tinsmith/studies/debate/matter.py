@@ -34,7 +34,8 @@ from tinsmith.studies.debate.frame import (
     WhichCues,
     WhichPapers,
 )
-from tinsmith.studies.debate.opponent import ModelOpponent, Opponent, ScriptedOpponent, arguable
+from tinsmith.studies.debate.model_opponent import ModelOpponent
+from tinsmith.studies.debate.opponent import Opponent, ScriptedOpponent, arguable
 from tinsmith.studies.debate.planted_debates import WORD_CUES, DebatesRecipe, debates_slice
 from tinsmith.studies.debate.rewards import Credit, debate_reward
 from tinsmith.studies.debate.script import Script, load_script
