@@ -8,7 +8,9 @@ from pathlib import Path
 from tinsmith.cli.registered import SUBJECTS
 from tinsmith.lab.page.compared import Comparison
 from tinsmith.lab.page.comparison import compare
-from tinsmith.lab.page.run_page import report_run, run_html, subject_of
+from tinsmith.lab.page.run_page import run_html, subject_of
+from tinsmith.lab.runs.files import REPORT
+from tinsmith.pages.page import write
 
 
 def page_of(folder: Path) -> str:
@@ -16,7 +18,9 @@ def page_of(folder: Path) -> str:
 
 
 def report_of(folder: Path, out: Path | None = None) -> Path:
-    return report_run(folder, subject_of(folder, SUBJECTS), out)
+    file = out or folder / REPORT
+    write(page_of(folder), file)
+    return file
 
 
 def compared(folders: Sequence[Path], task: str | None = None) -> Comparison:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, FloatArray, Metric
+from tinsmith.stats.rates import CLASS_SCORES, SCORES, ClassMetric, Metric
 from tinsmith.types.errors import DataError
 
 Codes = NDArray[np.int64]
@@ -128,12 +128,6 @@ def best_constant(labels: Sequence[str], golds: Sequence[str], metric: Metric) -
     """Return the label whose constant answer scores best; the first of equals."""
     scores = [constant_baseline(labels, golds, label).score(metric) for label in labels]
     return labels[max(range(len(labels)), key=lambda i: (scores[i], -i))]
-
-
-def guessing_shares(prior: FloatArray) -> FloatArray:
-    """Return the expected confusion shares (K, K + 1) of guessing at frequencies `prior` (K,)."""
-    guesses = np.append(prior, 0.0)
-    return prior[:, None] * guesses[None, :]
 
 
 def collapsed_macro_f1(prior: float, num_labels: int) -> float:

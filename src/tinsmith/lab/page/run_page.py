@@ -6,23 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tinsmith.lab.experiment.experiment import SubjectEntry
-from tinsmith.lab.runs.files import REPORT
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
-from tinsmith.pages.page import document_html, write
+from tinsmith.pages.page import document_html
 
 Subjects = Mapping[Kind, SubjectEntry]
-
-
-def report_run(folder: Path, subject: SubjectEntry, out: Path | None = None) -> Path:
-    """Write the page of the run in `folder`, by default as its `report.html`; return where it is.
-
-    Raises:
-        DataError: there is no run in `folder`.
-    """
-    file = out or folder / REPORT
-    write(run_html(folder, subject), file)
-    return file
 
 
 def run_html(folder: Path, subject: SubjectEntry) -> str:
