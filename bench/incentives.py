@@ -36,7 +36,7 @@ from tinsmith.lab.labels.scores import label_probabilities
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
 from tinsmith.lab.papers.frame import on_papers, task_asked
-from tinsmith.lab.papers.matter import PaperMatter
+from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.papers.sets import items_identity
 from tinsmith.lab.rewards.optima import reward_optimum
 from tinsmith.lab.rewards.registry import make_reward
@@ -208,9 +208,9 @@ class Bench:
         plan = _plan(arm, {**changes, **where})
         papers = self.world.papers
         data = items_identity(papers)
-        matter = PaperMatter(plan=plan, papers=papers, data=data, source=None)
-        materials = with_model(plan, matter, _silent)
-        done = conduct_and_stay(plan, told=_silent, materials=materials)
+        run_data = PaperData(plan=plan, papers=papers, data=data, source=None)
+        materials = with_model(plan, run_data, _silent)
+        done = conduct_and_stay(plan, say=_silent, materials=materials)
         assert done.finished is not None
         asked = Asked(
             task=task_asked(plan),

@@ -26,11 +26,11 @@ def main() -> None:
     out = Path(named[0] if named else "out/quickstart")
     began = time.perf_counter()
 
-    def told(message: str) -> None:
+    def say(message: str) -> None:
         print(f"[{time.perf_counter() - began:4.0f} s] {message}", flush=True)
 
-    folders = run_study((*QUICKSTART, CONTROL), out, changes, told)
-    told("comparing")
+    folders = run_study((*QUICKSTART, CONTROL), out, changes, say)
+    say("comparing")
     compared = LABELS.compare(folders, None)
     page = out / "compare.html"
     write(document_html(compared.page), page)
@@ -38,7 +38,7 @@ def main() -> None:
     console.print(compared.table)
     for sentence in compared.sentences:
         console.print(str(sentence), markup=False)
-    told(f"wrote {page}: open it in a browser")
+    say(f"wrote {page}: open it in a browser")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def build() -> Ground:
 
 def conducted(ground: Ground, run: str, folder: Path) -> dict[str, str | None]:
     """Run it here; return its hashes, after those of the papers and the base, where a difference would begin."""
-    conduct(make_plan(find(RUNS[run][0]), ground.keys(run, folder)), told=_silent)
+    conduct(make_plan(find(RUNS[run][0]), ground.keys(run, folder)), say=_silent)
     model = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["identity"]["model"]
     return {
         "data_sha256": Slice.open(ground.data).card.sha256,

@@ -59,7 +59,7 @@ def test_a_second_start_checks_nothing_and_says_the_same(
 ) -> None:
     told: list[str] = []
     first = Engine(NANO, kept=kept)
-    second = Engine(NANO, kept=kept, told=told.append)
+    second = Engine(NANO, kept=kept, say=told.append)
     assert len(checked) == 1
     assert first.certificates == second.certificates
     assert second.certificates["nano"].checks

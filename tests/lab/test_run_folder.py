@@ -57,7 +57,7 @@ def begin(
     folder: Path, if_exists: IfExists = IfExists.RESUME, told: list[str] | None = None
 ) -> tuple[RunFolder, Mark | None]:
     said: list[str] = [] if told is None else told
-    return RunFolder.begin(folder, CONFIGURED, if_exists=if_exists, told=said.append)
+    return RunFolder.begin(folder, CONFIGURED, if_exists=if_exists, say=said.append)
 
 
 def write_steps(run: RunFolder, steps: range) -> None:
@@ -99,7 +99,7 @@ def assert_stands_at(folder: Path, mark: Mark | None, step: int) -> None:
 
 def test_a_killed_run_goes_on_from_its_newest_checkpoint(folder: Path) -> None:
     told: list[str] = []
-    _, mark = begin(folder, told=told)
+    _, mark = begin(folder, say=told)
     assert_stands_at(folder, mark, 6)
     assert mark is not None
     assert mark.here
@@ -110,7 +110,7 @@ def test_a_line_cut_off_by_a_kill_is_no_checkpoint(folder: Path) -> None:
     with (folder / CHECKPOINTS).open("ab") as file:
         file.write(b'{"step": 9, "state_pa')
     told: list[str] = []
-    assert_stands_at(folder, begin(folder, told=told)[1], 6)
+    assert_stands_at(folder, begin(folder, say=told)[1], 6)
     assert told == []
 
 
@@ -200,7 +200,7 @@ DAMAGE = {
 def test_a_damaged_newest_checkpoint_is_passed_over_with_a_message(folder: Path, how: str) -> None:
     DAMAGE[how](folder, 6)
     told: list[str] = []
-    assert_stands_at(folder, begin(folder, told=told)[1], 3)
+    assert_stands_at(folder, begin(folder, say=told)[1], 3)
     assert len(told) == 2
     assert "skipped" in told[0]
     assert told[1] == "resuming from the checkpoint at step 3"
@@ -215,7 +215,7 @@ def test_a_best_policy_that_is_gone_takes_the_checkpoint_that_needs_it_along(fol
 def test_a_file_that_is_shorter_than_a_checkpoint_says_takes_it_along(folder: Path) -> None:
     os.truncate(folder / ROLLOUTS, (folder / ROLLOUTS).stat().st_size // 2)
     told: list[str] = []
-    assert_stands_at(folder, begin(folder, told=told)[1], 3)
+    assert_stands_at(folder, begin(folder, say=told)[1], 3)
     assert f"{ROLLOUTS} is shorter than it was then" in told[0]
 
 
@@ -224,7 +224,7 @@ def test_without_any_whole_checkpoint_it_begins_again(folder: Path, how: str) ->
     for step in (3, 6):
         DAMAGE[how](folder, step)
     told: list[str] = []
-    assert_stands_at(folder, begin(folder, told=told)[1], 0)
+    assert_stands_at(folder, begin(folder, say=told)[1], 0)
     assert told[-1] == "no checkpoint is complete: starting again from step 0"
 
 

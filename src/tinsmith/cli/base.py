@@ -61,17 +61,17 @@ def build(
     )
     from tinsmith.lab.runs.kinds import Kind
 
-    def told(message: str) -> None:
+    def say(message: str) -> None:
         print(message, file=sys.stderr)
 
-    source = world_slice(WorldRecipe(), told) if data is None else open_slice(data, told)
+    source = world_slice(WorldRecipe(), say) if data is None else open_slice(data, say)
     asked = make_task(
         task, prompt=str(LABEL_KINDS[Kind.RL].forced[At.NANO]["prompt"]), contract=contract
     )
     papers = papers_of(source, asked, shuffle_seed=None)
     recipe = PaperBaseRecipe(seed=seed)
     if out is None:
-        folder = nano_base(recipe, asked, papers, told)
+        folder = nano_base(recipe, asked, papers, say)
     else:
         folder = out
         build_paper_base(recipe, (asked,), papers.train, out)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
@@ -152,25 +152,25 @@ class StudyEntry:
     keys: StudyKeys
     read: Callable[[Mapping[str, str]], object]
     """Reads `key=value` texts; raises ConfigError for what is not allowed."""
-    run: Callable[[Mapping[str, str], Told], Path]
+    run: Callable[[Mapping[str, str], Say], Path]
 
 
-def _run_adapters(given: Mapping[str, str], told: Told) -> Path:
+def _run_adapters(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.adapters.study import run_adapter_study
 
-    return run_adapter_study(given, told)
+    return run_adapter_study(given, say)
 
 
-def _run_sft_vs_rl(given: Mapping[str, str], told: Told) -> Path:
+def _run_sft_vs_rl(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
 
-    return run_sft_vs_rl(given, told)
+    return run_sft_vs_rl(given, say)
 
 
-def _run_rubric_quality(given: Mapping[str, str], told: Told) -> Path:
+def _run_rubric_quality(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.rubrics.quality.study import run_rubric_quality
 
-    return run_rubric_quality(given, told)
+    return run_rubric_quality(given, say)
 
 
 _STUDIES: Final = (

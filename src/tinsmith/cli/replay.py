@@ -31,10 +31,10 @@ def replay(
     from tinsmith.cli.registered import SUBJECTS, plan_of
     from tinsmith.lab.experiment.replay import replay as run
 
-    def told(message: str) -> None:
+    def say(message: str) -> None:
         print(message, file=sys.stderr)
 
-    done = run(folder, SUBJECTS, plan_of, steps=steps, out=out, told=told)
+    done = run(folder, SUBJECTS, plan_of, steps=steps, out=out, say=say)
     kept = None if done.folder is None else str(done.folder)
     seconds = {"original_s": done.original_s, "replay_s": done.replay_s}
     tell(done.comparison, as_json=as_json, replay=kept, **seconds)

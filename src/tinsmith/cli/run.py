@@ -67,11 +67,11 @@ def _dry_run(plan: Plan) -> None:
 def _conduct(plan: Plan) -> None:
     from tinsmith.lab.page.live_run import conduct_with_page
 
-    def told(message: str) -> None:
+    def say(message: str) -> None:
         if not plan.circumstances.quiet:
             print(message, file=sys.stderr)
 
-    done, page = conduct_with_page(plan, told)
+    done, page = conduct_with_page(plan, say)
     print(f"wrote {page or done.folder}")
 
 
@@ -90,11 +90,11 @@ def _study(name: str, overrides: Mapping[str, str]) -> None:
     STUDIES[name].read(overrides)  # a mistake is told before what is heavy is imported
     dry = truth("dry_run", overrides.get("dry_run", "false"))
 
-    def told(message: str) -> None:
+    def say(message: str) -> None:
         _print_wrapped(message) if dry else print(message, file=sys.stderr)
 
     try:
-        done = STUDIES[name].run(overrides, told)
+        done = STUDIES[name].run(overrides, say)
     except KeyboardInterrupt:
         print("\ntinsmith: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(code=INTERRUPTED) from None

@@ -58,7 +58,7 @@ class Engine:
         deviation: Deviation = Deviation.NONE,
         gradient_unit: GradientUnit = GradientUnit.TREE,
         kept: KeptCertificates | None = None,
-        told: Callable[[str], None] | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         """Load `models`: name as served -> folder or built-in name (`tinsmith/nano`, drawn from `seed`).
 
@@ -89,19 +89,19 @@ class Engine:
                 False
             )  # elementwise steps outside the kernels keep denormals too
         self._limits = limits
-        told = told or _silent
+        say = say or _silent
         self._opened: dict[str, OpenedBase] = {}
         for name, source in models.items():
-            told(f"reading the weights of {name}" + (f" from {source}" if source != name else ""))
+            say(f"reading the weights of {name}" + (f" from {source}" if source != name else ""))
             self._opened[name] = open_base(source, seed=seed)
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
             for name in self._opened:
-                told(f"preparing the weights of {name}")
+                say(f"preparing the weights of {name}")
                 decoder = self.decoder(name)
-                self.certificates[name] = self._certificate(name, decoder, kept, told)
+                self.certificates[name] = self._certificate(name, decoder, kept, say)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -196,16 +196,16 @@ class Engine:
         name: str,
         decoder: Decoder,
         kept: KeptCertificates | None,
-        told: Callable[[str], None],
+        say: Callable[[str], None],
     ) -> Certificate:
         """The certificate of a model: the kept one if its circumstances are those of now, or else a new one."""
         sound = self.parts.deviation is Deviation.NONE
         where = circumstances(self.base(name), self.kernels) if kept and sound else None
         found = kept.find(where) if kept and where else None
         if found is not None:
-            told(f"the certificate of {name} is kept from an earlier start")
+            say(f"the certificate of {name} is kept from an earlier start")
             return found
-        told(f"checking that {name} computes the same bits in any batch")
+        say(f"checking that {name} computes the same bits in any batch")
         certificate = certify(decoder, parts=self.parts)
         if kept and where:
             kept.keep(where, certificate)

@@ -10,7 +10,7 @@ from typing import Any, Generic, cast
 import tinker
 
 from tinsmith.lab.policy import ExactGradient, told_drift
-from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.progress import Progress, silent
 from tinsmith.lab.rollout_metrics import Line, examined_lines
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
@@ -116,7 +116,7 @@ class Course(Generic[I, A]):
         chosen_step: int,
         last: tinker.SamplingClient | None,
         last_step: int,
-        progress: Progress = untold,
+        progress: Progress = silent,
     ) -> Tested:
         """Evaluate the chosen policy as `test`, and the last one as `test_last`; None: it is the chosen one."""
         items = self.test_items

@@ -70,7 +70,7 @@ def build_base(
     conversations: Sequence[Conversation],
     out: Path,
     *,
-    told: Progress | None = None,
+    say: Progress | None = None,
 ) -> None:
     """Build the base from these conversations into `out`, a Hugging Face folder that appears whole or not at all.
 
@@ -103,7 +103,7 @@ def build_base(
         write_folder(Path(fresh), config, initial_weights(config, derive(recipe.seed, "weights")))
         engine = Engine({_NAME: fresh})
         session = engine.create_session(_NAME, AdapterSpec(kind=AdapterKind.FULL))
-    _pretrain(session, recipe, examples, told)
+    _pretrain(session, recipe, examples, say)
     with staged(out) as folder:
         write_folder(folder, config, values(session.adapter.decoder.slots))
         save_tokenizer(tokenizer, folder)
@@ -111,7 +111,7 @@ def build_base(
 
 
 def cached_base(
-    recipe: BaseRecipe, conversations: Sequence[Conversation], told: Callable[[str], None]
+    recipe: BaseRecipe, conversations: Sequence[Conversation], say: Callable[[str], None]
 ) -> Path:
     """Return the folder of the base of this recipe and these conversations, built where it is not below TINSMITH_HOME.
 
@@ -123,15 +123,15 @@ def cached_base(
 
     def progress(step: int, steps: int, loss: float) -> None:
         if step == 1 or step % 50 == 0 or step == steps:
-            told(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
+            say(f"  base: step {step}/{steps}, {loss:.3f} nats a token")
 
     with one_writer(place):
         if not present(place).is_dir():
             minutes = building_minutes(recipe, conversations)
-            told(
+            say(
                 f"building a base model from scratch, once: about {minutes:.1f} minutes on two cores"
             )
-            build_base(recipe, conversations, place, told=progress)
+            build_base(recipe, conversations, place, say=progress)
     return present(place)
 
 
@@ -151,7 +151,7 @@ def _pretrain(
     session: TrainingSession,
     recipe: BaseRecipe,
     examples: Sequence[NDArray[np.int32]],
-    told: Progress | None,
+    say: Progress | None,
 ) -> None:
     """Cross-entropy on every token, mean over a batch's tokens; the learning rate rises, then falls to a tenth."""
     for step in range(recipe.steps):
@@ -171,8 +171,8 @@ def _pretrain(
         session.optim_step(
             AdamParams(learning_rate=_rate(recipe, step), eps=1e-8, grad_clip_norm=1.0)
         )
-        if told is not None:
-            told(step + 1, recipe.steps, loss)
+        if say is not None:
+            say(step + 1, recipe.steps, loss)
 
 
 def _rate(recipe: BaseRecipe, step: int) -> float:

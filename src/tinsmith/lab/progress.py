@@ -10,7 +10,7 @@ from typing import Final
 Progress = Callable[[int, int], None]
 """Takes how many answers are there, of how many; first with none."""
 
-Told = Callable[[str], None]
+Say = Callable[[str], None]
 """Takes a line on what is being made, for a person."""
 
 LONG_SECONDS: Final = 30.0
@@ -19,7 +19,7 @@ EVERY_SECONDS: Final = 30.0
 """Between two lines on one wait."""
 
 
-def untold(answered: int, asked: int) -> None:
+def silent(answered: int, asked: int) -> None:
     """Tell nobody."""
     del answered, asked
 

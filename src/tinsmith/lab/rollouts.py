@@ -15,7 +15,7 @@ import tinker
 from tinker import types
 
 from tinsmith.lab.environment import Environment, Forkable, Move
-from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.progress import Progress, silent
 from tinsmith.types.errors import BackendError, ConfigError, DataError
 from tinsmith.types.seeds import derive
 
@@ -165,7 +165,7 @@ class Sampling:
     """The root of the group's seeds: a group's own is derived from it and its place."""
     forks: int = 1
     """Second replies for each first one, where there is a second."""
-    progress: Progress = field(default=untold, compare=False)
+    progress: Progress = field(default=silent, compare=False)
     """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
 
 
@@ -284,7 +284,7 @@ def _reply(
     asked: Sequence[_Asked[I]],
 ) -> None:
     """Let every conversation have its next reply, and go on to what follows it."""
-    ahead = len(asked) if sampling.progress is untold else AHEAD
+    ahead = len(asked) if sampling.progress is silent else AHEAD
     moves: list[tuple[_Live[I], Move]] = []
     sampling.progress(0, len(asked))
     for first, part in ((0, asked[:ahead]), (ahead, asked[ahead:])):

@@ -9,7 +9,7 @@ from typing import Generic
 import tinker
 
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.progress import Progress, untold
+from tinsmith.lab.progress import Progress, silent
 from tinsmith.lab.rollouts import A, Failure, I, Rollout
 from tinsmith.stats.alarms import Alarm
 from tinsmith.stats.response_monitor import ResponseMonitor, Responses
@@ -32,7 +32,7 @@ class Examinee:
     base: Callable[[], tinker.SamplingClient]
     """The model under the adapter."""
     step: int
-    progress: Progress = untold
+    progress: Progress = silent
     """Is told how the answers come in."""
 
 

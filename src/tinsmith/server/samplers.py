@@ -42,7 +42,7 @@ GAP_SECONDS = 5.0
 """A number that has not come after so long was given up by its client; what waits for it goes on."""
 
 
-Told = Callable[[Group], None]
+GroupDone = Callable[[Group], None]
 """Called on the compute thread: it copies what it needs, and hands it over."""
 
 
@@ -53,8 +53,8 @@ class _UnderWay:
     group: Group
     name: str
     """The served base model."""
-    ended: Told
-    drawn: Told | None
+    ended: GroupDone
+    drawn: GroupDone | None
 
 
 @dataclass(slots=True)
@@ -187,8 +187,8 @@ class Samplers:
         policy: Policy,
         request: SampleRequest,
         *,
-        ended: Told,
-        drawn: Told | None = None,
+        ended: GroupDone,
+        drawn: GroupDone | None = None,
     ) -> Group:
         """Submit a request to the sampler of base model `name`. Called on the compute thread.
 

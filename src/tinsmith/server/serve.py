@@ -85,7 +85,7 @@ def serve(settings: ServeSettings) -> None:
         deviation=settings.deviation,
         gradient_unit=settings.gradient_unit,
         kept=KeptCertificates(certificates_folder()),
-        told=_tell,
+        say=_tell,
     )
     _tell(f"opening the state in {settings.state}")
     uvloop.run(_serve(settings, engine, listener, key))

@@ -58,7 +58,7 @@ def keys(made: Made, folder: Path, given: dict[str, str]) -> dict[str, str]:
 
 def run(made: Made, folder: Path, name: str = "remedy/exp6", **changes: str) -> Conducted:
     given = SFT if name.startswith("sft/") else RL
-    return conduct(make_plan(find(name), {**keys(made, folder, given), **changes}), told=_silent)
+    return conduct(make_plan(find(name), {**keys(made, folder, given), **changes}), say=_silent)
 
 
 def _silent(message: str) -> None:
@@ -290,12 +290,12 @@ def test_an_interrupted_run_says_so_ends_its_server_and_goes_on_with_the_same_co
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        conduct(plan, told=_silent, reached=reached)
+        conduct(plan, say=_silent, reached=reached)
     assert [(each.step, each.steps) for each in seen] == [(0, 4), (2, 4)]
     assert manifest(folder)["status"] == "interrupted"
     assert not [each for each in children_of_this_process() if str(folder) in each]
 
-    conduct(plan, told=_silent)
+    conduct(plan, say=_silent)
     for name in (METRICS, ROLLOUTS):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     assert manifest(folder)["hashes"] == manifest(whole)["hashes"]

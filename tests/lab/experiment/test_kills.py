@@ -54,7 +54,7 @@ def keys(made: Made, folder: Path) -> dict[str, str]:
 
 
 def run(made: Made, folder: Path) -> None:
-    conduct(make_plan(find(EXPERIMENT), keys(made, folder)), told=_silent)
+    conduct(make_plan(find(EXPERIMENT), keys(made, folder)), say=_silent)
 
 
 def _silent(message: str) -> None:
@@ -149,5 +149,5 @@ def test_a_server_lost_while_the_test_split_is_looked_at_is_no_finished_run(
     monkeypatch.setattr(course_module, "sample_groups", dying)
     last = {**keys(made, tmp_path / "late"), "select_by": "last"}  # it is looked at once then
     with pytest.raises(LostError):
-        conduct(make_plan(find(EXPERIMENT), last), told=_silent)
+        conduct(make_plan(find(EXPERIMENT), last), say=_silent)
     assert manifest(tmp_path / "late")["status"] == "lost"

@@ -42,7 +42,7 @@ KEYS = {
 
 def run(made: Made, folder: Path, **changes: str) -> Path:
     where = {"data": str(made.data), "model_name": str(made.base), "log_path": str(folder)}
-    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where, **changes}), told=_silent)
+    conduct(make_plan(find("remedy/exp6"), {**KEYS, **where, **changes}), say=_silent)
     return folder
 
 
@@ -105,7 +105,7 @@ def test_a_replay_of_some_steps_compares_these_and_can_be_resumed(
     lines[1] = lines[1].replace('"step": 1', '"step": 1, "train/more": 1.0')
     (broken / METRICS).write_text("".join(lines))
     told: list[str] = []
-    done = replay(broken, SUBJECTS, plan_of, steps=1, out=tmp_path / "kept", told=told.append)
+    done = replay(broken, SUBJECTS, plan_of, steps=1, out=tmp_path / "kept", say=told.append)
     assert done.comparison.equal
     assert (done.comparison.steps, done.folder) == (1, tmp_path / "kept")
     assert manifest(tmp_path / "kept")["status"] == "interrupted"
@@ -155,7 +155,7 @@ def test_a_run_that_was_tampered_with_is_unequal_and_the_replay_is_kept(
 
     monkeypatch.setattr(replay_module, "conduct", made_before)
     told: list[str] = []
-    done = replay(other, SUBJECTS, plan_of, steps=None, out=None, told=told.append)
+    done = replay(other, SUBJECTS, plan_of, steps=None, out=None, say=told.append)
     assert done.comparison.first is not None
     assert done.comparison.first.phase is Phase.WEIGHTS
     assert done.folder is not None
@@ -188,30 +188,30 @@ def test_what_cannot_be_had_again_is_refused_before_anything_runs(
         (other / MANIFEST).write_text(as_it_was)
         changed(other, part, **values)
         with pytest.raises(error, match=match):
-            replay(other, SUBJECTS, plan_of, steps=None, out=None, told=_silent)
+            replay(other, SUBJECTS, plan_of, steps=None, out=None, say=_silent)
     (other / METRICS).write_text("")
     with pytest.raises(DataError, match="no finished step"):
-        replay(other, SUBJECTS, plan_of, steps=None, out=None, told=_silent)
+        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=_silent)
     (other / MANIFEST).unlink()
     (other / METRICS).write_bytes((original / METRICS).read_bytes())
     with pytest.raises(ConfigError, match="does not say where"):
-        replay(other, SUBJECTS, plan_of, steps=None, out=None, told=_silent)
+        replay(other, SUBJECTS, plan_of, steps=None, out=None, say=_silent)
     assert [each.name for each in tmp_path.iterdir()] == ["other"]
 
 
 def test_a_run_does_not_go_on_with_another_model() -> None:
-    def told(*, beside: dict[str, object] | None = None, **model: object) -> dict[str, object]:
+    def say(*, beside: dict[str, object] | None = None, **model: object) -> dict[str, object]:
         return {"identity": {"model": model or None, "beside": {"opponent": beside}}}
 
     same = manifest_module.require_same_models
-    same(told(fingerprint="a"), told(fingerprint="a", beside={"fingerprint": "b"}))
-    same(told(), told(fingerprint="a"))
-    same({}, told(fingerprint="a"))
-    same({"identity": {"model": {"fingerprint": "a"}}}, told(fingerprint="a"))
+    same(say(fingerprint="a"), say(fingerprint="a", beside={"fingerprint": "b"}))
+    same(say(), say(fingerprint="a"))
+    same({}, say(fingerprint="a"))
+    same({"identity": {"model": {"fingerprint": "a"}}}, say(fingerprint="a"))
     with pytest.raises(ConfigError, match=r"the model .* its fingerprint differs") as caught:
-        same(told(fingerprint="a"), told(fingerprint="b"))
+        same(say(fingerprint="a"), say(fingerprint="b"))
     assert caught.value.field == "model_name"
-    one, other = (told(fingerprint="a", beside={"fingerprint": name}) for name in "ab")
+    one, other = (say(fingerprint="a", beside={"fingerprint": name}) for name in "ab")
     same(one, one)
     with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint differs") as caught:
         same(one, other)

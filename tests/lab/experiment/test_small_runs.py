@@ -77,7 +77,7 @@ def test_a_ladder_run_says_first_that_nothing_can_be_read_and_looks_at_what_it_w
     changes = {**TINY, "sft_steps": "1", "sft_batch_size": "2", "group_size": "2"}
     changes |= {"groups_per_batch": "2", "test_items": "5", "model_name": str(deep)}
     changes |= {"data": str(made.data), "log_path": str(out), "at": "small"}
-    done = conduct(make_plan(find("remedy/exp6"), changes), told=_silent)
+    done = conduct(make_plan(find("remedy/exp6"), changes), say=_silent)
     assert done.finished is not None
     assert [alarm.kind for alarm in done.alarms] == [AlarmKind.UNREAD]
     assert done.alarms[0].step == 0
@@ -101,7 +101,7 @@ def test_a_run_on_rubrics_goes_from_end_to_end(deep: Path, tmp_path: Path) -> No
     out = tmp_path / "run"
     changes = {**TINY, "group_size": "2", "groups_per_batch": "2", "quiet": "true"}
     changes |= {"model_name": str(deep), "log_path": str(out), "at": "small"}
-    done = conduct(make_plan(find("rlvr"), changes), told=_silent)
+    done = conduct(make_plan(find("rlvr"), changes), say=_silent)
     assert done.finished is not None
     assert lines(out, METRICS)[-1]["step"] == 2
     asked = {line["prompt_id"] for line in lines(out, ROLLOUTS) if line["split"] == "eval"}

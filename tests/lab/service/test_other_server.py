@@ -19,7 +19,7 @@ from tinsmith.lab.experiment.conduct import conduct, embedded_settings
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.materials import with_model
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.papers.matter import PaperMatter
+from tinsmith.lab.papers.run_data import PaperData
 from tinsmith.lab.runs.files import MANIFEST, METRICS
 
 pytestmark = pytest.mark.whole
@@ -51,9 +51,9 @@ def hashes(folder: Path) -> dict[str, Any]:
 
 
 def run(chosen: Plan) -> None:
-    matter = PaperMatter(plan=chosen, papers=PAPERS, data={"sha256": "5e" * 32}, source=None)
-    materials = with_model(chosen, matter, _silent)
-    conduct(chosen, told=_silent, materials=materials)
+    run_data = PaperData(plan=chosen, papers=PAPERS, data={"sha256": "5e" * 32}, source=None)
+    materials = with_model(chosen, run_data, _silent)
+    conduct(chosen, say=_silent, materials=materials)
 
 
 def _silent(message: str) -> None:

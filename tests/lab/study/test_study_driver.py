@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.driver import Outcome, Stages, Study, StudyArm, conduct_study
 from tinsmith.lab.study.page import heads
@@ -64,8 +64,8 @@ def test_an_arm_with_one_rate_is_not_tuned_and_each_is_reported_with_every_seed(
     ran: list[list[str]] = []
     said: list[str] = []
 
-    def run(cells: Sequence[Cell], told: Told) -> None:
-        del told
+    def run(cells: Sequence[Cell], say: Say) -> None:
+        del say
         ran.append([cell.folder.name for cell in cells])
 
     stages = Stages(run, said.append)

@@ -132,4 +132,4 @@ def test_the_front_door_and_a_mistake_in_a_file_load_nothing_heavy(tmp_path: Pat
 
 def test_a_run_that_is_not_there_is_not_replayed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no run"):
-        replay(tmp_path, SUBJECTS, plan_of, steps=None, out=None, told=print)
+        replay(tmp_path, SUBJECTS, plan_of, steps=None, out=None, say=print)

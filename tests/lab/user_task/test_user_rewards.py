@@ -112,10 +112,10 @@ def test_one_that_fails_leaves_the_others_alone_and_says_where() -> None:
 
 
 def test_what_a_failure_says_has_no_address_and_one_line() -> None:
-    def told(_item: str, _text: str) -> float:
+    def say(_item: str, _text: str) -> float:
         raise ValueError(f"{object()} is\nno number")
 
-    (found,) = score_group(task(reward=told), "x", [["a"]])
+    (found,) = score_group(task(reward=say), "x", [["a"]])
     assert isinstance(found, Failed)
     assert found.what.endswith("ValueError: <object object at 0x...> is")
 

@@ -23,7 +23,7 @@ from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.kinds import NOTEBOOK
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
@@ -208,7 +208,7 @@ def ran(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ce
     cells = {kind.value: told.cell(arm(told, kind), 8e-4, 0) for kind in (LORA, QDORA)}
     for cell in cells.values():
         plan = make_plan(cell.experiment, {**cell.overrides, "log_path": str(cell.folder)})
-        conduct(plan, told=_silent)
+        conduct(plan, say=_silent)
     return cells
 
 
@@ -234,8 +234,8 @@ def _rewrite(file: Path, key: str, changes: dict[str, Any]) -> None:
 def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
     ran: Mapping[str, Cell], tmp_path: Path
 ) -> None:
-    def copied(cells: Sequence[Cell], told: Told) -> None:
-        del told
+    def copied(cells: Sequence[Cell], say: Say) -> None:
+        del say
         _copied(ran, cells)
 
     keys = {"adapters": "lora,qdora", "rates": RATES, **SMALL}

@@ -87,7 +87,7 @@ def place(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plac
 
 def run(name: str, keys: dict[str, str]) -> Path:
     told: list[str] = []
-    return conduct(make_plan(find(name), keys), told=told.append).folder
+    return conduct(make_plan(find(name), keys), say=told.append).folder
 
 
 def manifest(folder: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.labels.task import make_joint_task
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
-from tinsmith.lab.papers.matter import slice_matter
+from tinsmith.lab.papers.run_data import slice_data
 from tinsmith.lab.papers.worlds import WorldRecipe, world_slice
 from tinsmith.lab.runs.files import CHECKPOINTS, MANIFEST, METRICS, ROLLOUTS
 from tinsmith.lab.runs.reader import read_run
@@ -110,7 +110,7 @@ def _beginning(paper: Paper) -> Paper:
 @pytest.fixture(scope="module")
 def whole(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    conduct(place.plan(folder), told=print)
+    conduct(place.plan(folder), say=print)
     return folder
 
 
@@ -123,12 +123,12 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def test_twice_the_same_and_resumed_the_same(place: Place, whole: Path, tmp_path: Path) -> None:
-    conduct(place.plan(tmp_path / "again"), told=print)
-    conduct(place.plan(tmp_path / "parts", stop_after="1"), told=print)
+    conduct(place.plan(tmp_path / "again"), say=print)
+    conduct(place.plan(tmp_path / "parts", stop_after="1"), say=print)
     (kept,) = lines(tmp_path / "parts", CHECKPOINTS)
     assert set(kept["kept"]["course"]["subject"]) == set(TASKS)
     assert set(kept["kept"]["course"]["watch"]) == set(TASKS)
-    conduct(place.plan(tmp_path / "parts", behavior_if_log_dir_exists="resume"), told=print)
+    conduct(place.plan(tmp_path / "parts", behavior_if_log_dir_exists="resume"), say=print)
     assert hashes(whole) == hashes(tmp_path / "again") == hashes(tmp_path / "parts")
 
 
@@ -191,9 +191,9 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
     place: Place, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other, shuffled, alone = (tmp_path / name for name in ("other", "shuffled", "alone"))
-    conduct(place.plan(other, seed="1"), told=print)
-    conduct(place.plan(shuffled, "joint/shuffled_labels"), told=print)
-    conduct(place.plan(alone, "remedy/exp6", task="novelty"), told=print)
+    conduct(place.plan(other, seed="1"), say=print)
+    conduct(place.plan(shuffled, "joint/shuffled_labels"), say=print)
+    conduct(place.plan(alone, "remedy/exp6", task="novelty"), say=print)
     folders = [whole, other, shuffled, alone]
     compared = compare_labels(folders, Subject.NOVELTY)
     arms = {arm.experiment: arm for arm in compared.arms}
@@ -239,7 +239,7 @@ def test_runs_on_both_labels_are_compared_for_one_of_them(
 
 def test_shuffling_keeps_pairs_of_labels_together(place: Place, tmp_path: Path) -> None:
     plain, shuffled = (
-        slice_matter(plan, print)
+        slice_data(plan, print)
         for plan in (
             place.plan(tmp_path),
             place.plan(tmp_path, "joint/shuffled_labels"),
@@ -283,4 +283,4 @@ def test_a_slice_for_one_label_is_refused_where_a_paper_lacks_the_other(
     monkeypatch.setattr(Slice, "rows", without)
     plan = place.plan(tmp_path)
     with pytest.raises(DataError, match="--task joint"):
-        slice_matter(plan, print)
+        slice_data(plan, print)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_slice import BASE, WORLD, Made
 
-from tinsmith.lab.papers import matter as paper_matter
+from tinsmith.lab.papers import run_data as paper_data
 from tinsmith.lab.papers import sets as paper_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -31,7 +31,7 @@ def test_the_laboratorys_examples_run(
 ) -> None:
     monkeypatch.setenv("TINSMITH_HOME", str(made.home))
     monkeypatch.setattr(paper_sets, "WorldRecipe", lambda: WORLD)
-    monkeypatch.setattr(paper_matter, "PaperBaseRecipe", lambda: BASE)
+    monkeypatch.setattr(paper_data, "PaperBaseRecipe", lambda: BASE)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     first, second = [each for each in blocks if "Engine(" not in each]
     text = first + second

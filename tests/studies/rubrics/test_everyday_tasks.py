@@ -15,10 +15,10 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.judge.text_measures import words_of
 from tinsmith.lab.judge.tree import pass_rate
 from tinsmith.studies.rubrics.dataset import BuiltinTasks, builtin_dataset
-from tinsmith.studies.rubrics.matter import BUILTIN
 from tinsmith.studies.rubrics.rules.rule_text import RuleJudge, parse_rule
 from tinsmith.studies.rubrics.rules.topic_rules import Beginnings, Names
 from tinsmith.studies.rubrics.rules.word_rules import Affix, Before, Contains, Match, Matches
+from tinsmith.studies.rubrics.run_data import BUILTIN
 from tinsmith.studies.rubrics.splitting import split_tasks
 from tinsmith.studies.rubrics.task import RubricTask
 

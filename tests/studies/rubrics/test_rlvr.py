@@ -81,7 +81,7 @@ def clock(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inst
 
 def run(keys: dict[str, str]) -> Conducted:
     told: list[str] = []
-    return conduct(make_plan(find("rlvr"), keys), told=told.append)
+    return conduct(make_plan(find("rlvr"), keys), say=told.append)
 
 
 def command(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -111,10 +111,10 @@ def test_the_best_text_for_all_is_found_by_the_rules_alone(tmp_path: Path) -> No
     assert constant.by_prompt[constant.text.split()[0]] == Fraction(1)
     assert "passes 0.750" in told(run)[2]
     assert best_constant(made(tmp_path / "model", judge="gpt-5-mini")) is None
-    untold = made(tmp_path / "untold", tasks=False)
-    assert best_constant(untold) is None
-    assert "tasks.jsonl" in told(untold)[2]
-    assert untold.criterion(("tin", 0)) == "contains word 'tin'"  # from the rationale
+    silent = made(tmp_path / "silent", tasks=False)
+    assert best_constant(silent) is None
+    assert "tasks.jsonl" in told(silent)[2]
+    assert silent.criterion(("tin", 0)) == "contains word 'tin'"  # from the rationale
 
 
 def test_cost_counts_every_sitting_and_does_not_guess_a_price(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.paper import items_of
 from tinsmith.lab.labels.task import make_task
-from tinsmith.lab.papers import matter as paper_matter
+from tinsmith.lab.papers import run_data as paper_data
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.worlds import nano_base, papers_of
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.compute_spent import Cost
 from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON
@@ -88,7 +88,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     patch = pytest.MonkeyPatch()
     patch.setenv("TINSMITH_HOME", str(tmp_path_factory.mktemp("home")))
     patch.setenv("TINKER_API_KEY", KEY)
-    patch.setattr(paper_matter, "forecast", _no_forecast)  # it is told before each run, and is slow
+    patch.setattr(paper_data, "forecast", _no_forecast)  # it is told before each run, and is slow
     source = planted_slice(PlantedRecipe(train=120, validation=12, test=12), _silent)
     task = make_task("disruption", prompt="brief", contract="two_key", with_metadata=False)
     papers = papers_of(source, task, shuffle_seed=None)
@@ -103,7 +103,7 @@ class Stopped(Exception):
 
 
 def study(made: Made, out: Path, conducted: list[Path], stop_after: int | None = None) -> Path:
-    def run(cells: Sequence[Cell], told: Told) -> None:
+    def run(cells: Sequence[Cell], say: Say) -> None:
         for cell in cells:
             if len(conducted) == stop_after:
                 raise Stopped
@@ -114,7 +114,7 @@ def study(made: Made, out: Path, conducted: list[Path], stop_after: int | None =
             }
             resumed = {"behavior_if_log_dir_exists": "resume"}
             done = conduct(
-                make_plan(cell.experiment, {**cell.overrides, **where, **resumed}), told=told
+                make_plan(cell.experiment, {**cell.overrides, **where, **resumed}), say=say
             )
             if done.connection is not None:
                 conducted.append(cell.folder)

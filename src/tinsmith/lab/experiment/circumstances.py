@@ -39,7 +39,7 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "base_url": where.base_url,
         "model_name": where.model_name,
         "model_folder": _absolute(materials.models.get(materials.model_name)),
-        **materials.matter.circumstances(),
+        **materials.run_data.circumstances(),
         "package": str(PACKAGE),
         "log_path": _absolute(where.log_path),
     }

@@ -27,7 +27,7 @@ from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.experiment.same_base import require_same_base
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
@@ -93,7 +93,7 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
 def conduct(
     plan: Plan,
     *,
-    told: Told,
+    say: Say,
     materials: Materials | None = None,
     like: Json | None = None,
     reached: Reached | None = None,
@@ -107,7 +107,7 @@ def conduct(
         ConfigError, DataError: it cannot begin.
         LostError: the server was lost; the same command with behavior_if_log_dir_exists=resume goes on.
     """
-    done = conduct_and_stay(plan, told=told, materials=materials, like=like, reached=reached)
+    done = conduct_and_stay(plan, say=say, materials=materials, like=like, reached=reached)
     if done.connection is not None:
         done.connection.close()
     return done
@@ -116,7 +116,7 @@ def conduct(
 def conduct_and_stay(
     plan: Plan,
     *,
-    told: Told,
+    say: Say,
     materials: Materials | None = None,
     like: Json | None = None,
     reached: Reached | None = None,
@@ -127,9 +127,9 @@ def conduct_and_stay(
         raise ConfigError("a run needs a folder (log_path)", field="log_path", fix="log_path=DIR")
     require_possible(plan)
     if_exists = settle(where.log_path, where.behavior_if_log_dir_exists)
-    materials = materials or gather(plan, told)
-    for line in (*place_limits(plan), *materials.matter.before()):
-        told(line)
+    materials = materials or gather(plan, say)
+    for line in (*place_limits(plan), *materials.run_data.before()):
+        say(line)
     prepared = Prepared(plan, materials)
     if if_exists is IfExists.RESUME:
         done = _finished_before(where.log_path, prepared)
@@ -158,7 +158,7 @@ def conduct_and_stay(
     finally:
         folder.close()
     if done.finished is None:
-        told(
+        say(
             f"stopped after step {where.stop_after} of {plan.settings.steps}, as asked; {going_on(plan)}"
         )
     return done
@@ -173,14 +173,14 @@ def _conduct(
     reached: Reached | None,
 ) -> Conducted:
     plan, materials = prepared.plan, prepared.materials
-    beside = {name: model_identity(connection, name) for name in materials.matter.models()}
+    beside = {name: model_identity(connection, name) for name in materials.run_data.models()}
     manifest = prepared.manifest(model_identity(connection, materials.model_name), beside)
     if like is not None:
         require_same_models(like, manifest)
     if mark is not None:
         require_same_models(folder.read_json(MANIFEST), manifest)
     folder.write_json(MANIFEST, manifest)
-    materials.matter.begin(folder)
+    materials.run_data.begin(folder)
     run: Run[Any, Any] | None = None
     try:
         run = open_run(plan, materials, folder, mark, connection, reached)
@@ -236,7 +236,7 @@ def open_run(
         service=service,
         trainer=trainer,
         model_name=materials.model_name,
-        course=materials.matter.course(tokenizer, folder, connection),
+        course=materials.run_data.course(tokenizer, folder, connection),
         settings=settings,
         folder=folder,
         teller=Teller(

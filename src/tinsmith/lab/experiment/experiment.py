@@ -23,7 +23,7 @@ from tinsmith.types.deviation import Deviation
 from tinsmith.types.gradient import GradientUnit
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.materials import Matter, Told
+    from tinsmith.lab.experiment.materials import RunData, Say
     from tinsmith.lab.page.compared import Comparison
     from tinsmith.lab.runs.records import Run
     from tinsmith.pages.document import Document
@@ -88,7 +88,7 @@ class SubjectEntry(Protocol):
         """Return what a frame stands for beside its values, such as a prompt's SHA-256."""
         ...
 
-    def matter(self, plan: Plan, told: Told) -> Matter:
+    def run_data(self, plan: Plan, say: Say) -> RunData:
         """Find or build what a plan is about.
 
         Raises:

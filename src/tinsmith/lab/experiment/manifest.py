@@ -45,7 +45,7 @@ class Prepared:
         A folder stands here by the name that it is served by: where it lies does not matter.
         """
         plan = self.plan
-        served = {folder: name for name, folder in self.materials.matter.models().items()}
+        served = {folder: name for name, folder in self.materials.run_data.models().items()}
         frame = {
             key: served.get(value, value) if isinstance(value, str) else value
             for key, value in asdict(plan.frame).items()
@@ -63,7 +63,7 @@ class Prepared:
             if plan.circumstances.base_url is not None
             else plan.gradient_unit.value,
             "seeds": {"run": plan.settings.seed, **seeds(plan)},
-            **self.materials.matter.identity(),
+            **self.materials.run_data.identity(),
         }
 
     def config(self) -> dict[str, object]:
@@ -83,7 +83,7 @@ class Prepared:
             "at": frame.at.value,
             "settings": asdict(plan.settings),
             "model_name": self.materials.model_name,
-            **self.materials.matter.config(),
+            **self.materials.run_data.config(),
         }
 
     def manifest(self, model: Json | None, beside: Mapping[str, Json | None]) -> dict[str, object]:

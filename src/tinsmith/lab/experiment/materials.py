@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import SERVED_NAME, named_model
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class Matter(Protocol):
+class RunData(Protocol):
     """What a run is about: its items, and what is said of them in the files of its folder."""
 
     def identity(self) -> Mapping[str, object]:
@@ -33,7 +33,7 @@ class Matter(Protocol):
         """Return where it was found."""
         ...
 
-    def nano_base(self, told: Told) -> Path:
+    def nano_base(self, say: Say) -> Path:
         """Return the folder of the small base that can read it; built where it is not cached."""
         ...
 
@@ -60,14 +60,14 @@ class Matter(Protocol):
 class Materials:
     """What a plan runs on."""
 
-    matter: Matter
+    run_data: RunData
     model_name: str
     """As the server knows it, without the adapter's suffix."""
     models: Mapping[str, str]
     """What an embedded server serves; empty where another server is used."""
 
 
-def gather(plan: Plan, told: Told) -> Materials:
+def gather(plan: Plan, say: Say) -> Materials:
     """Find or build the data and the model.
 
     Raises:
@@ -75,11 +75,11 @@ def gather(plan: Plan, told: Told) -> Materials:
         DataError: the data cannot be used.
     """
     named_model(plan)  # what is refused is told before a world is built
-    return with_model(plan, plan.experiment.subject.matter(plan, told), told)
+    return with_model(plan, plan.experiment.subject.run_data(plan, say), say)
 
 
-def with_model(plan: Plan, matter: Matter, told: Told) -> Materials:
-    """Find or build the model for this matter.
+def with_model(plan: Plan, run_data: RunData, say: Say) -> Materials:
+    """Find or build the model for this data.
 
     Raises:
         ConfigError: a model is named that is not there, or none where one is needed.
@@ -87,6 +87,6 @@ def with_model(plan: Plan, matter: Matter, told: Told) -> Materials:
     named = named_model(plan)
     if plan.circumstances.base_url is not None:
         assert named is not None, "a server elsewhere has no model without a name"
-        return Materials(matter=matter, model_name=named[0], models={})
-    name, source = named or (SERVED_NAME, str(matter.nano_base(told)))
-    return Materials(matter=matter, model_name=name, models={name: source, **matter.models()})
+        return Materials(run_data=run_data, model_name=named[0], models={})
+    name, source = named or (SERVED_NAME, str(run_data.nano_base(say)))
+    return Materials(run_data=run_data, model_name=name, models={name: source, **run_data.models()})

@@ -18,7 +18,7 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import Plan, SubjectEntry
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
 from tinsmith.lab.experiment.materials import Materials, with_model
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status
@@ -51,7 +51,7 @@ def replay(
     *,
     steps: int | None,
     out: Path | None,
-    told: Told,
+    say: Say,
 ) -> Replayed:
     """Run `folder`'s run again: `steps` of it, or as far as it came.
 
@@ -69,15 +69,15 @@ def replay(
     around = cast(Json, manifest.get("circumstances") or {})
     changes = _changes(run, around, subject, steps)
     plan = plan_of(str(around.get("task") or run.config.title), changes)
-    matter = plan.experiment.subject.matter(plan, told)
+    run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
-    known = Materials(matter=matter, model_name="", models={})
-    _require_identity(Prepared(plan, known), manifest, told)
-    materials = with_model(plan, matter, told)
+    known = Materials(run_data=run_data, model_name="", models={})
+    _require_identity(Prepared(plan, known), manifest, say)
+    materials = with_model(plan, run_data, say)
     fresh = out or Path(tempfile.mkdtemp(prefix=f"{folder.name}-replay-", dir=folder.parent))
     plan = replace(plan, circumstances=replace(plan.circumstances, log_path=fresh))
     try:
-        conduct(plan, told=told, materials=materials, like=manifest)
+        conduct(plan, say=say, materials=materials, like=manifest)
         found = compare_runs((folder, fresh), steps=steps)
         seconds = [_seconds(each, steps) for each in (run, read_run(fresh))]
     except BaseException:
@@ -150,7 +150,7 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _require_identity(prepared: Prepared, manifest: Json, told: Told) -> None:
+def _require_identity(prepared: Prepared, manifest: Json, say: Say) -> None:
     for each in changed_identity(manifest, prepared):
         if each.name not in _PACKAGE:
             raise ConfigError(
@@ -160,7 +160,7 @@ def _require_identity(prepared: Prepared, manifest: Json, told: Told) -> None:
                 allowed=str(each.first),
                 fix="put back what it was, or run it as it is now",
             )
-        told(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
+        say(f"warning: {each.name} was {str(each.first)[:16]}, and is {str(each.second)[:16]} now")
 
 
 def _seconds(run: Run, steps: int | None) -> float:

@@ -7,11 +7,11 @@ from pathlib import Path
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.standing import Standing
 
 
-def conduct_with_page(plan: Plan, told: Told) -> tuple[Conducted, Path | None]:
+def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:
     """Run a plan to its end, or to where it is to stop; return its page too where it came to its end.
 
     Raises:
@@ -25,14 +25,14 @@ def conduct_with_page(plan: Plan, told: Told) -> tuple[Conducted, Path | None]:
     def trouble(words: str | None) -> None:
         if words is not None and words not in troubles:
             troubles.add(words)
-            told(f"warning: {words}")
+            say(f"warning: {words}")
 
     def reached(standing: Standing) -> None:
         far = Unfinished(step=standing.step, steps=standing.steps, left=standing.left)
         trouble(draw_page(folder, subject, far).trouble)
 
     try:
-        done = conduct(plan, told=told, reached=None if plan.circumstances.quiet else reached)
+        done = conduct(plan, say=say, reached=None if plan.circumstances.quiet else reached)
     except BaseException:
         settle_page(folder)
         raise

@@ -40,14 +40,14 @@ def build_paper_base(
     items: Sequence[Item],
     out: Path,
     *,
-    told: Progress | None = None,
+    say: Progress | None = None,
 ) -> None:
     """Build the base from these papers and write it to `out`; see `build_base`.
 
     Raises:
         DataError: there are too few papers.
     """
-    build_base(recipe, paper_conversations(recipe, tasks, items), out, told=told)
+    build_base(recipe, paper_conversations(recipe, tasks, items), out, say=say)
 
 
 def paper_conversations(

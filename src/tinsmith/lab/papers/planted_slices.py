@@ -25,7 +25,7 @@ from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.home import home
@@ -46,12 +46,12 @@ class Planted:
     """Of all that the papers were made from."""
 
 
-def planted(key: str, make: Callable[[], Planted], told: Told) -> Slice:
+def planted(key: str, make: Callable[[], Planted], say: Say) -> Slice:
     """Return the slice of made-up papers, with its baselines; made where none is cached under `key`."""
     place = home() / "worlds" / key[:16]
     with one_writer(place):
         if not present(place).is_dir():
-            told("building a planted world")
+            say("building a planted world")
             with staged(place) as folder:
                 _write(make(), folder)
                 run_baselines(Slice.open(folder))

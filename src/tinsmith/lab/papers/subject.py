@@ -11,8 +11,8 @@ from tinsmith.lab.papers.frame import JointFrame, on_papers, require_selection
 from tinsmith.lab.rewards.label_reward import make_label_reward
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.materials import Matter
-    from tinsmith.lab.progress import Told
+    from tinsmith.lab.experiment.materials import RunData
+    from tinsmith.lab.progress import Say
 
 
 class PapersSubject:
@@ -36,11 +36,11 @@ class PapersSubject:
         """Return the SHA-256 of its prompt."""
         return {"prompt_sha256": on_papers(frame).asked().prompt_sha256}
 
-    def matter(self, plan: Plan, told: Told) -> Matter:
+    def run_data(self, plan: Plan, say: Say) -> RunData:
         """Find or build the slice."""
-        from tinsmith.lab.papers.matter import slice_matter
+        from tinsmith.lab.papers.run_data import slice_data
 
-        return slice_matter(plan, told)
+        return slice_data(plan, say)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
         """Say how many tokens are trained on and looked at, and how long that takes."""

@@ -27,7 +27,7 @@ from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.task import Task as LabTask
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home
@@ -53,25 +53,25 @@ JOINT_WORLD = WorldRecipe(task=Task.JOINT, per_class=300)
 """The papers of experiments on both labels: 300 of each pair of labels; the rarest pair has hardly more."""
 
 
-def world_slice(recipe: WorldRecipe, told: Told) -> Slice:
+def world_slice(recipe: WorldRecipe, say: Say) -> Slice:
     """Return the slice of a synthetic world, with its baselines; built where it is not cached."""
     place = home() / "worlds" / sha256_of({"version": VERSION, "world": recipe})[:16]
     with one_writer(place):
         if not present(place).is_dir():
-            told(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
+            say(f"building a synthetic world ({recipe.preset}, seed {recipe.seed})")
             with staged(place) as folder:
-                _build_world(recipe, folder, told)
+                _build_world(recipe, folder, say)
     return Slice.open(present(place) / "slice")
 
 
-def _build_world(recipe: WorldRecipe, folder: Path, told: Told) -> None:
+def _build_world(recipe: WorldRecipe, folder: Path, say: Say) -> None:
     source = SyntheticSource(recipe.preset, recipe.seed)
     with CorpusWriter(folder / "corpus", source=source.description()) as writer:
         source.feed(writer, Silent())
     corpus = Corpus.open(folder / "corpus")
-    told("computing CD indices and atypicality on the full graph")
+    say("computing CD indices and atypicality on the full graph")
     compute_metrics(corpus, MetricSettings())
-    told("cutting the slice, and scoring its baselines")
+    say("cutting the slice, and scoring its baselines")
     settings = SliceSettings(
         task=recipe.task,
         thresholds=Thresholds(cut=corpus.card.thresholds or SEED_CUT),
@@ -82,7 +82,7 @@ def _build_world(recipe: WorldRecipe, folder: Path, told: Told) -> None:
     run_baselines(Slice.open(folder / "slice"))
 
 
-def open_slice(folder: Path, told: Told) -> Slice:
+def open_slice(folder: Path, say: Say) -> Slice:
     """Return the slice in a folder; its baselines are computed where nobody did it yet.
 
     Raises:
@@ -90,7 +90,7 @@ def open_slice(folder: Path, told: Told) -> Slice:
     """
     source = Slice.open(folder)
     if read_report(folder) is None:
-        told("scoring the slice's baselines")
+        say("scoring the slice's baselines")
         run_baselines(source)
     return source
 
@@ -108,9 +108,9 @@ def papers_of(source: Slice, task: LabTask, *, shuffle_seed: int | None) -> Pape
     return Papers(train=train, validation=splits[Split.VALIDATION], test=splits[Split.TEST])
 
 
-def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, told: Told) -> Path:
+def nano_base(recipe: PaperBaseRecipe, task: LabTask, papers: Papers, say: Say) -> Path:
     """Return the folder of the nano base for these training papers and this task; built where it is not cached."""
-    return cached_base(recipe, paper_conversations(recipe, (task,), papers.train), told)
+    return cached_base(recipe, paper_conversations(recipe, (task,), papers.train), say)
 
 
 def slice_identity(source: Slice) -> dict[str, object]:

@@ -65,7 +65,7 @@ class RunFolder:
         config: Mapping[str, object],
         *,
         if_exists: IfExists,
-        told: Callable[[str], None] | None = None,
+        say: Callable[[str], None] | None = None,
     ) -> tuple[RunFolder, Mark | None]:
         """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
 
@@ -83,7 +83,7 @@ class RunFolder:
         mark = None
         if there and if_exists is IfExists.RESUME:
             folder._require_same(config)
-            mark = folder._newest_whole(told or _to_stderr)
+            mark = folder._newest_whole(say or _to_stderr)
         elif there:
             folder._delete()
         folder.write_json(CONFIG, config)
@@ -185,7 +185,7 @@ class RunFolder:
                 fix="name another folder, or behavior_if_log_dir_exists=delete",
             )
 
-    def _newest_whole(self, told: Callable[[str], None]) -> Mark | None:
+    def _newest_whole(self, say: Callable[[str], None]) -> Mark | None:
         """Return the newest checkpoint of which everything is there, and say which were passed over."""
         lines = self._mark_lines()
         for line in reversed(lines):
@@ -193,12 +193,12 @@ class RunFolder:
             why = f"its line in {CHECKPOINTS} is damaged" if mark is None else self._damage(mark)
             if mark is not None and why is None:
                 if line is not lines[-1]:
-                    told(f"resuming from the checkpoint at step {mark.step}")
+                    say(f"resuming from the checkpoint at step {mark.step}")
                 return mark
             at = "a checkpoint" if mark is None else f"the checkpoint at step {mark.step}"
-            told(f"{self.path}: {at} is skipped: {why}")
+            say(f"{self.path}: {at} is skipped: {why}")
         if lines:
-            told("no checkpoint is complete: starting again from step 0")
+            say("no checkpoint is complete: starting again from step 0")
         return None
 
     def _damage(self, mark: Mark) -> str | None:

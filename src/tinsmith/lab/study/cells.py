@@ -20,7 +20,7 @@ from tinsmith.lab.experiment.manifest import Prepared, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.same_base import require_same_base
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
@@ -36,7 +36,7 @@ LOST = 3
 
 
 def run_study(
-    experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], told: Told
+    experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], say: Say
 ) -> list[Path]:
     """Run experiments into folders below `out`; return the folders, in order.
 
@@ -48,7 +48,7 @@ def run_study(
         Cell(experiment=one, overrides=overrides, folder=out / one.name.replace("/", "-"))
         for one in experiments
     ]
-    run_cells(cells, told)
+    run_cells(cells, say)
     return [cell.folder for cell in cells]
 
 
@@ -73,25 +73,25 @@ def sole_process(out: Path) -> Generator[None, None, None]:
         yield
 
 
-def run_cells(cells: Sequence[Cell], told: Told) -> None:
+def run_cells(cells: Sequence[Cell], say: Say) -> None:
     """Run every cell that has not come to its end yet.
 
     Raises:
         ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
         LostError: a server was lost; the same call goes on.
     """
-    waiting = [cell for cell in cells if not _ended(cell, told)]
+    waiting = [cell for cell in cells if not _ended(cell, say)]
     if not waiting:
         return
     plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
-    gather(plans[0], told)  # what they share is built once, before they all look for it
+    gather(plans[0], say)  # what they share is built once, before they all look for it
     at_once = min(len(waiting), physical_cores())
     threads = str(max(1, physical_cores() // at_once))
 
     def run(cell: Cell) -> None:
         began = time.perf_counter()
         _run(cell, threads)
-        told(f"{cell.folder.name}: {time.perf_counter() - began:.0f} s")
+        say(f"{cell.folder.name}: {time.perf_counter() - began:.0f} s")
 
     with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(run, cell) for cell in waiting]
@@ -103,7 +103,7 @@ def run_cells(cells: Sequence[Cell], told: Told) -> None:
             raise
 
 
-def _ended(cell: Cell, told: Told) -> bool:
+def _ended(cell: Cell, say: Say) -> bool:
     """Whether a cell's folder holds this very run, finished.
 
     Raises:
@@ -113,7 +113,7 @@ def _ended(cell: Cell, told: Told) -> bool:
     if not manifest:
         return False
     plan = make_plan(cell.experiment, cell.overrides)
-    prepared = Prepared(plan, gather(plan, told))
+    prepared = Prepared(plan, gather(plan, say))
     try:
         require_same_run(manifest, prepared)
         require_same_base(manifest, prepared.materials)

@@ -19,7 +19,7 @@ from tinsmith.data.replacing import replacing
 from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import run_cells, sole_process
@@ -40,7 +40,7 @@ _MEGABYTES: Final = 8
 _START_MINUTES: Final = 0.15
 """Of one run, to start its server and load what it needs."""
 
-RunCells = Callable[[Sequence[Cell], Told], None]
+RunCells = Callable[[Sequence[Cell], Say], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Stages:
     """Runs a study stage by stage: what was chosen for some arms may decide how others are trained."""
 
     run: RunCells
-    told: Told
+    told: Say
 
     def tune(self, study: Study, arms: Sequence[StudyArm]) -> dict[str, TunedArm]:
         """Try the rates of arms, and choose."""
@@ -106,7 +106,7 @@ class Stages:
 
 def conduct_study(
     study: Study,
-    told: Told,
+    say: Say,
     conduct: Callable[[Stages], Outcome],
     *,
     later: Sequence[StudyArm] = (),
@@ -124,14 +124,14 @@ def conduct_study(
     """
     lines = forecast(study, later, paper_tokens)
     for line in lines if study.dry_run else lines[-1:]:
-        told(line)
+        say(line)
     if study.dry_run:
         return study.out
     with sole_process(study.out):
-        outcome = conduct(Stages(run, told))
+        outcome = conduct(Stages(run, say))
         write_outcome(study.out, outcome)
     for sentence in outcome.sentences:
-        told(sentence)
+        say(sentence)
     return study.out
 
 

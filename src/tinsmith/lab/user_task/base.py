@@ -38,7 +38,7 @@ class TaskBaseRecipe(BaseRecipe):
 
 
 def task_base(
-    task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, told: Callable[[str], None]
+    task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, say: Callable[[str], None]
 ) -> Path:
     """Return the folder of the nano base for a task; built where it is not cached.
 
@@ -46,7 +46,7 @@ def task_base(
         ConfigError: the task demonstrates nothing, or that fails.
     """
     _require_demonstrations(task)
-    return cached_base(recipe, task_conversations(task, items, recipe), told)
+    return cached_base(recipe, task_conversations(task, items, recipe), say)
 
 
 def base_minutes(task: Task, items: Sequence[UserItem]) -> float:

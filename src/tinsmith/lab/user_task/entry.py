@@ -16,9 +16,9 @@ from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
     from tinsmith.lab.page.compared import Comparison
-    from tinsmith.lab.progress import Told
+    from tinsmith.lab.progress import Say
     from tinsmith.lab.runs.records import Run
-    from tinsmith.lab.user_task.matter import TaskMatter
+    from tinsmith.lab.user_task.run_data import TaskData
     from tinsmith.lab.user_task.source import TaskSource
     from tinsmith.lab.user_task.task import Task, Value
     from tinsmith.pages.document import Document
@@ -59,15 +59,15 @@ class UserTaskEntry:
         del frame
         return {}
 
-    def matter(self, plan: Plan, told: Told) -> TaskMatter:
+    def run_data(self, plan: Plan, say: Say) -> TaskData:
         """See SubjectEntry.
 
         Raises:
             ConfigError: there is no task: only its source knows it.
         """
-        from tinsmith.lab.user_task.matter import task_matter
+        from tinsmith.lab.user_task.run_data import task_data
 
-        del told
+        del say
         if self.opened is None:
             raise ConfigError(
                 "a task of one's own is run from its file",
@@ -75,11 +75,11 @@ class UserTaskEntry:
                 value=plan.experiment.name,
                 fix="tinsmith run FILE.py",
             )
-        return task_matter(plan, self.opened)
+        return task_data(plan, self.opened)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
         """See SubjectEntry."""
-        return self.matter(plan, print).forecast()
+        return self.run_data(plan, print).forecast()
 
     def page(self, run: Run) -> Document:
         """See SubjectEntry."""

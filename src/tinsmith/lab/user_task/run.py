@@ -58,11 +58,11 @@ def run(task: Task | str | Path, **changes: object) -> TaskRun:
     plan = with_default_log_path(open_task(source, overrides))
     require_possible(plan)
 
-    def told(message: str) -> None:
+    def say(message: str) -> None:
         if not plan.circumstances.quiet:
             print(message, file=sys.stderr)
 
-    done, report = conduct_with_page(plan, told)
+    done, report = conduct_with_page(plan, say)
     lines = RunFolder(done.folder).read_lines(METRICS)
     last = {
         key: float(value)

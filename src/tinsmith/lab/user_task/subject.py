@@ -56,7 +56,7 @@ class UserEnvironment:
         """See Environment."""
         return self.prompt
 
-    def step(self, tokens: Sequence[int]) -> Over | Told:
+    def step(self, tokens: Sequence[int]) -> Over | Instruction:
         """See Environment; what the user's function raises ends the conversation, and is kept for its reading."""
         self.replies.append(self.renderer.parse_response(tokens).message.content)
         if self.task.reply is None or len(self.replies) == self.task.max_turns:
@@ -76,11 +76,11 @@ class UserEnvironment:
             return Over()
         self.told.append(said)
         extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
-        return Told(extended[len(tokens) :])
+        return Instruction(extended[len(tokens) :])
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Instruction:
     """See Move; what the model is told after a reply."""
 
     tokens: tuple[int, ...]

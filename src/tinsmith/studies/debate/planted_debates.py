@@ -22,7 +22,7 @@ from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.papers.planted_slices import Planted, planted
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.studies.debate.cues import Cue, Cues
 from tinsmith.studies.debate.stance import Draws
 from tinsmith.types.fingerprints import sha256_of
@@ -73,7 +73,7 @@ class DebatesRecipe:
         ]
 
 
-def debates_slice(recipe: DebatesRecipe, told: Told) -> Slice:
+def debates_slice(recipe: DebatesRecipe, say: Say) -> Slice:
     """Return the slice of these papers, with its baselines; built where it is not cached."""
     made_from = sha256_of({"recipe": recipe, "words": WORDS, "noise": NOISE, "doubt": DOUBT})
     rows = {split: recipe.rows(split) for split in Split}
@@ -92,7 +92,7 @@ def debates_slice(recipe: DebatesRecipe, told: Told) -> Slice:
         )
         return Planted(rows=rows, causes=causes, rule=rule, fingerprint=made_from)
 
-    return planted(key, make, told)
+    return planted(key, make, say)
 
 
 def _cause(row: PaperRow) -> str:

@@ -20,9 +20,9 @@ from tinsmith.lab.settings import RlSettings
 from tinsmith.studies.debate.frame import DebateFrame
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.materials import Matter
+    from tinsmith.lab.experiment.materials import RunData
     from tinsmith.lab.page.compared import Comparison
-    from tinsmith.lab.progress import Told
+    from tinsmith.lab.progress import Say
     from tinsmith.lab.runs.records import Run
     from tinsmith.pages.document import Document
 
@@ -74,11 +74,11 @@ class DebateSubject(PapersSubject):
         """See SubjectEntry."""
         return DEBATE_EXPERIMENTS
 
-    def matter(self, plan: Plan, told: Told) -> Matter:
+    def run_data(self, plan: Plan, say: Say) -> RunData:
         """See SubjectEntry."""
-        from tinsmith.studies.debate.matter import debate_matter
+        from tinsmith.studies.debate.run_data import debate_data
 
-        return debate_matter(plan, _frame(plan), told)
+        return debate_data(plan, _frame(plan), say)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
         """See SubjectEntry."""

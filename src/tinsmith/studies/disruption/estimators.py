@@ -27,7 +27,7 @@ from tinsmith.lab.labels.contracts import Answer
 from tinsmith.lab.labels.scores import label_probabilities
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.papers.frame import task_asked
-from tinsmith.lab.papers.matter import PaperMatter, matter_of, shuffle_seed
+from tinsmith.lab.papers.run_data import PaperData, data_of, shuffle_seed
 from tinsmith.lab.papers.sets import (
     AnyPaper,
     LoadedSlice,
@@ -120,7 +120,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
             plan = replace(plan, circumstances=replace(plan.circumstances, log_path=folder))
         self._release = weakref.finalize(self, _release, None, temporary)
         materials = self._materials(plan, papers, y)
-        done = conduct_and_stay(plan, told=self._told, materials=materials)
+        done = conduct_and_stay(plan, say=self._told, materials=materials)
         assert done.finished is not None, "no parameter stops it before its end"
         self._policy = Policy(
             task=task_asked(plan),
@@ -221,12 +221,12 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(papers, LoadedSlice):
             if y is not None:
                 raise ConfigError("a slice brings its own labels", field="y", fix="leave it out")
-            return with_model(plan, matter_of(plan, papers.source), self._told)
+            return with_model(plan, data_of(plan, papers.source), self._told)
         items = labelled(papers, y, task_asked(plan))
         seed = shuffle_seed(plan)
         split = split_items(items, self.held_out, plan.settings.seed, shuffle_seed=seed)
-        matter = PaperMatter(plan=plan, papers=split, data=items_identity(split), source=None)
-        return with_model(plan, matter, self._told)
+        run_data = PaperData(plan=plan, papers=split, data=items_identity(split), source=None)
+        return with_model(plan, run_data, self._told)
 
     def _offsets(self, labels: list[str]) -> Floats:
         last = self.history_[-1]

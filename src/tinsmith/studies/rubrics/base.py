@@ -94,9 +94,9 @@ def rubric_conversations(recipe: RubricBaseRecipe) -> list[Conversation]:
     return conversations
 
 
-def rubric_base(recipe: RubricBaseRecipe, told: Callable[[str], None]) -> Path:
+def rubric_base(recipe: RubricBaseRecipe, say: Callable[[str], None]) -> Path:
     """Return the folder of the nano base for rubrics; built where it is not cached."""
-    return cached_base(recipe, rubric_conversations(recipe), told)
+    return cached_base(recipe, rubric_conversations(recipe), say)
 
 
 def _reading(instruction: str) -> tuple[str, str]:

@@ -19,9 +19,9 @@ from tinsmith.studies.rubrics.frame import Asking, RubricFrame
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tinsmith.lab.experiment.materials import Matter
+    from tinsmith.lab.experiment.materials import RunData
     from tinsmith.lab.page.compared import Comparison
-    from tinsmith.lab.progress import Told
+    from tinsmith.lab.progress import Say
     from tinsmith.lab.runs.records import Run
     from tinsmith.pages.document import Document
 
@@ -76,14 +76,14 @@ class RubricSubject:
         del frame
         return {}
 
-    def matter(self, plan: Plan, told: Told) -> Matter:
-        from tinsmith.studies.rubrics.matter import rubric_matter
+    def run_data(self, plan: Plan, say: Say) -> RunData:
+        from tinsmith.studies.rubrics.run_data import rubric_data
 
-        del told
-        return rubric_matter(plan)
+        del say
+        return rubric_data(plan)
 
     def forecast(self, plan: Plan) -> Sequence[str]:
-        from tinsmith.studies.rubrics.matter import rubric_forecast
+        from tinsmith.studies.rubrics.run_data import rubric_forecast
 
         return rubric_forecast(plan)
 

@@ -11,7 +11,7 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.labels.course import LabelCourse, label_course
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.papers.frame import task_asked
-from tinsmith.lab.papers.matter import matter_of
+from tinsmith.lab.papers.run_data import data_of
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.standings import standing_words, standings
 from tinsmith.lab.study.arms import Cell
@@ -61,7 +61,7 @@ class Books:
         plan = make_plan(cell.experiment, cell.overrides)
         study = LabelledPapers(
             task=task_asked(plan),
-            papers=matter_of(plan, self.source).papers,
+            papers=data_of(plan, self.source).papers,
             renderer=renderer_for(self.tokenizer),
             tokenizer=self.tokenizer,
         )

@@ -21,7 +21,7 @@ from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.planted_slices import Planted, planted
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits
@@ -84,11 +84,11 @@ def kinds(count: int, seed: int, atoms: Atoms = ATOMS) -> list[tuple[int, str]]:
     return [found[place] for place in sorted(range(len(found)), key=lambda i: int(bits[i]))]
 
 
-def planted_slice(recipe: PlantedRecipe, told: Told) -> Slice:
+def planted_slice(recipe: PlantedRecipe, say: Say) -> Slice:
     """Return the slice of a planted world, with its baselines; built where it is not cached."""
     made = _planted(recipe)
     written = [encode_row(row).decode() for split in Split for row in made.rows[split]]
-    return planted(sha256_of({"version": VERSION, "planted": written}), lambda: made, told)
+    return planted(sha256_of({"version": VERSION, "planted": written}), lambda: made, say)
 
 
 def _planted(recipe: PlantedRecipe) -> Planted:

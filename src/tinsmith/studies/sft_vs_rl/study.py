@@ -17,7 +17,7 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.compute_spent import Accountant, Cost
@@ -38,7 +38,7 @@ from tinsmith.studies.sft_vs_rl.settings import ArmName, SftVsRlSettings, sft_vs
 
 def run_sft_vs_rl(
     overrides: Mapping[str, str],
-    told: Told,
+    say: Say,
     *,
     run: RunCells = run_cells,
     draws: Draws = DRAWS,
@@ -52,7 +52,7 @@ def run_sft_vs_rl(
     settings = sft_vs_rl_settings(overrides)
 
     def conduct(stages: Stages) -> Outcome:
-        source, base = _materials(settings, told)
+        source, base = _materials(settings, say)
         study = _placed(settings.study, data=source.folder, model_name=base)
         books = Books.open(source, base, Accountant(Cost(read_shape(base))))
         tuned = stages.tune(study, study.arms)
@@ -69,7 +69,7 @@ def run_sft_vs_rl(
     steps = round(1.1 * settings.steps * settings.group_size)
     return conduct_study(
         named,
-        told,
+        say,
         conduct,
         later=settings.later_arms(
             more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
@@ -99,7 +99,7 @@ def _more_steps(study: Study, tuned: Tuned, books: Books, stages: Stages) -> int
     return steps
 
 
-def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
+def _materials(settings: SftVsRlSettings, say: Say) -> tuple[Slice, str]:
     """Find or build papers and base.
 
     Raises:
@@ -107,16 +107,14 @@ def _materials(settings: SftVsRlSettings, told: Told) -> tuple[Slice, str]:
     """
     planted = settings.world is StudyWorld.PLANTED
     if settings.data is not None:
-        source = open_slice(settings.data, told)
+        source = open_slice(settings.data, say)
     else:
-        source = (
-            planted_slice(PlantedRecipe(), told) if planted else world_slice(WorldRecipe(), told)
-        )
+        source = planted_slice(PlantedRecipe(), say) if planted else world_slice(WorldRecipe(), say)
     if settings.model_name is not None:
         return source, settings.model_name
     if settings.at is At.SMALL:
         return source, SMALL_MODEL
     task = task_asked(make_plan(REMEDY_EXP6, settings.study.shared))
     recipe = PLANTED_BASE if planted else PaperBaseRecipe()
-    base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), told)
+    base = nano_base(recipe, task, papers_of(source, task, shuffle_seed=None), say)
     return source, str(base)

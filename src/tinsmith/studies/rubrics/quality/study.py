@@ -57,7 +57,7 @@ CACHE: Final = "verdicts"
 """Under TINSMITH_HOME: answers that were paid for, by their content."""
 
 
-def run_rubric_quality(overrides: Mapping[str, str], told: Callable[[str], None]) -> Path:
+def run_rubric_quality(overrides: Mapping[str, str], say: Callable[[str], None]) -> Path:
     """Measure it and return the folder; with dry_run=true say what it would take, and make no folder.
 
     Raises:
@@ -74,7 +74,7 @@ def run_rubric_quality(overrides: Mapping[str, str], told: Callable[[str], None]
     if settings.chat is None:
         require_rules(pairs)
     for line in _forecast(settings, to_show, len(pairs), prices):
-        told(line)
+        say(line)
     if settings.dry_run:
         return folder
     require_free(folder, delete=settings.behavior_if_log_dir_exists is IfExists.DELETE)
@@ -97,7 +97,7 @@ def run_rubric_quality(overrides: Mapping[str, str], told: Callable[[str], None]
     dollars = prices.dollars(settings.judge_model, answers.spent)
     write_files(folder, run, answers, _deciding(settings), dollars)
     for line in quality_story(quality, settings.judge_model):
-        told(line)
+        say(line)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Tasks with rubrics as the matter of a run: the built-in ones or a file's, dealt out once, and who judges them."""
+"""Tasks with rubrics as the data of a run: the built-in ones or a file's, dealt out once, and who judges them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.judge.prices import load_prices
 from tinsmith.lab.papers.estimate import CHARACTERS_PER_TOKEN
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import LEDGER, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
@@ -52,8 +52,8 @@ BUILTIN: Final[Mapping[str, BuiltinTasks]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RubricMatter:
-    """See Matter; its methods are described there."""
+class RubricData:
+    """See RunData; its methods are described there."""
 
     plan: Plan
     dataset: RubricDataset
@@ -70,7 +70,7 @@ class RubricMatter:
         return parts_of(self.plan)[1]
 
     def identity(self) -> Mapping[str, object]:
-        """See Matter; where a file lies does not matter, and how often a call is tried neither."""
+        """See RunData; where a file lies does not matter, and how often a call is tried neither."""
         return {"data": {"sha256": self.split.sha256, "rows": self._rows()}}
 
     def config(self) -> Mapping[str, object]:
@@ -95,8 +95,8 @@ class RubricMatter:
             "without_rubrics": self.dataset.without_rubrics,
         }
 
-    def nano_base(self, told: Told) -> Path:
-        return rubric_base(RubricBaseRecipe(), told)
+    def nano_base(self, say: Say) -> Path:
+        return rubric_base(RubricBaseRecipe(), say)
 
     def models(self) -> Mapping[str, str]:
         """Return the judge where it is a model of this machine: the run's own server serves it too."""
@@ -113,7 +113,7 @@ class RubricMatter:
         return [read, *cost_lines(self.plan, self.split)]
 
     def begin(self, folder: RunFolder) -> None:
-        """See Matter; a report shows the prompts, and says by their texts which rubrics hold."""
+        """See RunData; a report shows the prompts, and says by their texts which rubrics hold."""
         write_tasks(self.split, folder.path / TASKS)
 
     def course(
@@ -139,7 +139,7 @@ class RubricMatter:
         )
 
 
-def rubric_matter(plan: Plan) -> RubricMatter:
+def rubric_data(plan: Plan) -> RubricData:
     """Read the tasks that a plan names, and deal them out."""
     frame, asking = parts_of(plan)
     path = asking.data_path
@@ -147,7 +147,7 @@ def rubric_matter(plan: Plan) -> RubricMatter:
     require_judge(plan, dataset)
     load_prices(asking.prices)  # what it refuses is told before anything is built
     split = split_tasks(dataset.tasks, train_ratio=frame.train_ratio, data_seed=frame.data_seed)
-    return RubricMatter(plan=plan, dataset=dataset, split=split)
+    return RubricData(plan=plan, dataset=dataset, split=split)
 
 
 _TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
@@ -156,8 +156,8 @@ _TEMPLATE_TOKENS, _ANSWERED = 35, 0.7
 
 def rubric_forecast(plan: Plan) -> list[str]:
     """Return what a run on rubrics would take: its tasks, the judge's calls and their price, the time."""
-    matter = rubric_matter(plan)
-    split, frame = matter.split, matter.frame
+    run_data = rubric_data(plan)
+    split, frame = run_data.split, run_data.frame
     tasks = (*split.train, *split.test)
     characters = sum(len(task.prompt) for task in tasks) / len(tasks)
     lengths = Lengths(
@@ -168,7 +168,7 @@ def rubric_forecast(plan: Plan) -> list[str]:
     )
     taken = model_minutes(plan, lengths)
     time = [] if taken is None else [f"time: {time_and_disk(taken, RUN_MEGABYTES)}"]
-    return [*matter.before(), *time]
+    return [*run_data.before(), *time]
 
 
 def cost_lines(plan: Plan, split: RubricSplit) -> list[str]:

@@ -1,4 +1,4 @@
-"""The adversarial pair as the matter of a run: a slice's papers, and who challenges what is said of them."""
+"""The adversarial pair as the data of a run: a slice's papers, and who challenges what is said of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.frame import task_asked
-from tinsmith.lab.papers.matter import PaperMatter, matter_of, named_slice
-from tinsmith.lab.progress import Told
+from tinsmith.lab.papers.run_data import PaperData, data_of, named_slice
+from tinsmith.lab.progress import Say
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
@@ -52,19 +52,19 @@ OPPONENT_NAME: Final = "opponent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DebateMatter:
-    """See Matter; its methods are described there."""
+class DebateData:
+    """See RunData; its methods are described there."""
 
     plan: Plan
     frame: DebateFrame
-    on_papers: PaperMatter
+    on_papers: PaperData
     """The same slice's papers without a challenger; `papers` are those of it that are discussed."""
     papers: Papers
     cues: Cues
     script: Script
 
     def identity(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         cues = {label: self.cues.by_label[label] for label in sorted(self.cues.by_label)}
         return {
             **self.on_papers.identity(),
@@ -73,7 +73,7 @@ class DebateMatter:
         }
 
     def config(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         told = dict(self.on_papers.config())
         sizes = {
             "train": len(self.papers.train),
@@ -95,17 +95,17 @@ class DebateMatter:
         return {**told, "data": data, "challenge": challenge}
 
     def circumstances(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         return self.on_papers.circumstances()
 
-    def nano_base(self, told: Told) -> Path:
-        """See Matter. It reads every training paper and no label, whoever challenges it later."""
+    def nano_base(self, say: Say) -> Path:
+        """See RunData. It reads every training paper and no label, whoever challenges it later."""
         recipe = DebateBaseRecipe()
         if self.frame.cues is not WhichCues.WORDS:
             recipe = replace(recipe, vocab_size=2048)  # whole abstracts have more words
         items = self.on_papers.papers.train
         return cached_base(
-            recipe, debate_conversations(recipe, task_asked(self.plan), self.script, items), told
+            recipe, debate_conversations(recipe, task_asked(self.plan), self.script, items), say
         )
 
     def models(self) -> Mapping[str, str]:
@@ -132,13 +132,13 @@ class DebateMatter:
         return lines
 
     def begin(self, folder: RunFolder) -> None:
-        """See Matter."""
+        """See RunData."""
         self.on_papers.begin(folder)
 
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> Course[Item, Exchange]:
-        """See Matter."""
+        """See RunData."""
         del folder
         arms = self.frame.arms()
         opponent = self._opponent(connection, tokenizer, arms)
@@ -211,7 +211,7 @@ class DebateMatter:
         return own if self._served_as() == self._served() else client.get_tokenizer()
 
 
-def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
+def debate_data(plan: Plan, frame: DebateFrame, say: Say) -> DebateData:
     """Find or build the slice that a plan names, and choose the papers that are discussed.
 
     Raises:
@@ -219,12 +219,12 @@ def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
     """
     of_words = frame.cues is WhichCues.WORDS
     made_up = of_words and plan.circumstances.data is None
-    source = debates_slice(DebatesRecipe(), told) if made_up else named_slice(plan, told)
-    matter = matter_of(plan, source)
+    source = debates_slice(DebatesRecipe(), say) if made_up else named_slice(plan, say)
+    run_data = data_of(plan, source)
     cues = WORD_CUES if of_words else WORLD_CUES
     if frame.cues is WhichCues.LEARNED:
-        cues = learned_cues(matter.papers.train, task_asked(plan).labels)
-    papers = matter.papers
+        cues = learned_cues(run_data.papers.train, task_asked(plan).labels)
+    papers = run_data.papers
     if frame.papers is WhichPapers.ARGUABLE:
         papers = Papers(
             train=arguable(papers.train, cues),
@@ -238,10 +238,10 @@ def debate_matter(plan: Plan, frame: DebateFrame, told: Told) -> DebateMatter:
             value=frame.cues.value,
             fix="cues=learned for real papers, or papers=all",
         )
-    return DebateMatter(
+    return DebateData(
         plan=plan,
         frame=frame,
-        on_papers=matter,
+        on_papers=run_data,
         papers=papers,
         cues=cues,
         script=load_script(frame.script),

@@ -1,4 +1,4 @@
-"""A task of the user's own as the matter of a run: its items, its code's identity, and what its page needs."""
+"""A task of the user's own as the data of a run: its items, its code's identity, and what its page needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tinsmith.lab.experiment.estimate import (
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import Lengths
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
@@ -49,8 +49,8 @@ _CHARACTERS_PER_TOKEN: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskMatter:
-    """See Matter; its methods are described there."""
+class TaskData:
+    """See RunData; its methods are described there."""
 
     plan: Plan
     opened: OpenedTask
@@ -68,7 +68,7 @@ class TaskMatter:
         return self.plan.frame
 
     def identity(self) -> Mapping[str, object]:
-        """See Matter; where the file lies does not matter."""
+        """See RunData; where the file lies does not matter."""
         return {
             "data": {"sha256": self.split.sha256, **self._rows()},
             "code": dict(self.opened.source.sha256),
@@ -76,7 +76,7 @@ class TaskMatter:
         }
 
     def config(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         return {
             "task": {"name": self.opened.name},
             "reward": {"name": " + ".join(self.task.rewards)},
@@ -91,15 +91,15 @@ class TaskMatter:
         return {"train": len(self.split.train), "held_out": len(self.split.held_out)}
 
     def circumstances(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         return {"task": self.opened.source.found_at}
 
-    def nano_base(self, told: Told) -> Path:
-        """See Matter."""
-        return task_base(self.task, self.split.train, TaskBaseRecipe(), told)
+    def nano_base(self, say: Say) -> Path:
+        """See RunData."""
+        return task_base(self.task, self.split.train, TaskBaseRecipe(), say)
 
     def models(self) -> Mapping[str, str]:
-        """See Matter; nobody else is asked."""
+        """See RunData; nobody else is asked."""
         return {}
 
     def before(self) -> list[str]:
@@ -139,7 +139,7 @@ class TaskMatter:
         return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
 
     def begin(self, folder: RunFolder) -> None:
-        """See Matter."""
+        """See RunData."""
         examined = subset(self.split.held_out or self.split.train, self.plan.settings.eval_items)
         folder.write_json(
             TASK,
@@ -159,7 +159,7 @@ class TaskMatter:
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> Course[UserItem, UserAnswer]:
-        """See Matter."""
+        """See RunData."""
         del connection
         return Course(
             subject=UserSubject(task=self.task, split=self.split, renderer=renderer_for(tokenizer)),
@@ -189,7 +189,7 @@ def _baseline(
     return {"by_item": by_item}
 
 
-def task_matter(plan: Plan, opened: OpenedTask) -> TaskMatter:
+def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
     """Read a task's items for a plan.
 
     Raises:
@@ -199,4 +199,4 @@ def task_matter(plan: Plan, opened: OpenedTask) -> TaskMatter:
         split = split_items(opened.task, opened.source.folder, plan.settings.seed)
     except TinsmithError as error:
         raise opened.source.told(error) from None
-    return TaskMatter(plan=plan, opened=opened, split=split)
+    return TaskData(plan=plan, opened=opened, split=split)

@@ -1,4 +1,4 @@
-"""Papers with labels as the matter of a run: a slice, or papers that Python handed over."""
+"""Papers with labels as the data of a run: a slice, or papers that Python handed over."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tinsmith.lab.papers.worlds import (
     slice_identity,
     world_slice,
 )
-from tinsmith.lab.progress import Told
+from tinsmith.lab.progress import Say
 from tinsmith.lab.rewards.label_reward import LabelReward, make_label_reward
 from tinsmith.lab.runs.files import BASELINES
 from tinsmith.lab.runs.folder import RunFolder
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperMatter:
-    """See Matter; its methods are described there."""
+class PaperData:
+    """See RunData; its methods are described there."""
 
     plan: Plan
     papers: Papers
@@ -51,11 +51,11 @@ class PaperMatter:
     """Where the papers are from, with its baselines; None: they were handed over."""
 
     def identity(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         return {"prompt_sha256": task_asked(self.plan).prompt_sha256, "data": dict(self.data)}
 
     def config(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         frame, task, rewards = (
             on_papers(self.plan),
             task_asked(self.plan),
@@ -80,19 +80,19 @@ class PaperMatter:
         }
 
     def circumstances(self) -> Mapping[str, object]:
-        """See Matter."""
+        """See RunData."""
         where, source = self.plan.circumstances.data, self.source
         return {
             "data": None if where is None else str(where.absolute()),
             "data_folder": None if source is None else str(source.folder.absolute()),
         }
 
-    def nano_base(self, told: Told) -> Path:
-        """See Matter. It reads papers and no labels: a control with shuffled ones has the base of what it controls."""
-        return nano_base(PaperBaseRecipe(), task_asked(self.plan), self.papers, told)
+    def nano_base(self, say: Say) -> Path:
+        """See RunData. It reads papers and no labels: a control with shuffled ones has the base of what it controls."""
+        return nano_base(PaperBaseRecipe(), task_asked(self.plan), self.papers, say)
 
     def models(self) -> Mapping[str, str]:
-        """See Matter."""
+        """See RunData."""
         return {}
 
     def before(self) -> Sequence[str]:
@@ -117,7 +117,7 @@ class PaperMatter:
     def course(
         self, tokenizer: PreTrainedTokenizerBase, folder: RunFolder, connection: Connection
     ) -> LabelCourse:
-        """See Matter."""
+        """See RunData."""
         del folder, connection
         plan = self.plan
         reward: LabelReward | None = None
@@ -135,27 +135,27 @@ class PaperMatter:
         return label_course(study, plan.settings)
 
 
-def slice_matter(plan: Plan, told: Told) -> PaperMatter:
+def slice_data(plan: Plan, say: Say) -> PaperData:
     """Find or build the slice that a plan names.
 
     Raises:
         DataError: it cannot be used.
     """
     world = WorldRecipe() if len(task_asked(plan).subjects) == 1 else JOINT_WORLD
-    return matter_of(plan, named_slice(plan, told, world))
+    return data_of(plan, named_slice(plan, say, world))
 
 
 _WORLD: Final = WorldRecipe()
 
 
-def named_slice(plan: Plan, told: Told, world: WorldRecipe = _WORLD) -> Slice:
+def named_slice(plan: Plan, say: Say, world: WorldRecipe = _WORLD) -> Slice:
     """Return the slice that a plan names; that of the synthetic world where it names none.
 
     Raises:
         DataError: it cannot be used.
     """
     where = plan.circumstances.data
-    return world_slice(world, told) if where is None else open_slice(where, told)
+    return world_slice(world, say) if where is None else open_slice(where, say)
 
 
 def copy_baselines(source: Slice, folder: RunFolder) -> None:
@@ -167,13 +167,13 @@ def copy_baselines(source: Slice, folder: RunFolder) -> None:
             os.replace(fresh, folder.path / name)
 
 
-def matter_of(plan: Plan, source: Slice) -> PaperMatter:
+def data_of(plan: Plan, source: Slice) -> PaperData:
     """Return a slice's papers, labelled for the plan's task.
 
     Raises:
         DataError: the slice is not labelled for it.
     """
-    return PaperMatter(
+    return PaperData(
         plan=plan,
         papers=papers_of(source, task_asked(plan), shuffle_seed=shuffle_seed(plan)),
         data=slice_identity(source),
