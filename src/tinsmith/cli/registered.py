@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -69,6 +69,8 @@ class KeptTask:
     """Whose tasks they are."""
     open: Callable[[str, Mapping[str, str]], TaskSource]
     """Opens one by what stands after the colon; its keys may hang on those that are given."""
+    presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Named ways to run it, `NAME/PRESET`, and the keys that each changes."""
 
 
 def _open_reasoning(rest: str, given: Mapping[str, str]) -> TaskSource:
@@ -89,12 +91,22 @@ def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
     return environment_task(rest, given)
 
 
+_METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "rl": MappingProxyType({}),
+        "sft": MappingProxyType({"kind": Kind.TASK_SFT.value}),
+        "sft_then_rl": MappingProxyType({"sft_steps": "20"}),
+    }
+)
+"""How a task with right answers is trained."""
+
 _KEPT: Final = (
     KeptTask(
         name="reasoning_gym",
         question="What does the model learn of a puzzle that is generated? task=NAME",
         package="reasoning-gym",
         open=_open_reasoning,
+        presets=_METHODS,
     ),
     KeptTask(
         name="instructions",
@@ -120,14 +132,32 @@ def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
     Raises:
         ConfigError: there is no such file, or a mistake in it; a package of the task's is not installed.
     """
-    head, _, rest = name.partition(":")
-    if head in KEPT_TASKS:
+    whole, _, rest = name.partition(":")
+    head, _, preset = whole.partition("/")
+    if head in KEPT_TASKS and not preset:
         return KEPT_TASKS[head].open(rest, given)
+    if head in KEPT_TASKS and not rest:
+        return _preset(KEPT_TASKS[head], preset, given)
     if not name.endswith(".py"):
         return None
     from tinsmith.lab.user_task.loading import load_file
 
     return load_file(Path(name))
+
+
+def _preset(kept: KeptTask, preset: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.lab.user_task.preset import PresetTask
+
+    if preset not in kept.presets:
+        raise ConfigError(
+            "there is no such experiment",
+            field="experiment",
+            value=f"{kept.name}/{preset}",
+            allowed=", ".join([kept.name, *(f"{kept.name}/{one}" for one in kept.presets)]),
+        )
+    values = kept.presets[preset]
+    source = kept.open("", {**values, **given})
+    return PresetTask(of=source, found_at=f"{kept.name}/{preset}", values=values)
 
 
 def plan_of(name: str, overrides: Mapping[str, str]) -> Plan:

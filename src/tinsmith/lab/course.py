@@ -73,6 +73,9 @@ class Course(Generic[I, A]):
     keep: Callable[[Sequence[SectionRecord]], None] | None = None
     """Is given the page's sections, at the end."""
 
+    at_end: Callable[[Examinee], Mapping[str, float]] | None = None
+    """What else the last policy is asked, and the metrics that this gives."""
+
     @property
     def train_items(self) -> Sequence[I]:
         """What is trained on."""
@@ -106,9 +109,14 @@ class Course(Generic[I, A]):
         judged = self.watch.judge(policy, groups, found.metrics)
         read = [one for group in groups for one in group if not isinstance(one, Failure)]
         drift = told_drift(policy.base(), read)
-        if self.keep is not None and step == self.settings.steps:
-            self.keep(self.subject.sections(read))
-        return Examined(tested=found | Tested(metrics={**judged.metrics, **drift}), judged=judged)
+        more: Mapping[str, float] = {}
+        if step == self.settings.steps:
+            if self.keep is not None:
+                self.keep(self.subject.sections(read))
+            if self.at_end is not None:
+                more = self.at_end(policy)
+        metrics = {**judged.metrics, **drift, **more}
+        return Examined(tested=found | Tested(metrics=metrics), judged=judged)
 
     def test(
         self,

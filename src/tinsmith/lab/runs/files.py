@@ -28,6 +28,8 @@ TASK: Final = "task.json"
 """Of a run on a task of the user's own: its terms, its held-out items, its baselines."""
 SECTIONS: Final = "sections.json"
 """The sections that it adds to its page."""
+GENERAL: Final = "general.json"
+"""How well the trained model and its base foresee fixed general texts: what training cost elsewhere."""
 STATE: Final = "checkpoints"
 """Where a run's embedded server keeps its state, in the run's folder."""
 
@@ -42,6 +44,7 @@ WHOLE: Final = (
     TASKS,
     TASK,
     SECTIONS,
+    GENERAL,
     CONFIG,
 )
 """Files that are deleted with a run, in this order."""

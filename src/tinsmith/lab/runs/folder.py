@@ -69,7 +69,7 @@ class RunFolder:
     ) -> tuple[RunFolder, Mark | None]:
         """Open a folder for a run; return it and the checkpoint to go on from, if there is one.
 
-        `told` (default: standard error) gets a line for every checkpoint that is passed over, and why.
+        `say` (default: standard error) gets a line for every checkpoint that is passed over, and why.
 
         Raises:
             ConfigError: a run is there and is to stay, it is a run of something else, or no run at all.

@@ -16,6 +16,8 @@ class Kind(enum.StrEnum):
     """Instructions, by reinforcement; what is rewarded are rubrics that a judge finds fulfilled."""
     TASK = "task"
     """A task of the user's own, by reinforcement."""
+    TASK_SFT = "task_sft"
+    """A task of the user's own, by example."""
     DEBATE = "debate"
     """Labels of papers under challenge: A predicts, B challenges, A revises or defends."""
     JOINT = "joint"
@@ -31,6 +33,7 @@ class Kind(enum.StrEnum):
             Kind.SFT: "SFT",
             Kind.RLVR: "RL with rubrics",
             Kind.TASK: "RL on a task of one's own",
+            Kind.TASK_SFT: "SFT on a task of one's own",
             Kind.DEBATE: "RL under challenge",
             Kind.JOINT: "RL on two labels",
         }[self]
@@ -38,7 +41,7 @@ class Kind(enum.StrEnum):
     @property
     def data_words(self) -> str:
         """What its data are called."""
-        return {Kind.RLVR: "Tasks", Kind.TASK: "Items"}.get(self, "Papers")
+        return {Kind.RLVR: "Tasks", Kind.TASK: "Items", Kind.TASK_SFT: "Items"}.get(self, "Papers")
 
     @property
     def has_baselines(self) -> bool:

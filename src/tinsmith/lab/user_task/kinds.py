@@ -1,4 +1,4 @@
-"""How a task of the user's own is trained: its keys, and what these are where."""
+"""How a task of the user's own is trained, by reinforcement or by example: its keys, and what these are where."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import KindEntry
 from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.experiment.keys import Keys
-from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_SLICE
+from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_LABELS
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.settings import RlSettings, SftSettings
 from tinsmith.types.errors import ConfigError
 
 
@@ -24,6 +24,8 @@ class TaskFrame(RunFrame):
     kind: Kind = Kind.TASK
     eval_samples: int = 4
     """Answers to each held-out item in a sampled evaluation."""
+    watch_forgetting: bool = False
+    """Whether fixed general texts are read at the end, by the trained model and by its base: what training cost."""
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:
@@ -37,43 +39,50 @@ class TaskFrame(RunFrame):
 
 _EVERYWHERE: Final = {
     "lora_rank": 16,
-    "group_size": 8,
-    "groups_per_batch": 8,
     "eval_every": 20,
     "save_every": 20,
     "select_by": "last",
 }
+_NANO: Final = {**_EVERYWHERE, "max_tokens": 32, "eval_items": 100}
+_SMALL: Final = {
+    **_EVERYWHERE,
+    "model_name": SMALL_MODEL,
+    "grad_clip_norm": 1.0,
+    "max_tokens": 48,
+    "eval_items": 50,
+    "watch_forgetting": True,
+}
+_SEED: Final = {
+    **_EVERYWHERE,
+    "lora_rank": 32,
+    "max_tokens": 512,
+    "eval_items": 200,
+    "watch_forgetting": True,
+}
+_GROUPS: Final = {"group_size": 8, "groups_per_batch": 8}
 
 TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.TASK: KindEntry(
-            keys=Keys(TaskFrame, RlSettings, without=WITHOUT_SLICE),
+            keys=Keys(TaskFrame, RlSettings, without=WITHOUT_LABELS),
             values={
-                At.NANO: {
-                    **_EVERYWHERE,
-                    "steps": 60,
-                    "learning_rate": 6e-4,
-                    "max_tokens": 32,
-                    "eval_items": 100,
-                },
-                At.SMALL: {
-                    **_EVERYWHERE,
-                    "model_name": SMALL_MODEL,
-                    "steps": 40,
-                    "learning_rate": 3e-4,
-                    "grad_clip_norm": 1.0,
-                    "max_tokens": 48,
-                    "eval_items": 50,
-                },
+                At.NANO: {**_NANO, **_GROUPS, "steps": 60, "learning_rate": 6e-4},
+                At.SMALL: {**_SMALL, **_GROUPS, "steps": 40, "learning_rate": 3e-4},
                 At.SEED: {
-                    **_EVERYWHERE,
+                    **_SEED,
                     "steps": 100,
                     "learning_rate": 4e-5,
-                    "lora_rank": 32,
+                    "group_size": 8,
                     "groups_per_batch": 32,
-                    "max_tokens": 512,
-                    "eval_items": 200,
                 },
+            },
+        ),
+        Kind.TASK_SFT: KindEntry(
+            keys=Keys(TaskFrame, SftSettings, without=WITHOUT_LABELS),
+            values={
+                At.NANO: {**_NANO, "steps": 60, "learning_rate": 2e-3, "batch_size": 16},
+                At.SMALL: {**_SMALL, "steps": 40, "learning_rate": 3e-4, "batch_size": 32},
+                At.SEED: {**_SEED, "steps": 100, "learning_rate": 1e-4, "batch_size": 64},
             },
         ),
     }

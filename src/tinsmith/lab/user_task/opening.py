@@ -18,8 +18,8 @@ from tinsmith.lab.user_task.source import TaskSource
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
 
-_KEYS: Final = TASK_KINDS[Kind.TASK].keys
-_NOT_IN_FILE: Final = frozenset({"kind", "at"})
+_KNOWN: Final = frozenset(name for each in TASK_KINDS.values() for name in each.keys.known)
+_NOT_IN_FILE: Final = frozenset({"at"})
 _QUESTION: Final = "What does the model learn of this task?"
 
 
@@ -31,10 +31,17 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
     """
     own = {key.name for key in source.keys}
     for key in overrides:
-        if key not in _KEYS.known | own or key == "kind":
-            raise unknown_key(key, overrides[key], (_KEYS.known | own) - {"kind"})
-    experiment, values = _experiment(source, overrides)
+        if key not in _KNOWN | own:
+            raise unknown_key(key, overrides[key], _KNOWN | own)
+    experiment, values, task = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
+    if task.answer is None and plan.settings.by_example(0) is not None:
+        raise ConfigError(
+            "supervised training reads right answers, and this task says none",
+            field="kind" if plan.frame.kind is Kind.TASK_SFT else "sft_steps",
+            value=overrides.get("sft_steps", plan.frame.kind.value),
+            fix="give the task answer=..., a function of the item, or train it by reward alone",
+        )
     changed = {key: values[key] for key in sorted(own & overrides.keys())}
     return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
 
@@ -55,7 +62,7 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
     Raises:
         ConfigError: a mistake in the task.
     """
-    experiment, values = _experiment(source, overrides)
+    experiment, values, _ = _experiment(source, overrides)
     shared = key_help(experiment)
     mine = [
         KeyHelp(
@@ -71,10 +78,10 @@ def task_help(source: TaskSource, overrides: Mapping[str, str]) -> TaskHelp:
 
 def _experiment(
     source: TaskSource, overrides: Mapping[str, str]
-) -> tuple[Experiment, dict[str, Value]]:
-    """Return the experiment that a task is, and the values of its source's own keys."""
+) -> tuple[Experiment, dict[str, Value], Task]:
+    """Return the experiment that a task is, the values of its source's own keys, and the task."""
     values = {key.name: key.read(overrides.get(key.name)) for key in source.keys}
-    clash = next((name for name in values if name in _KEYS.known), None)
+    clash = next((name for name in values if name in _KNOWN), None)
     if clash is not None:
         raise source.told(
             ConfigError(
@@ -93,7 +100,7 @@ def _experiment(
         parent=None,
         delta={"kind": Kind.TASK.value, **_settings(source, task)},
     )
-    return experiment, values
+    return experiment, values, task
 
 
 def _settings(source: TaskSource, task: Task) -> dict[str, Value]:
@@ -102,11 +109,12 @@ def _settings(source: TaskSource, task: Task) -> dict[str, Value]:
     Raises:
         ConfigError: there is no such key, or it only says where and how fast to run.
     """
-    allowed = _KEYS.known - _KEYS.circumstances - _NOT_IN_FILE
-    for key, value in task.keys.items():
+    circumstances = TASK_KINDS[Kind.TASK].keys.circumstances
+    allowed = _KNOWN - circumstances - _NOT_IN_FILE
+    kinds = {key: kind for each in TASK_KINDS.values() for key, kind in each.keys.kinds.items()}
+    for key in task.keys:
         if key not in allowed:
-            raise source.told(unknown_key(key, str(value), allowed))
-    kinds = _KEYS.kinds
+            raise source.told(unknown_key(key, str(task.keys[key]), allowed))
     return {
         key: value if kinds[key] is type(value) else shown_value(value)
         for key, value in task.keys.items()

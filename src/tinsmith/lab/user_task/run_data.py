@@ -17,8 +17,9 @@ from tinsmith.lab.experiment.estimate import (
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import Lengths
+from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.progress import Say
-from tinsmith.lab.runs.files import SECTIONS, TASK
+from tinsmith.lab.runs.files import GENERAL, SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.service.connect import Connection
@@ -36,7 +37,7 @@ from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Task
-from tinsmith.lab.watch import ResponseWatch
+from tinsmith.lab.watch import Examinee, ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import TinsmithError
 
@@ -161,11 +162,19 @@ class TaskData:
     ) -> Course[UserItem, UserAnswer]:
         """See RunData."""
         del connection
+        renderer = renderer_for(tokenizer)
+
+        def general(policy: Examinee) -> Mapping[str, float]:
+            changes = general_changes(policy.base(), policy.client, renderer)
+            folder.write_json(GENERAL, {"texts": [asdict(one) for one in changes]})
+            return general_metrics(changes)
+
         return Course(
-            subject=UserSubject(task=self.task, split=self.split, renderer=renderer_for(tokenizer)),
+            subject=UserSubject(task=self.task, split=self.split, renderer=renderer),
             settings=self.plan.settings,
             watch=ResponseWatch(),
             samples=self.frame.eval_samples,
+            at_end=general if self.frame.watch_forgetting else None,
             keep=lambda found: folder.write_json(
                 SECTIONS, {"sections": [asdict(one) for one in found]}
             ),

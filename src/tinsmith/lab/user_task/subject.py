@@ -175,6 +175,22 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
+    def example(self, item: UserItem) -> tuple[tuple[int, ...], int]:
+        """See Subject.
+
+        Raises:
+            TaskError: the task's `answer` fails, or gives no text.
+        """
+        assert self.task.answer is not None, "a task that says no answer is refused before"
+        said = attempt(self.task.answer, item.item)
+        if isinstance(said, Raised):
+            raise TaskError(f"answer of the item {item.prompt_id}: {said}")
+        if not isinstance(cast(object, said), str):
+            raise TaskError(f"answer of the item {item.prompt_id}: it is no text")
+        reply = Message(role=Role.ASSISTANT, content=said)
+        tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
+        return tokens, sum(weight == 0.0 for weight in weights)
+
     def train_figures(
         self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]
     ) -> dict[str, float]:

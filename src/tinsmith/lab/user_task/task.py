@@ -99,6 +99,8 @@ class Task:
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
     """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
+    answer: Callable[[Item], str] | None = None
+    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
@@ -127,6 +129,7 @@ class Task:
             ("reply", self.reply, 2),
             ("item_id", self.item_id, 1),
             ("demonstrate", self.demonstrate, 2),
+            ("answer", self.answer, 1),
         ):
             if function is not None:
                 require_callable(what, function, count)
@@ -135,6 +138,13 @@ class Task:
                 require_callable(f"{what} {name!r}", function, 1)
         if isinstance(self.held_out, int | float):
             require_share("held_out", self.held_out)
+        if self.answer is not None and self.reply is not None:
+            raise ConfigError(
+                "a conversation of several turns has no one right answer",
+                field="answer",
+                value=getattr(self.answer, "__name__", "a function"),
+                fix="leave answer out, or reply",
+            )
         if self.max_turns < 1:
             raise ConfigError(
                 "a conversation has at least one reply",

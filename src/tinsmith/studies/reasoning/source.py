@@ -84,6 +84,7 @@ def _made(values: Mapping[str, Value]) -> Task:
         reward={"score": score},
         metrics={"solved": solved},
         demonstrate=shown,
+        answer=lambda item: str(item["answer"]),
         baselines={"the most frequent answer": lambda _: common},
     )
 

@@ -1,0 +1,98 @@
+"""What training cost elsewhere: how well a model still foresees fixed general texts that no task asks about.
+
+The texts are questions with good answers, on everyday things; they were written for this and are in no benchmark. A
+model that learns one thing at the cost of others gives their answers less probability than its base does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import cast
+
+import tinker
+from tinker import types
+
+from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.renderers.renderer import Message, Renderer, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralText:
+    """A question and its answer."""
+
+    name: str
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralChange:
+    """How a text is foreseen: the mean log-probability of its answer's tokens, in nats."""
+
+    name: str
+    tokens: int
+    """Of the answer, with the one that ends it."""
+    before: float
+    """By the base."""
+    after: float
+    """By the trained model."""
+
+
+@cache
+def general_texts() -> tuple[GeneralText, ...]:
+    """Return all texts, in their fixed order."""
+    text = (resources.files("tinsmith.lab") / "general_texts.json").read_text("utf-8")
+    return tuple(GeneralText(**one) for one in cast(list[dict[str, str]], json.loads(text)))
+
+
+def general_changes(
+    base: tinker.SamplingClient, trained: tinker.SamplingClient, renderer: Renderer
+) -> tuple[GeneralChange, ...]:
+    """Have both models read every text; all are asked before any is waited for."""
+    texts = general_texts()
+    read = [_tokens(renderer, one) for one in texts]
+    futures = [
+        [client.compute_logprobs(types.ModelInput.from_ints(list(tokens))) for tokens, _ in read]
+        for client in (base, trained)
+    ]
+    found = [
+        [
+            _mean(one.result(WAIT_SECONDS), start)
+            for one, (_, start) in zip(asked, read, strict=True)
+        ]
+        for asked in futures
+    ]
+    return tuple(
+        GeneralChange(name=one.name, tokens=len(tokens) - start, before=before, after=after)
+        for one, (tokens, start), before, after in zip(texts, read, *found, strict=True)
+    )
+
+
+def general_metrics(changes: Sequence[GeneralChange]) -> Mapping[str, float]:
+    """Return the mean over texts of what is foreseen after, and of the change."""
+    count = len(changes)
+    return {
+        "eval/general/logprob": math.fsum(one.after for one in changes) / count,
+        "eval/general/change": math.fsum(one.after - one.before for one in changes) / count,
+    }
+
+
+def _tokens(renderer: Renderer, text: GeneralText) -> tuple[tuple[int, ...], int]:
+    """Return a text's tokens, and how many are the prompt's."""
+    tokens, weights = renderer.build_supervised_example(
+        (
+            Message(role=Role.USER, content=text.prompt),
+            Message(role=Role.ASSISTANT, content=text.answer),
+        )
+    )
+    return tokens, sum(weight == 0.0 for weight in weights)
+
+
+def _mean(logprobs: Sequence[float | None], start: int) -> float:
+    answer = [one for one in logprobs[start:] if one is not None]
+    return math.fsum(answer) / len(answer)
