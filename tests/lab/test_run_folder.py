@@ -54,9 +54,9 @@ def saved(folder: Path, kind: str, name: str) -> str:
 
 
 def begin(
-    folder: Path, if_exists: IfExists = IfExists.RESUME, told: list[str] | None = None
+    folder: Path, if_exists: IfExists = IfExists.RESUME, say: list[str] | None = None
 ) -> tuple[RunFolder, Mark | None]:
-    said: list[str] = [] if told is None else told
+    said: list[str] = [] if say is None else say
     return RunFolder.begin(folder, CONFIGURED, if_exists=if_exists, say=said.append)
 
 

@@ -1,0 +1,174 @@
+"""A task with right answers is trained by example, or first by example and then by reward; forgetting is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from own_task import KEYS, Ran, command, lines, whole
+
+from tinsmith import Task
+from tinsmith.cli.registered import KEPT_TASKS, plan_of
+from tinsmith.lab.forgetting import general_texts
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.types.errors import ConfigError
+
+NANO = "tinsmith/nano"
+TASK = """\
+from pathlib import Path
+
+from tinsmith import Task
+
+
+def right(item, text):
+    return float(text == item["says"])
+
+
+def answer(item):
+    if (Path(__file__).parent / "broken").exists():
+        raise OSError("the answers are not there")
+    return item["says"]
+
+
+task = Task(
+    items=[{"id": f"item-{n}", "n": n, "says": "ab"[n % 2]} for n in range(12)],
+    prompt="Item {n}:",
+    held_out=0.5,
+    reward=right,
+    answer=answer,
+)
+"""
+MEAN_DROP = "eval/general/change"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    state = tmp_path_factory.mktemp("by-example") / "state"
+    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(autouse=True)
+def place(server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's key, and a folder with the task."""
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(server: Connection, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the task on the shared server."""
+
+    def run(*without: str, **changes: str) -> Ran:
+        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        given = (f"{key}={value}" for key, value in keys.items() if key not in without)
+        return command(capsys, "run", "mine.py", *given)
+
+    return run
+
+
+def test_a_task_is_trained_by_example_and_evaluated_like_any_other(
+    run: Run, tmp_path: Path
+) -> None:
+    ran = run("group_size", "groups_per_batch", kind="task_sft", batch_size="4", log_path="run")
+    assert ran.code == 0, ran
+    metrics = lines(tmp_path / "run", "metrics.jsonl")
+    assert all("train/nll" in one for one in metrics[:-1])
+    assert {"eval/reward/right", "eval_greedy/reward/right"} <= metrics[-1].keys()
+    assert {one["split"] for one in lines(tmp_path / "run", "rollouts.jsonl")} == {
+        "eval",
+        "eval_greedy",
+    }
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_the_first_steps_are_supervised_and_the_others_rewarded(run: Run, tmp_path: Path) -> None:
+    ran = run(sft_steps="1", sft_batch_size="3", sft_learning_rate="1e-3", log_path="run")
+    assert ran.code == 0, ran
+    metrics = lines(tmp_path / "run", "metrics.jsonl")
+    assert ["train/nll" in one for one in metrics[:3]] == [True, False, False]
+    rewarded = {
+        one["step"] for one in lines(tmp_path / "run", "rollouts.jsonl") if one["split"] == "train"
+    }
+    assert rewarded == {1, 2}
+
+
+def test_a_fresh_adapter_has_forgotten_nothing_and_a_trained_one_has(
+    run: Run, tmp_path: Path
+) -> None:
+    where = {"kind": "task_sft", "watch_forgetting": "true", "batch_size": "4"}
+    others = ("group_size", "groups_per_batch")
+    assert run(*others, **where, steps="0", log_path="fresh").code == 0
+    assert run(*others, **where, learning_rate="0.05", log_path="trained").code == 0
+    texts = whole(tmp_path / "fresh", "general.json")["texts"]
+    assert [one["name"] for one in texts] == [one.name for one in general_texts()]
+    assert all(one["before"] == one["after"] < 0 and one["tokens"] > 0 for one in texts)
+    changed = whole(tmp_path / "trained", "general.json")["texts"]
+    assert [one["before"] for one in changed] == [one["before"] for one in texts]
+    mean = sum(one["after"] - one["before"] for one in changed) / len(changed)
+    assert mean < 0
+    assert lines(tmp_path / "trained", "metrics.jsonl")[-1][MEAN_DROP] == pytest.approx(mean)
+    assert MEAN_DROP not in lines(tmp_path / "trained", "metrics.jsonl")[0]
+
+
+def test_answers_that_fail_end_the_run_and_say_of_which_item(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    ran = run("group_size", "groups_per_batch", kind="task_sft", log_path="run")
+    assert ran.code == 3
+    assert "item-" in ran.err
+    assert "the answers are not there" in ran.err
+
+
+@pytest.mark.parametrize("changes", [{"kind": "task_sft"}, {"sft_steps": "1", "steps": "3"}])
+def test_a_task_without_answers_is_not_taught_by_example(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    (tmp_path / "mine.py").write_text(TASK.replace("    answer=answer,\n", ""))
+    with pytest.raises(ConfigError) as caught:
+        plan_of("mine.py", {**changes, "model_name": NANO, "learning_rate": "1e-3"})
+    assert caught.value.field in changes
+
+
+def test_an_answer_is_of_a_task_of_one_turn() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Task(
+            items=[{"id": 1}],
+            prompt="Say it.",
+            reward=lambda _item, _text: 0.0,
+            answer=lambda _item: "it",
+            reply=lambda _item, _replies: None,
+        )
+    assert caught.value.field == "answer"
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [(kept.name, preset) for kept in KEPT_TASKS.values() for preset in kept.presets],
+)
+def test_every_preset_of_a_kept_task_is_an_experiment(name: str, preset: str) -> None:
+    values = {"items": "6", "held_out_items": "3"} if name == "reasoning_gym" else {}
+    plan = plan_of(f"{name}/{preset}", values)
+    assert plan.experiment.name == f"{name}/{preset}"
+    supervised = plan.settings.by_example(0) is not None
+    assert supervised == (preset != "rl")
+    assert plan.frame.kind is (Kind.TASK_SFT if preset == "sft" else Kind.TASK)
+
+
+def test_what_a_preset_says_gives_way_to_the_command_line() -> None:
+    few = {"items": "6", "held_out_items": "3"}
+    plan = plan_of("reasoning_gym/sft_then_rl", {**few, "sft_steps": "2"})
+    assert plan.resolved()["sft_steps"] == 2
+
+
+def test_a_preset_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_of("reasoning_gym/sftt", {})
+    assert "reasoning_gym/sft" in str(caught.value.allowed)
