@@ -150,7 +150,15 @@ def _list() -> None:
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
-    table += [(kept.name, f"{kept.question} ({kept.package})") for kept in KEPT_TASKS.values()]
+    for kept in KEPT_TASKS.values():
+        table.append((kept.name, f"{kept.question} ({kept.package})"))
+        changes = {
+            one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in kept.presets.items()
+        }
+        table += [
+            (f"{kept.name}/{one}", f"{kept.name} with {text}".removesuffix(" with "))
+            for one, text in changes.items()
+        ]
     print("\n".join(rows(table, terminal_width())))
     print()
     _print_wrapped(
