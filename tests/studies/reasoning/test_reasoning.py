@@ -132,3 +132,27 @@ def test_a_missing_package_is_told(
         ran = command(capsys, "run", name)
         assert (ran.code, len(ran.err.splitlines())) == (2, 3), ran.err
         assert "tinsmith[env]" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("read", "reply", "score"),
+    [
+        ("text", "The sum is {}.", None),
+        ("number", "3 + 4 = 9, so the sum is {}.", 1.0),
+        ("number", "The sum is {:+,}", 1.0),
+        ("number", "none", 0.0),
+        ("tag", "<answer>0</answer> or <answer> {} </answer>", 1.0),
+        ("tag", "{}", 0.0),
+    ],
+)
+def test_what_of_a_reply_is_scored_is_a_key(read: str, reply: str, score: float | None) -> None:
+    task = made(read=read)
+    one = sides(task)[0][0]
+    said = reply.format(int(one["answer"]))
+    seen = said if task.parse is None else task.parse(said)
+    earned = task.rewards["score"](one, seen)  # type: ignore[operator]
+    assert 0.0 < earned < 1.0 if score is None else earned == score
+    right = task.answer(one)  # type: ignore[misc]
+    seen = right if task.parse is None else task.parse(right)
+    assert task.rewards["score"](one, seen) == 1.0  # type: ignore[operator]
+    assert ("<answer>" in str(task.prompt)) == (read == "tag")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from random import Random
 from typing import Any, Final
 
@@ -27,8 +29,29 @@ _SIDES: Final = ("train", "held_out")
 _TRIES: Final = 4
 """Items that are drawn for each one that is wanted, before a generator is taken to have no more."""
 _PROMPT: Final = "{question}\n\nGive only the answer, without steps and without explanation."
+_TAG_PROMPT: Final = "{question}\n\nGive the answer as <answer>...</answer>."
+
+
+class Reading(StrEnum):
+    """What of a reply the scorer is given."""
+
+    TEXT = "text"
+    """All of it."""
+    NUMBER = "number"
+    """Its last number; a reply without one cannot be read."""
+    TAG = "tag"
+    """What stands in <answer>...</answer>, the last one; a reply without it cannot be read."""
+
+
+_NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 
 _KEYS: Final = (
+    OwnKey(
+        name="read",
+        kind=str,
+        default=Reading.TEXT.value,
+        words="What of a reply is scored: text (all of it), number (its last number), tag (what stands in <answer>).",
+    ),
     OwnKey(name="items", kind=int, default=500, words="Items to train on."),
     OwnKey(name="held_out_items", kind=int, default=100, words="Items never trained on."),
     OwnKey(
@@ -55,24 +78,25 @@ def reasoning_task(rest: str, given: Mapping[str, str]) -> NamedTask:
 
 
 def _made(values: Mapping[str, Value]) -> Task:
-    name = str(values["task"])
+    name, parse = str(values["task"]), _parser(str(values["read"]))
     entries: dict[str, tuple[Generator, dict[str, Any]]] = {}
     held_out = _items(name, values, _SIDES[1], entries, apart=())
     train = _items(name, values, _SIDES[0], entries, apart=[one["question"] for one in held_out])
     answers = sorted({str(one["answer"]) for one in train})
 
-    def score(item: dict[str, Any], text: str) -> float:
-        """Earn what the generator's own scorer gives."""
+    def score(item: dict[str, Any], text: str | None) -> float:
+        """Earn what the generator's own scorer gives; nothing where the reply could not be read."""
         made_by, entry = entries[item["id"]]
-        return float(made_by.score_answer(text.strip(), entry))
+        return 0.0 if text is None else float(made_by.score_answer(text.strip(), entry))
 
-    def solved(item: dict[str, Any], text: str) -> float:
+    def solved(item: dict[str, Any], text: str | None) -> float:
         """Say whether the scorer gives all it has."""
         return float(score(item, text) >= 1.0)
 
     def shown(item: dict[str, Any], random: Random) -> str:
         """Answer rightly, or as another item is answered."""
-        return str(item["answer"]) if random.random() < 0.5 else random.choice(answers)
+        said = str(item["answer"]) if random.random() < 0.5 else random.choice(answers)
+        return _written(said, parse)
 
     common = Counter(str(one["answer"]) for one in train).most_common(1)[0][0]
     return Task(
@@ -80,13 +104,46 @@ def _made(values: Mapping[str, Value]) -> Task:
         question=f"What does the model learn of {name}?",
         items=train,
         held_out=held_out,
-        prompt=_PROMPT,
+        prompt=_PROMPT if parse is not _tagged else _TAG_PROMPT,
+        parse=parse,
         reward={"score": score},
         metrics={"solved": solved},
         demonstrate=shown,
-        answer=lambda item: str(item["answer"]),
-        baselines={"the most frequent answer": lambda _: common},
+        answer=lambda item: _written(str(item["answer"]), parse),
+        baselines={"the most frequent answer": lambda _: _written(common, parse)},
     )
+
+
+def _parser(how: str) -> Callable[[str], str | None] | None:
+    """Return what reads a reply; None: all of it is scored.
+
+    Raises:
+        ConfigError: there is no such way.
+    """
+    if how not in list(Reading):
+        raise ConfigError(
+            "there is no such way to read a reply",
+            field="read",
+            value=how,
+            allowed=", ".join(one.value for one in Reading),
+        )
+    return {Reading.TEXT: None, Reading.NUMBER: _last_number, Reading.TAG: _tagged}[Reading(how)]
+
+
+def _last_number(text: str) -> str | None:
+    found = _NUMBER.findall(text)
+    return found[-1].rstrip(",") if found else None
+
+
+def _tagged(text: str) -> str | None:
+    from reasoning_gym.utils import extract_answer
+
+    return extract_answer(text)
+
+
+def _written(answer: str, parse: Callable[[str], str | None] | None) -> str:
+    """Return an answer in the form that is read."""
+    return f"<answer>{answer}</answer>" if parse is _tagged else answer
 
 
 def _items(
