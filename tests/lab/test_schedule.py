@@ -56,3 +56,34 @@ def test_offsets_undo_a_tilt_and_are_zero_where_nothing_is_gained() -> None:
     assert set(decide(tilted, (0.0, 0.0, 0.0))) == {0}
     offsets = best_offsets(tilted, golds, labels)
     assert [labels[k] for k in decide(tilted, offsets)] == golds
+
+
+def in_pairs(item: int) -> str:
+    return str(item // 2)
+
+
+def test_items_of_one_unit_are_taken_in_the_same_step() -> None:
+    items = list(range(20))
+    for step in range(15):
+        taken = batch(items, 4, step, 7, in_pairs)
+        assert [in_pairs(one) for one in taken[::2]] == [in_pairs(one) for one in taken[1::2]]
+    epoch = [one for step in range(5) for one in batch(items, 4, step, 7, in_pairs)]
+    assert sorted(epoch) == items
+    assert epoch != [one for step in range(5, 10) for one in batch(items, 4, step, 7, in_pairs)]
+
+
+def test_units_of_one_are_taken_as_items_are() -> None:
+    items = list(range(11))
+    for step in range(9):
+        assert batch(items, 4, step, 3, str) == batch(items, 4, step, 3)
+    assert subset(items, 5, str) == subset(items, 5)
+
+
+def test_a_subset_has_whole_units() -> None:
+    items = list(range(40))
+    for count in (2, 5, 12, 39):
+        taken = subset(items, count, in_pairs)
+        assert len(taken) == count - count % 2
+        assert taken == sorted(taken)
+        assert {one ^ 1 for one in taken} == set(taken)
+    assert len(subset(items, 1, in_pairs)) == 2, "the first one is whole all the same"

@@ -79,17 +79,19 @@ class Course(Generic[I, A]):
     @property
     def train_items(self) -> Sequence[I]:
         """What is trained on."""
-        return subset(self.subject.items(Split.TRAIN), self.settings.train_items)
+        return subset(self.subject.items(Split.TRAIN), self.settings.train_items, self.subject.unit)
 
     @property
     def validation_items(self) -> Sequence[I]:
         """What evaluations ask while it trains."""
-        return subset(self.subject.items(Split.VALIDATION), self.settings.eval_items)
+        return subset(
+            self.subject.items(Split.VALIDATION), self.settings.eval_items, self.subject.unit
+        )
 
     @property
     def test_items(self) -> Sequence[I]:
         """What the last evaluation asks."""
-        return subset(self.subject.items(Split.TEST), self.settings.test_items)
+        return subset(self.subject.items(Split.TEST), self.settings.test_items, self.subject.unit)
 
     @property
     def last_look(self) -> float:

@@ -45,7 +45,9 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     """Sample a step's groups, and train on what they teach."""
     course, settings = run.course, run.settings
     assert isinstance(settings, RlSettings), "other settings teach by example"
-    items = batch(course.train_items, settings.groups_per_batch, step, settings.seed)
+    items = batch(
+        course.train_items, settings.groups_per_batch, step, settings.seed, course.subject.unit
+    )
     groups, exact = _sampled(run, settings, step, items)
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None

@@ -6,30 +6,51 @@ resumed run needs no cursor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from itertools import islice
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from tinsmith.types.seeds import derive, random_bits
 
 T = TypeVar("T")
+Unit: TypeAlias = Callable[[T], str] | None
+"""Says which items belong together; None: each stands alone."""
 
 _SUBSET = derive(0, "subset")
 
 
-def batch(items: Sequence[T], size: int, step: int, seed: int) -> list[T]:
-    """Return the `size` items of step `step` (0 is the first)."""
-    first = step * size
-    return [items[_place(len(items), position, seed)] for position in range(first, first + size)]
+def batch(items: Sequence[T], size: int, step: int, seed: int, unit: Unit[T] = None) -> list[T]:
+    """Return the `size` items of step `step` (0 is the first); those of one unit follow each other."""
+    first, units = step * size, _units(items, unit)
+    found: list[T] = []
+    epoch, before = divmod(first, len(items))
+    while len(found) < size:
+        order = _order(len(units), epoch, seed)
+        found += islice(
+            (one for place in order for one in units[place]), before, before + size - len(found)
+        )
+        epoch, before = epoch + 1, 0
+    return found
 
 
-def subset(items: Sequence[T], count: int) -> Sequence[T]:
-    """Return at most `count` items (0: all), drawn whatever their order: a slice's begins with one label."""
+def subset(items: Sequence[T], count: int, unit: Unit[T] = None) -> Sequence[T]:
+    """Return at most `count` items (0: all), drawn whatever their order: a slice's begins with one label.
+
+    Units are taken whole, and the first of them even where it has more items than that.
+    """
     if count == 0 or count >= len(items):
         return items
-    return [items[place] for place in sorted(_order(len(items), 0, _SUBSET)[:count])]
+    units = _units(items, unit)
+    taken: list[int] = []
+    for place in _order(len(units), 0, _SUBSET):
+        count -= len(units[place])
+        if taken and count < 0:
+            break
+        taken.append(place)
+    return [one for place in sorted(taken) for one in units[place]]
 
 
 def due(step: int, every: int) -> bool:
@@ -42,9 +63,14 @@ def saves_after(step: int, steps: int, every: int) -> bool:
     return every > 0 and (due(step + 1, every) or step + 1 == steps)
 
 
-def _place(count: int, position: int, seed: int) -> int:
-    epoch, within = divmod(position, count)
-    return _order(count, epoch, seed)[within]
+def _units(items: Sequence[T], unit: Unit[T]) -> Sequence[Sequence[T]]:
+    """Return items by their unit, in the order in which each is first met."""
+    if unit is None:
+        return [(one,) for one in items]
+    found: dict[str, list[T]] = {}
+    for one in items:
+        found.setdefault(unit(one), []).append(one)
+    return list(found.values())
 
 
 @lru_cache(maxsize=8)

@@ -74,6 +74,10 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return a split's items; of the test's there may be none."""
         ...
 
+    def unit(self, item: I) -> str:
+        """Return the name of what an item belongs to: items of one unit are taken together, wherever some are taken."""
+        return item.prompt_id
+
     def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
         """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...

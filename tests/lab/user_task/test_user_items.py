@@ -154,3 +154,19 @@ def test_a_part_that_cannot_be_what_it_is_is_refused_when_the_task_is_made(
         task(SUMS, **changes)
     assert told.value.field == field
     assert isinstance(told.value, TinsmithError)
+
+
+def test_a_share_that_is_held_out_has_whole_units(tmp_path: Path) -> None:
+    made = task(NAMED, held_out=0.3, unit=lambda item: str(item["a"] // 2))
+    for seed in range(4):
+        split = split_items(made, tmp_path, seed)
+        assert {one.unit for one in split.train}.isdisjoint(one.unit for one in split.held_out)
+        assert len(split.held_out) == 6
+    alone = split_items(task(NAMED), tmp_path, 0)
+    assert all(one.unit == one.prompt_id for one in alone.train)
+
+
+def test_a_unit_that_cannot_be_told_is_the_files_mistake(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        split_items(task(NAMED, unit=lambda item: item["none"]), tmp_path, 0)
+    assert "unit" in str(caught.value.field)

@@ -27,6 +27,8 @@ class UserItem:
     prompt_id: str
     item: Any
     messages: tuple[Message, ...]
+    unit: str
+    """What it belongs to; its own name where it stands alone."""
 
     @property
     def prompt(self) -> str:
@@ -65,9 +67,9 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
     items, repeated = _read(task, task.items, folder, "items")
     held = task.held_out
     if isinstance(held, int | float):
-        count = max(1, round(held * len(items))) if held else 0
-        chosen = sorted(items, key=lambda one: derive(seed, "held out", one.prompt_id))[:count]
-        ids = {one.prompt_id for one in chosen}
+        units = sorted({one.unit for one in items}, key=lambda one: derive(seed, "held out", one))
+        chosen = set(units[: max(1, round(held * len(units))) if held else 0])
+        ids = {one.prompt_id for one in items if one.unit in chosen}
     elif callable(held):
         ids = {one.prompt_id for one in items if _is_held_out(task, one)}
     else:
@@ -185,7 +187,12 @@ def _named(task: Task, item: object, where: str) -> UserItem:
         name = str(found)
     elif isinstance(item, Mapping) and isinstance(item.get("id"), str | int):
         name = str(cast(Mapping[str, object], item)["id"])
-    return UserItem(prompt_id=name, item=item, messages=_messages(task, item, where))
+    unit: object = name if task.unit is None else attempt(task.unit, item)
+    if isinstance(unit, Raised):
+        raise DataError(str(unit), field=f"unit of {where}", value=item)
+    return UserItem(
+        prompt_id=name, item=item, messages=_messages(task, item, where), unit=str(unit)
+    )
 
 
 def _messages(task: Task, item: object, where: str) -> tuple[Message, ...]:

@@ -29,6 +29,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     prompt: str = ""
+    unit: str = ""
 
 
 class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):

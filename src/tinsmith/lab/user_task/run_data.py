@@ -141,7 +141,8 @@ class TaskData:
 
     def begin(self, folder: RunFolder) -> None:
         """See RunData."""
-        examined = subset(self.split.held_out or self.split.train, self.plan.settings.eval_items)
+        items, most = self.split.held_out or self.split.train, self.plan.settings.eval_items
+        examined = subset(items, most, lambda one: one.unit)
         folder.write_json(
             TASK,
             {
@@ -149,7 +150,10 @@ class TaskData:
                 "metrics": list(self.task.metrics),
                 "parsed": self.task.parse is not None,
                 "several_turns": self.task.reply is not None,
-                "items": [{"id": one.prompt_id, "prompt": one.prompt} for one in examined],
+                "items": [
+                    {"id": one.prompt_id, "prompt": one.prompt, "unit": one.unit}
+                    for one in examined
+                ],
                 "baselines": [
                     {"name": name, **_baseline(self.task, answer, examined)}
                     for name, answer in self.task.baselines.items()

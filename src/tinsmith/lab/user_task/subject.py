@@ -105,6 +105,10 @@ class UserSubject(Subject[UserItem, UserAnswer]):
             return self.split.held_out or self.split.train
         return self.split.train if split is Split.TRAIN else ()
 
+    def unit(self, item: UserItem) -> str:
+        """See Subject."""
+        return item.unit
+
     def stop(self) -> Sequence[int]:
         """See Subject."""
         return self.renderer.stop_sequences()

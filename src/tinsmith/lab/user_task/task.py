@@ -96,6 +96,9 @@ class Task:
     or items of their own."""
     item_id: Callable[[Item], str] | None = None
     """An item's name; otherwise its field `id`, or the first digits of its SHA-256."""
+    unit: Callable[[Item], str] | None = None
+    """What an item belongs to, where several stand or fall together (two orders of one question): they are trained on
+    in one step, held out together, and resampled together."""
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
     """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
@@ -128,6 +131,7 @@ class Task:
             ("parse", self.parse, 1),
             ("reply", self.reply, 2),
             ("item_id", self.item_id, 1),
+            ("unit", self.unit, 1),
             ("demonstrate", self.demonstrate, 2),
             ("answer", self.answer, 1),
         ):
