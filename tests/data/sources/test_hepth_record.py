@@ -48,9 +48,16 @@ def test_a_date_is_the_first_header_in_utc(header: str, day: str, source: DateSo
     assert (record.date, record.date_source) == (day, source)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a page about an error", record_text("1", abstract=""), record_text("1", title="")]
-)
+def test_a_title_that_swallowed_the_authors_leaves_them_missing() -> None:
+    text = record_text("0001001", title="Title: STRINGS Author:\nA. Person").replace(
+        "Authors:", "by"
+    )
+    record = parse_record("0001001", text, in_graph=True)
+    assert (record.title, record.authors) == ("STRINGS Author: A. Person by A. Person", None)
+    assert parse_record("0001001", record_text("1", abstract=""), in_graph=True).abstract is None
+
+
+@pytest.mark.parametrize("text", ["", "a page about an error", "\\\\\nTitle: half a record\n"])
 def test_half_a_record_is_refused(text: str) -> None:
     with pytest.raises(Unreadable):
         parse_record("0001001", text, in_graph=True)

@@ -30,7 +30,7 @@ _FIELDS: Final = (
     *("Paper", "From", "Date", "Title", "Author", "Authors", "Comment", "Comments", "Note"),
     *("Report-no", "Journal-ref", "Subj-class", "DOI", "Proxy", "ACM-class", "MSC-class"),
 )
-_FIELD: Final = re.compile(rf"({'|'.join(_FIELDS)})(?: \([^)]*\))?:(.*)")
+_FIELD: Final = re.compile(rf"({'|'.join(_FIELDS)})(?: \([^)]*\))?\s*:(.*)", re.IGNORECASE)
 _OFFSET: Final = re.compile(r"([+-])(\d\d)(\d\d)$")
 _SIZE: Final = re.compile(r"\s*\(\d+\s*kb\)\s*$", re.IGNORECASE)
 _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -51,11 +51,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A line of papers.jsonl."""
 
     id: str
-    title: str
-    abstract: str
+    title: str | None
+    abstract: str | None
     date: str
     journal_ref: str | None
-    authors: str
+    authors: str | None
     comments: str | None
     report_no: str | None
     subj_class: str | None
@@ -72,27 +72,23 @@ def parse_record(paper: str, text: str, *, in_graph: bool) -> Record:
     """Read the record of the paper with this id.
 
     Raises:
-        Unreadable: it has no title, no authors or no abstract.
+        Unreadable: it has no header or no abstract's block.
     """
     blocks = re.split(r"^\s*\\\\\s*$", text, flags=re.MULTILINE)
     if len(blocks) < 3:
         raise Unreadable("header or abstract is missing")
     dates, fields = _header(blocks[1])
-    abstract = _shown(blocks[2])
-    title, authors = fields.get("Title"), fields.get("Authors", fields.get("Author"))
-    if not title or not authors or not abstract:
-        raise Unreadable("title, authors or abstract is missing")
     day = _day(dates[0], month_of(paper)) if dates else None
     return Record(
         id=paper,
-        title=title,
-        abstract=abstract,
+        title=fields.get("title") or None,
+        abstract=_shown(blocks[2]) or None,
         date=(day or month_of(paper)).isoformat(),
-        journal_ref=fields.get("Journal-ref") or None,
-        authors=authors,
-        comments=fields.get("Comments", fields.get("Comment")) or None,
-        report_no=fields.get("Report-no") or None,
-        subj_class=fields.get("Subj-class") or None,
+        journal_ref=fields.get("journal-ref") or None,
+        authors=fields.get("authors", fields.get("author")) or None,
+        comments=fields.get("comments", fields.get("comment")) or None,
+        report_no=fields.get("report-no") or None,
+        subj_class=fields.get("subj-class") or None,
         n_versions=max(len(dates), 1),
         in_graph=in_graph,
         date_source=str(DateSource.HEADER if day else DateSource.MONTH),
@@ -111,13 +107,13 @@ def _header(block: str) -> tuple[list[str], dict[str, str]]:
     for line in block.splitlines():
         match = _FIELD.match(line)
         if match is not None:
-            lines.append((match[1], [match[2]]))
+            lines.append((match[1].lower(), [match[2]]))
         elif lines and line.strip():
             lines[-1][1].append(line)
     fields = dict[str, str]()
     for name, parts in lines:
         fields.setdefault(name, _shown(" ".join(parts)))
-    return [" ".join(parts) for name, parts in lines if name == "Date"], fields
+    return [" ".join(parts) for name, parts in lines if name == "date"], fields
 
 
 def _shown(text: str) -> str:
