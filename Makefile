@@ -9,17 +9,19 @@ DOCS := .venv-docs
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
-DATA ?= ../shared/data/hepth
-
 .PHONY: quickstart real test test-fast check docs conformance-cookbook bench bench-real clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py
 
-# The same study on real papers: a folder with papers.jsonl.gz and edges.tsv.gz, and how its slice is cut.
+# The same study on real papers, and how their slice is cut. DATA: a folder with papers.jsonl.gz and edges.tsv.gz;
+# without one, hep-th is fetched once.
+DATA ?=
+REAL := $(or $(DATA),out/real/hepth)
 SLICE ?= --cut 0.001 --per-class 1100 --before 1998-05 --min-references 1 --min-citers 1
 real: $(STAMP)
-	$(BIN)/tinsmith data build --source files --papers $(DATA)/papers.jsonl.gz --edges $(DATA)/edges.tsv.gz --out out/real/corpus --force
+	$(if $(DATA),,$(BIN)/tinsmith data fetch hepth --out $(REAL))
+	$(BIN)/tinsmith data build --source files --papers $(REAL)/papers.jsonl.gz --edges $(REAL)/edges.tsv.gz --out out/real/corpus --force
 	$(BIN)/tinsmith data metrics out/real/corpus
 	$(BIN)/tinsmith data slice out/real/corpus $(SLICE) --out out/real/slice --force
 	$(BIN)/tinsmith data baselines out/real/slice

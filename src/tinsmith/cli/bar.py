@@ -52,7 +52,7 @@ def progress_bar() -> Generator[Progress, None, None]:
 
 
 @contextmanager
-def download_bar(what: str) -> Generator[Callable[[int, int], None], None, None]:
+def download_bar(what: str) -> Generator[Callable[[int, int | None], None], None, None]:
     """Show a download; the body calls what it is given with (bytes that are here, bytes there will be)."""
     columns = (
         TextColumn("{task.description}"),
@@ -66,7 +66,7 @@ def download_bar(what: str) -> Generator[Callable[[int, int], None], None, None]
     ) as display:
         task = display.add_task(what, total=None)
 
-        def told(done: int, total: int) -> None:
+        def told(done: int, total: int | None) -> None:
             display.update(task, completed=done, total=total)
 
         yield told

@@ -15,7 +15,7 @@ from tinsmith.cli.data import slice_options as wanted
 
 app = typer.Typer(
     name="data",
-    help="From raw citation data to a frozen slice: build, metrics, slice, baselines, card.",
+    help="From raw citation data to a frozen slice: fetch, build, metrics, slice, baselines, card.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -23,7 +23,36 @@ app = typer.Typer(
 
 @app.callback()
 def data() -> None:
-    """From raw citation data to a frozen slice: build, metrics, slice, baselines, card."""
+    """From raw citation data to a frozen slice: fetch, build, metrics, slice, baselines, card."""
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="hepth: arXiv's hep-th, 1992 to 2003, of SNAP.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Its folder. Default: ./NAME.")
+    ] = None,
+) -> None:
+    """Fetch a published corpus: papers.jsonl.gz and edges.tsv.gz for `build --source files`."""
+    from tinsmith.cli.bar import download_bar, progress_bar
+    from tinsmith.data.sources.hepth.fetching import EDGES, PAPERS, fetch_corpus
+    from tinsmith.data.sources.hepth.release import release_named
+
+    release = release_named(name)
+    folder = Path(release.name) if out is None else out
+    outcome = fetch_corpus(release, folder, download_bar, progress_bar)
+    receipt = outcome.receipt
+    print(f"{'wrote' if outcome.fresh else 'already here:'} {folder}")
+    print(f"  papers {receipt.papers:,}, edges {receipt.edges:,}: the graph is the known one")
+    if not outcome.as_known:
+        print(
+            f"  some texts or dates are not those of the published figures: sha256 "
+            f"{receipt.papers_sha256[:16]}, known {release.papers_sha256[:16]}"
+        )
+    papers, edges = folder / PAPERS, folder / EDGES
+    print(f"next: tinsmith data build --source files --papers {papers} --edges {edges} --out DIR")
 
 
 @app.command()
