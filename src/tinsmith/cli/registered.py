@@ -66,7 +66,7 @@ class KeptTask:
     name: str
     question: str
     package: str
-    """Whose tasks they are."""
+    """Whose tasks they are; empty: they stand on a corpus, and no package."""
     open: Callable[[str, Mapping[str, str]], TaskSource]
     """Opens one by what stands after the colon; its keys may hang on those that are given."""
 
@@ -89,6 +89,12 @@ def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
     return environment_task(rest, given)
 
 
+def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.taste.source import taste_task
+
+    return taste_task(rest, given)
+
+
 _KEPT: Final = (
     KeptTask(
         name="reasoning_gym",
@@ -107,6 +113,12 @@ _KEPT: Final = (
         question="What does the model learn of an installed environment? verifiers:NAME",
         package="verifiers",
         open=_open_environment,
+    ),
+    KeptTask(
+        name="taste",
+        question="Does the model learn which of two papers is cited more? data=CORPUS",
+        package="",
+        open=_open_taste,
     ),
 )
 

@@ -150,7 +150,9 @@ def _list() -> None:
         what = delta if one.parent is None else f"{one.parent.name} with {delta}"
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
-    table += [(kept.name, f"{kept.question} ({kept.package})") for kept in KEPT_TASKS.values()]
+    for kept in KEPT_TASKS.values():
+        whose = f" ({kept.package})" if kept.package else ""
+        table.append((kept.name, kept.question + whose))
     print("\n".join(rows(table, terminal_width())))
     print()
     _print_wrapped(

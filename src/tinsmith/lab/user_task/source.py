@@ -127,6 +127,7 @@ def _sources(task: Task) -> dict[str, object]:
         "parse": task.parse,
         "reply": task.reply,
         "demonstrate": task.demonstrate,
+        "answer": task.answer,
         **{f"reward {name}": function_of(each) for name, each in task.rewards.items()},
         **{f"metric {name}": function_of(each) for name, each in task.metrics.items()},
         **{f"baseline {name}": each for name, each in task.baselines.items()},

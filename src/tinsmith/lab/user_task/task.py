@@ -99,6 +99,8 @@ class Task:
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
     """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
+    answer: Callable[[Item], str | Sequence[str]] | None = None
+    """What a right answer is: supervised training reads it. One text, or one a turn."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
@@ -127,6 +129,7 @@ class Task:
             ("reply", self.reply, 2),
             ("item_id", self.item_id, 1),
             ("demonstrate", self.demonstrate, 2),
+            ("answer", self.answer, 1),
         ):
             if function is not None:
                 require_callable(what, function, count)
