@@ -21,6 +21,7 @@ from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.studies.taste import probe_settings as taste_probe
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -185,6 +186,12 @@ def _run_rubric_quality(given: Mapping[str, str], say: Say) -> Path:
     return run_rubric_quality(given, say)
 
 
+def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.taste.probe import run_probe
+
+    return run_probe(given, say)
+
+
 _STUDIES: Final = (
     StudyEntry(
         name="rubric_quality",
@@ -206,6 +213,13 @@ _STUDIES: Final = (
         keys=sft_vs_rl.SFT_VS_RL_KEYS,
         read=sft_vs_rl_settings,
         run=_run_sft_vs_rl,
+    ),
+    StudyEntry(
+        name=taste_probe.PROBE,
+        question=taste_probe.QUESTION,
+        keys=taste_probe.PROBE_KEYS,
+        read=taste_probe.probe_settings,
+        run=_run_taste_probe,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""What the page of a run says of pairs: whether answers outlast swapping, and how many are right by gap, year, field."""
+"""What the page of a run says of pairs: whether answers outlast swapping, and who is right by gap and year."""
 
 from __future__ import annotations
 
