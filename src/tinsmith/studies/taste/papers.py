@@ -1,7 +1,7 @@
 """The papers that pairs are made of: texts, citations in the window, and what was known when they came out.
 
-Times are calendar years, as in the corpus's metrics: citers of the paper's own year do not count, and a window is
-closed where the corpus reaches its last year.
+Windows are calendar years, closed where the corpus reaches the last of them. Where pairs are of one month, what is left
+of the year of publication counts too: it is equally long for both. Of one year alone it is not, and does not count.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def rated_papers(corpus: Corpus, match: Match, text: Text, window: int) -> Rated
     last_year = int(years.max()) - window if len(years) else 0
     citing, cited = (ends.astype(np.int64) for ends in corpus.edges())
     later = years[citing] - years[cited]
-    counted = cited[(later > 0) & (later <= window)]
+    first = 0 if match is Match.MONTH else 1
+    counted = cited[(later >= first) & (later <= window)]
     citations = np.bincount(counted, minlength=len(years))
     known = np.column_stack(
         [

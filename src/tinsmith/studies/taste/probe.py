@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tinsmith.studies.taste.pairs import Pair, Sides
 
 RESULT: Final = "probe.json"
-STRENGTHS: Final = (1e-4, 1e-3, 1e-2)
+STRENGTHS: Final = (1e-5, 1e-4, 1e-3, 1e-2)
 """Of scikit-learn's C: how far the weights may go from zero."""
 
 

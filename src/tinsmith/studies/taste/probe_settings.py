@@ -21,7 +21,7 @@ QUESTION: Final = (
 )
 _MOST: Final[Mapping[str, str]] = {
     "pairs": "2500",
-    "validation_pairs": "400",
+    "validation_pairs": "800",
     "test_pairs": "800",
 }
 """Defaults that are smaller than the task's: every title goes through the model."""

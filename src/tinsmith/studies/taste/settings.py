@@ -67,7 +67,7 @@ class PairSettings:
 
     match: Match = Match.MONTH
     window: int = 3
-    """Calendar years after that of publication whose citations count."""
+    """Calendar years after that of publication whose citations count; see `rated_papers` for that year itself."""
     thirds: bool = True
     gap: int = 3
     text: Text = Text.TITLE
