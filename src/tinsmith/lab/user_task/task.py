@@ -99,8 +99,8 @@ class Task:
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
     """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
-    answer: Callable[[Item], str | Sequence[str]] | None = None
-    """What a right answer is: supervised training reads it. One text, or one a turn."""
+    answer: Callable[[Item], str] | None = None
+    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
