@@ -47,7 +47,7 @@ def items_of(pairs: Sequence[Pair], text: Text) -> Iterator[dict[str, Any]]:
 
 def prompt_of(item: Item, answers: Answers) -> str:
     """Return what is asked about an item."""
-    form = "A or B" if answers is Answers.LETTER else f"{written('A', answers)} or B"
+    form = " or ".join(written(letter, answers) for letter in LETTERS)
     return f"{_ASKED}\nA: {item['first']}\nB: {item['second']}\nAnswer {form}."
 
 
