@@ -21,6 +21,7 @@ from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.studies.taste import probe_settings as taste_probe
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,11 +67,11 @@ class KeptTask:
     name: str
     question: str
     package: str
-    """Whose tasks they are."""
+    """Whose tasks they are; empty: they stand on a corpus, and no package."""
     open: Callable[[str, Mapping[str, str]], TaskSource]
     """Opens one by what stands after the colon; its keys may hang on those that are given."""
     presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Named ways to run it, `NAME/PRESET`, and the keys that each changes."""
+    """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
 
 
 def _open_reasoning(rest: str, given: Mapping[str, str]) -> TaskSource:
@@ -89,6 +90,12 @@ def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
     from tinsmith.studies.environments.source import environment_task
 
     return environment_task(rest, given)
+
+
+def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.taste.source import taste_task
+
+    return taste_task(rest, given)
 
 
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
@@ -119,6 +126,17 @@ _KEPT: Final = (
         question="What does the model learn of an installed environment? verifiers:NAME",
         package="verifiers",
         open=_open_environment,
+    ),
+    KeptTask(
+        name="taste",
+        question="Does the model learn which of two papers is cited more? data=CORPUS",
+        package="",
+        open=_open_taste,
+        presets={
+            **_METHODS,
+            "shuffled": MappingProxyType({"preference": "shuffled"}),
+            "by_length": MappingProxyType({"length": "matched"}),
+        },
     ),
 )
 
@@ -203,6 +221,12 @@ def _run_rubric_quality(given: Mapping[str, str], say: Say) -> Path:
     return run_rubric_quality(given, say)
 
 
+def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.taste.probe import run_probe
+
+    return run_probe(given, say)
+
+
 _STUDIES: Final = (
     StudyEntry(
         name="rubric_quality",
@@ -224,6 +248,13 @@ _STUDIES: Final = (
         keys=sft_vs_rl.SFT_VS_RL_KEYS,
         read=sft_vs_rl_settings,
         run=_run_sft_vs_rl,
+    ),
+    StudyEntry(
+        name=taste_probe.PROBE,
+        question=taste_probe.QUESTION,
+        keys=taste_probe.PROBE_KEYS,
+        read=taste_probe.probe_settings,
+        run=_run_taste_probe,
     ),
 )
 

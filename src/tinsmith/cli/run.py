@@ -151,7 +151,8 @@ def _list() -> None:
         table.append((one.full_name, f"{one.question} ({what})"))
     table += [(study.name, study.question) for study in STUDIES.values()]
     for kept in KEPT_TASKS.values():
-        table.append((kept.name, f"{kept.question} ({kept.package})"))
+        whose = f" ({kept.package})" if kept.package else ""
+        table.append((kept.name, kept.question + whose))
         changes = {
             one: " ".join(f"{k}={v}" for k, v in keys.items()) for one, keys in kept.presets.items()
         }

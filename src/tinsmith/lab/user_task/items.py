@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.task import Items, Task
 from tinsmith.renderers.renderer import Message, Role
-from tinsmith.types.errors import DataError
+from tinsmith.types.errors import DataError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
 
@@ -134,6 +134,8 @@ def _raw(items: Items, folder: Path, what: str) -> Sequence[Any]:
         )
     read = attempt(lambda: list(islice(items, MOST + 1)))
     if isinstance(read, Raised):
+        if isinstance(read.error, TinsmithError):  # it says itself what, where and what to do
+            raise read.error
         raise DataError(str(read), field=what)
     if len(read) > MOST:
         raise DataError(

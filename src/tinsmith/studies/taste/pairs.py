@@ -1,0 +1,186 @@
+"""Pairs of papers of one time, one of them cited more than the other, split by time: training, validation, test.
+
+No paper stands in two pairs, and a time belongs to one side alone. The order of a side is drawn by the names of its
+papers, so that neither files nor rows decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tinsmith.studies.taste.papers import RatedPaper, RatedPapers, rated_papers
+from tinsmith.studies.taste.settings import Length, Match, PairSettings, Preference, Side, Text
+from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.seeds import derive
+
+if TYPE_CHECKING:
+    from tinsmith.data.corpus import Corpus
+
+LENGTH_SHARE: Final = 0.1
+"""Texts of matched length differ by at most this share of the longer one's characters."""
+_TEST_YEARS: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two papers in a drawn order, and which of them is the right answer."""
+
+    a: RatedPaper
+    b: RatedPaper
+    a_right: bool
+
+    @property
+    def id(self) -> str:
+        """Both names; their order is drawn, and says nothing."""
+        return f"{self.a.id}-{self.b.id}"
+
+    @property
+    def gap(self) -> int:
+        """Citations in the window that one has more than the other."""
+        return abs(self.a.citations - self.b.citations)
+
+
+@dataclass(frozen=True, slots=True)
+class Years:
+    """Where the sides end: training before the first, the test from the second and before the third."""
+
+    train_before: int
+    test_from: int
+    test_before: int
+
+
+Sides = Mapping[Side, tuple[Pair, ...]]
+_Time = tuple[int, int]
+"""A year, and a month or 0."""
+
+
+def draw_pairs(corpus: Corpus, settings: PairSettings) -> Sides:
+    """Return the pairs of a corpus, by side.
+
+    Raises:
+        ConfigError: the years leave nothing to train on or to test.
+        DataError: the corpus has no months or fields, or no closed window.
+    """
+    rated = rated_papers(corpus, settings.match, settings.text, settings.window)
+    years = split_years(rated.last_year, settings)
+    train = _by_time(rated, settings, 0, years.train_before)
+    test = _by_time(rated, settings, years.test_from, years.test_before)
+    validation: list[Pair] = []
+    while len(validation) < settings.validation_pairs and len(train) > 1:
+        validation += train.pop(max(train))
+    sides = {
+        Side.TRAIN: _most(train.values(), settings.pairs, settings.draw_seed),
+        Side.VALIDATION: _most([validation], settings.validation_pairs, settings.draw_seed),
+        Side.TEST: _most(test.values(), settings.test_pairs, settings.draw_seed),
+    }
+    for side, key in ((Side.TRAIN, "train_before"), (Side.TEST, "test_from")):
+        if not sides[side]:
+            raise DataError(
+                f"no two papers of these years can be paired: {side.value}",
+                field=key,
+                value=getattr(years, key),
+                allowed=f"years up to {rated.last_year}, whose windows are closed",
+                fix="a smaller gap, thirds=false, or other years",
+            )
+    return MappingProxyType(sides)
+
+
+def split_years(last_year: int, settings: PairSettings) -> Years:
+    """Return the years of the split; what is not told hangs on the last year whose windows are closed.
+
+    Raises:
+        ConfigError: training would go on into the test.
+    """
+    before = min(settings.test_before or last_year + 1, last_year + 1)
+    begin = settings.test_from or before - _TEST_YEARS
+    years = Years(settings.train_before or begin, begin, before)
+    if not years.train_before <= years.test_from < years.test_before:
+        raise ConfigError(
+            "the years are not in order: training, then the test, as far as windows are closed",
+            field="test_from",
+            value=years.test_from,
+            allowed=f"{years.train_before} to {last_year}",
+        )
+    return years
+
+
+def pairs_of(group: Sequence[RatedPaper], settings: PairSettings) -> list[Pair]:
+    """Pair the papers of one matched group: the much cited with the little cited."""
+    seed = settings.draw_seed
+    ranked = sorted(group, key=lambda one: (one.citations, derive(seed, "rank", one.id), one.id))
+    share = len(ranked) // (3 if settings.thirds else 2)
+    lower, upper = ranked[:share], ranked[len(ranked) - share :]
+    meeting = (
+        _of_one_length(upper, lower, settings.text)
+        if settings.length is Length.MATCHED
+        else zip(_drawn(upper, seed), _drawn(lower, seed), strict=True)
+    )
+    return [
+        _pair(much, little, settings)
+        for much, little in meeting
+        if much.citations - little.citations >= settings.gap
+    ]
+
+
+def _pair(much: RatedPaper, little: RatedPaper, settings: PairSettings) -> Pair:
+    """Put two papers in a drawn order; where preferences are shuffled, the answer is drawn by their names alone."""
+    low, high = sorted((much, little), key=lambda one: one.id)
+    turned = derive(settings.draw_seed, "order", low.id, high.id) % 2 == 1
+    a, b = (high, low) if turned else (low, high)
+    if settings.preference is Preference.SHUFFLED:
+        drawn = derive(settings.draw_seed, "preference", low.id, high.id) % 2 == 1
+        return Pair(a=a, b=b, a_right=drawn)
+    return Pair(a=a, b=b, a_right=a is much)
+
+
+def _by_time(
+    rated: RatedPapers, settings: PairSettings, first: int, before: int
+) -> dict[_Time, list[Pair]]:
+    """Return the pairs of the years from the first on, by time; times without a pair are left out."""
+    groups: dict[tuple[_Time, str], list[RatedPaper]] = {}
+    for one in rated.papers:
+        if first <= one.year < before:
+            by_month = settings.match is Match.MONTH
+            time = (one.year, (one.month or 0) if by_month else 0)
+            groups.setdefault((time, "" if by_month else str(one.field)), []).append(one)
+    found: dict[_Time, list[Pair]] = {}
+    for time, place in sorted(groups):
+        pairs = pairs_of(groups[time, place], settings)
+        if pairs:
+            found.setdefault(time, []).extend(pairs)
+    return found
+
+
+def _most(parts: Iterable[Sequence[Pair]], count: int, seed: int) -> tuple[Pair, ...]:
+    """Return at most so many pairs, in the order that is drawn by their names."""
+    pairs = [pair for part in parts for pair in part]
+    return tuple(sorted(pairs, key=lambda one: (derive(seed, "takes", one.id), one.id))[:count])
+
+
+def _drawn(papers: Sequence[RatedPaper], seed: int) -> list[RatedPaper]:
+    return sorted(papers, key=lambda one: (derive(seed, "meets", one.id), one.id))
+
+
+def _of_one_length(
+    upper: Sequence[RatedPaper], lower: Sequence[RatedPaper], text: Text
+) -> list[tuple[RatedPaper, RatedPaper]]:
+    """Pair what is equally long, the nearest first: going through sorted lists would make one side always longer."""
+    sizes = {one.id: len(one.shown(text)) for one in (*upper, *lower)}
+    near = [
+        (abs(sizes[much.id] - sizes[little.id]), i, j)
+        for i, much in enumerate(upper)
+        for j, little in enumerate(lower)
+        if abs(sizes[much.id] - sizes[little.id])
+        <= LENGTH_SHARE * max(sizes[much.id], sizes[little.id])
+    ]
+    found: list[tuple[RatedPaper, RatedPaper]] = []
+    much_left, little_left = set(range(len(upper))), set(range(len(lower)))
+    for _, i, j in sorted(near):
+        if i in much_left and j in little_left:
+            much_left.remove(i)
+            little_left.remove(j)
+            found.append((upper[i], lower[j]))
+    return found

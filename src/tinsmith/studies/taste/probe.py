@@ -1,0 +1,174 @@
+"""`tinsmith run taste/probe`: what a frozen model knows of it, by a linear probe, beside the baselines.
+
+A logistic regression on the difference of two papers' hidden states. Layer, pooling and how strongly it is held back
+are chosen on the validation pairs; the later years are looked at once, with what was chosen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.studies.taste.probe_settings import PROBE, ProbeSettings, probe_settings
+from tinsmith.studies.taste.settings import Side
+
+if TYPE_CHECKING:
+    from tinsmith.studies.taste.hidden_states import HiddenStates
+    from tinsmith.studies.taste.pairs import Pair, Sides
+
+RESULT: Final = "probe.json"
+STRENGTHS: Final = (1e-5, 1e-4, 1e-3, 1e-2)
+"""Of scikit-learn's C: how far the weights may go from zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One way to probe, and the share of validation pairs that it is right about."""
+
+    pooling: str
+    layer: int
+    strength: float
+    validation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How many of the test pairs are right, with a 95 % interval."""
+
+    pairs: int
+    right: int
+    accuracy: float
+    low: float
+    high: float
+
+
+def run_probe(given: Mapping[str, str], say: Callable[[str], None]) -> Path:
+    """Measure it, write `probe.json`, and return its folder; with dry_run=true only say what it would take.
+
+    Raises:
+        ConfigError, DataError: a mistake in the keys or the corpus, or no such model.
+    """
+    settings = probe_settings(given)
+    from tinsmith.models.published.sources import find_model
+
+    find_model(settings.model)
+    from tinsmith.data.corpus import Corpus
+    from tinsmith.studies.taste.pairs import draw_pairs
+
+    corpus = Corpus.open(settings.data)
+    sides = draw_pairs(corpus, settings.pairs)
+    counts = ", ".join(f"{len(pairs):,} {side.value}" for side, pairs in sides.items())
+    say(f"pairs: {counts}; {2 * sum(map(len, sides.values())):,} texts through {settings.model}")
+    if settings.dry_run:
+        return settings.out
+    _write(settings, _measured(settings, sides, corpus.card.fingerprint, say))
+    return settings.out
+
+
+def _measured(
+    settings: ProbeSettings, sides: Sides, corpus: str, say: Callable[[str], None]
+) -> dict[str, Any]:
+    from tinsmith.studies.taste.baselines import Baseline, Fitted
+    from tinsmith.studies.taste.hidden_states import hidden_states
+
+    papers = [one for side in Side for pair in sides[side] for one in (pair.a, pair.b)]
+    text = settings.pairs.text
+    states = hidden_states(settings.model, [one.shown(text) for one in papers], say)
+    choices, chosen, right = probed(states, sides)
+    test = sides[Side.TEST]
+    fitted = Fitted(lambda: sides[Side.TRAIN], text)
+    by_baseline = {one.value: fitted.right(one, test) for one in Baseline}
+    found = {PROBE: right, **by_baseline}
+    for name, each in found.items():
+        one = accuracy(each)
+        say(f"{name}: {one.accuracy:.3f} ({one.low:.3f} to {one.high:.3f}) of {one.pairs:,} pairs")
+    say(f"chosen: layer {chosen.layer}, {chosen.pooling}, C={chosen.strength}")
+    return {
+        "corpus": corpus,
+        "model": {"name": settings.model, "fingerprint": states.fingerprint},
+        "settings": asdict(settings.pairs),
+        "pairs": {side.value: len(pairs) for side, pairs in sides.items()},
+        "chosen": asdict(chosen),
+        "test": {name: asdict(accuracy(each)) for name, each in found.items()},
+        "validation": [asdict(one) for one in choices],
+        "right": {
+            pair.id: {name: bool(each[i]) for name, each in found.items()}
+            for i, pair in enumerate(test)
+        },
+    }
+
+
+def probed(states: HiddenStates, sides: Sides) -> tuple[list[Choice], Choice, NDArray[np.bool_]]:
+    """Return every way that was tried, the chosen one, and which test pairs it is right about.
+
+    The states are those of the papers of the pairs, a before b, by side in the order of `Side`. Of equally good ways
+    the first is chosen: the lowest layer.
+    """
+    bounds = np.cumsum([0, *(len(sides[side]) for side in Side)])
+    rows = {side: slice(*bounds[i : i + 2].tolist()) for i, side in enumerate(Side)}
+    choices: list[Choice] = []
+    best: tuple[Choice, NDArray[np.bool_]] | None = None
+    for layer in range(states.layers):
+        for pooling, all_states in states.by_pooling.items():
+            layer_states = all_states[:, layer].astype(np.float64)
+            difference = layer_states[0::2] - layer_states[1::2]
+            scale = np.sqrt((difference[rows[Side.TRAIN]] ** 2).mean(axis=0))
+            difference /= np.where(scale == 0, 1.0, scale)
+            for strength in STRENGTHS:
+                right = _right(difference, sides, rows, strength)
+                choice = Choice(
+                    pooling=pooling.value,
+                    layer=layer,
+                    strength=strength,
+                    validation=float(right[Side.VALIDATION].mean()),
+                )
+                choices.append(choice)
+                if best is None or choice.validation > best[0].validation:
+                    best = choice, right[Side.TEST]
+    assert best is not None
+    return choices, *best
+
+
+def _right(
+    difference: NDArray[np.float64],
+    sides: Sides,
+    rows: Mapping[Side, slice],
+    strength: float,
+) -> dict[Side, NDArray[np.bool_]]:
+    """Fit one probe on the training pairs, and return which pairs of the other sides it is right about."""
+    from tinsmith.studies.taste.baselines import favours_a, fit_difference
+
+    model = fit_difference(difference[rows[Side.TRAIN]], sides[Side.TRAIN], strength)
+    return {
+        side: favours_a(sides[side], difference[rows[side]] @ model.coef_[0]) == _gold(sides[side])
+        for side in (Side.VALIDATION, Side.TEST)
+    }
+
+
+def _gold(pairs: Sequence[Pair]) -> NDArray[np.bool_]:
+    return np.array([pair.a_right for pair in pairs], np.bool_)
+
+
+def accuracy(right: NDArray[np.bool_]) -> Accuracy:
+    """Return the share that is right, with Wilson's interval; a pair is the unit."""
+    from tinsmith.stats.intervals import wilson
+
+    count, pairs = int(right.sum()), len(right)
+    interval = wilson(count, pairs)
+    return Accuracy(
+        pairs=pairs, right=count, accuracy=count / pairs, low=interval.low, high=interval.high
+    )
+
+
+def _write(settings: ProbeSettings, found: Mapping[str, object]) -> None:
+    from tinsmith.data.replacing import replacing
+
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with replacing(settings.out / RESULT) as part:
+        part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
