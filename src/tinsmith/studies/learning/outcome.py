@@ -14,7 +14,7 @@ from tinsmith.studies.learning.results import (
     LearningFound,
     Sized,
     baseline_scores,
-    corrected_over_all,
+    corrected_over_arms,
     judged,
     learned_arm,
     sized,
@@ -62,6 +62,7 @@ def _found(
     study, first = settings.study, next(iter(reads.values()))
     run, task = first.reads[0].run, first.reads[0].task
     arms = [_arm(settings, name, tuned, reads[name], draws) for name in settings.trained]
+    num_train = run.config.data.train
     start = first.at(first.steps[0], settings.score)
     if start is None:
         raise DataError("a run has no score before its training", field="cells")
@@ -80,13 +81,13 @@ def _found(
         terms=task.terms,
         metrics=task.metrics,
         num_clusters=start.num_clusters,
-        num_train=run.config.data.train,
+        num_train=num_train,
         untrained=arms[0].looks[0].value,
-        arms=corrected_over_all(arms),
+        arms=corrected_over_arms(arms, settings.score),
         baselines=baseline_scores(first, settings.score, draws.tables),
         beats=beats,
         learned=learned,
-        sized=by_size,
+        sized=(*by_size, *_whole(arms, num_train)) if by_size else (),
     )
 
 
@@ -120,6 +121,13 @@ def _all_sized(
         for name in settings.trained
     ]
     return tuple(one for one in found if one is not None)
+
+
+def _whole(arms: Sequence[LearnedArm], num_train: int | None) -> list[Sized]:
+    """Return the arms on all the items there are, as the last of the sizes."""
+    if num_train is None:
+        return []
+    return [Sized(arm=one.arm, size=num_train, value=one.looks[-1].value) for one in arms]
 
 
 def _require_same_items(reads: Sequence[ArmRead]) -> None:

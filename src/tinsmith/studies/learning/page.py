@@ -15,6 +15,7 @@ from tinsmith.lab.user_task.page import prompt_block, shown_replies
 from tinsmith.pages.curves import Chart, Line, chart_svg
 from tinsmith.pages.document import (
     Block,
+    Bullets,
     Document,
     Drawing,
     Example,
@@ -132,17 +133,22 @@ def _gains(found: LearningFound) -> Sequence[Block]:
     table = table_of(
         "Means over seeds and held-out items, each above its 95 % interval. Interval of a gain: seeds, and items or "
         "pairs of them, drawn with replacement, before and after together. p: the larger of that of these draws and of "
-        "flips of the signs of the items' or pairs' gains, two-sided, corrected by Holm over the whole table.",
+        "flips of the signs of the items' or pairs' gains, two-sided, corrected by Holm: the score, sampled, "
+        "over the arms, and all other measures together.",
         rows,
         ("Arm", lambda row: text(row[0].words, rate_of(row[0]))),
         (text("Measure"), lambda row: text(shown_measure(row[1].name), _how(row[1]))),
         ("before", lambda row: measured(row[1].before)),
         ("after", lambda row: measured(row[1].after)),
         ("gain|95 % interval", lambda row: _signed(row[1].gain)),
-        ("p|Holm", lambda row: Cell(text=p_words(row[1].p_holm).removeprefix("p "), number=True)),
+        ("p|Holm", lambda row: Cell(text=_bare(row[1].p_holm), number=True)),
         (text("Finding"), lambda row: text(_finding(row[1]))),
     )
     return (note(_EFFORT), _efforts(found), table)
+
+
+def _bare(p_value: float) -> str:
+    return p_words(p_value).removeprefix("p ").removeprefix("= ")
 
 
 def _how(one: Moved) -> str:
@@ -198,7 +204,7 @@ def _curve(found: LearningFound) -> Sequence[Block]:
     return (
         drawn(svg, "Missing: nothing was evaluated."),
         note("Bands are 95 % intervals over seeds and items."),
-        Fold("Figures", [table]),
+        Fold("The figures", [table]),
     )
 
 
@@ -308,6 +314,10 @@ def _claims(found: LearningFound) -> Sequence[Block]:
     metric = shown_measure(found.score)
     return (
         note(words),
+        Fold(
+            "What the gate says, claim by claim",
+            [Bullets([f"{one.sentence()}." for one in (*found.beats, *found.learned)])],
+        ),
         Fold("One beats the other", [claims_table([of_claim(one) for one in found.beats], metric)]),
         Fold(
             "Something was learned that nothing simpler explains",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -70,16 +70,6 @@ class ArmRead:
         after = [{one.name: _exact(one.after) for one in texts} for texts in found]
         return MeanRuns.of(self.words, before), MeanRuns.of(self.words, after)
 
-    def parity(self) -> ParityRecord | None:
-        """Return sampler against trainer over all steps of all seeds; None where they were never compared."""
-        seen = [
-            value
-            for read in self.reads
-            for row in read.run.metrics.values()
-            if (value := row.get("optim/unequal_logprob_bits")) is not None
-        ]
-        return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
-
 
 def read_runs(words: str, folders: Sequence[Path]) -> ArmRead:
     """Read an arm.
@@ -100,6 +90,21 @@ def read_runs(words: str, folders: Sequence[Path]) -> ArmRead:
                 fix="hold items out by a rule or a list, not by the seed",
             )
     return ArmRead(words=words, reads=reads)
+
+
+def parity_of(arms: Iterable[ArmRead]) -> ParityRecord | None:
+    """Return sampler against trainer over every step that samples, of all runs; None where they were never compared.
+
+    Supervised steps sample nothing: what the other runs of a study say of its engine holds for them too.
+    """
+    seen = [
+        value
+        for arm in arms
+        for read in arm.reads
+        for row in read.run.metrics.values()
+        if (value := row.get("optim/unequal_logprob_bits")) is not None
+    ]
+    return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
 
 
 def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:

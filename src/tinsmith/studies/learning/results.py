@@ -19,7 +19,7 @@ from tinsmith.stats.mean_claims import (
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
-from tinsmith.studies.learning.reading import ArmRead
+from tinsmith.studies.learning.reading import ArmRead, parity_of
 from tinsmith.studies.learning.settings import Effort, LearningSettings
 
 TOTAL: Final = "total"
@@ -38,7 +38,7 @@ class Moved:
     """After less before, on the same items and of the same runs."""
     p_value: float
     p_holm: float
-    """Corrected over every measure of every arm."""
+    """Corrected over the arms where it is the score, sampled; else over all other measures of all arms."""
     num_items: int
 
 
@@ -193,14 +193,31 @@ def _all_moved(read: ArmRead, draws: Bootstrap) -> list[Moved]:
     return found
 
 
-def corrected_over_all(arms: Sequence[LearnedArm]) -> tuple[LearnedArm, ...]:
-    """Return the arms with every measure's p corrected by Holm, all of them being one family."""
-    every = [one.p_value for arm in arms for one in arm.moved]
-    p_values = iter(holm(every) if every else ())
+def corrected_over_arms(arms: Sequence[LearnedArm], score: str) -> tuple[LearnedArm, ...]:
+    """Return the arms with p corrected by Holm: the score, sampled, is one family, all else that is measured another.
+
+    The score was named before any run, and takes nothing from how much else is looked at.
+    """
+    corrected: dict[tuple[ArmName, str, bool], float] = {}
+    every = [(arm.arm, one) for arm in arms for one in arm.moved]
+    for primary in (True, False):
+        family = [each for each in every if _is_primary(each[1], score) is primary]
+        p_values = holm([one.p_value for _, one in family]) if family else ()
+        for (name, one), p_holm in zip(family, p_values, strict=True):
+            corrected[name, one.name, one.greedy] = p_holm
     return tuple(
-        replace(arm, moved=tuple(replace(one, p_holm=next(p_values)) for one in arm.moved))
+        replace(
+            arm,
+            moved=tuple(
+                replace(one, p_holm=corrected[arm.arm, one.name, one.greedy]) for one in arm.moved
+            ),
+        )
         for arm in arms
     )
+
+
+def _is_primary(one: Moved, score: str) -> bool:
+    return one.name == score and not one.greedy
 
 
 def sized(name: ArmName, size: int, read: ArmRead, score: str, draws: Bootstrap) -> Sized | None:
@@ -228,10 +245,11 @@ def judged(
     starts = {name: _start(reads[name], score) for name in settings.trained}
     data = {name: reads[name].reads[0].run.config.data.fingerprint for name in settings.trained}
     seen = {name: Training(data[name], settings.effort(name).items) for name in settings.trained}
+    parity = parity_of(reads.values())
     family: list[MeanBeats] = []
     learned: list[MeanLearned] = []
     for place, name in enumerate(trained):
-        end, start, parity = ends[name], starts[name], reads[name].parity()
+        end, start = ends[name], starts[name]
         if end is None or start is None:
             continue
         untrained = Training(data[name], 0)

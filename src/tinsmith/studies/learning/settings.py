@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Plan
@@ -34,6 +35,8 @@ from tinsmith.types.errors import ConfigError
 
 OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
 """Opens what a command line names, as the command does; None: it is no task."""
+_BY_REWARD: Final[Mapping[str, str]] = MappingProxyType({"kind": Kind.TASK.value, "sft_steps": "0"})
+"""What training by reward alone is, whatever the task's own keys say."""
 _EVALUATE: Final = "evaluate"
 """The key by which a task has a validation part of its own."""
 
@@ -111,7 +114,8 @@ class LearningSettings:
         if method_of(name) is ArmName.SFT:
             keys |= {"kind": Kind.TASK_SFT.value, "batch_size": str(effort.batch_size)}
         else:
-            keys |= {**self.rewarded, "groups_per_batch": str(effort.groups_per_batch)}
+            keys |= {**_BY_REWARD, **self.rewarded}
+            keys |= {"groups_per_batch": str(effort.groups_per_batch)}
         if effort.supervised and effort.rewarded:
             keys |= {
                 "sft_steps": str(effort.sft_steps),
@@ -165,7 +169,8 @@ class LearningSettings:
         keys: Mapping[str, str],
         own: Mapping[str, str],
     ) -> StudyArm:
-        plan = open_task(self.source, {**own, **self.study.shared, **keys})
+        rated = {**keys, "learning_rate": repr(rates[0])}
+        plan = open_task(self.source, {**own, **self.study.shared, **rated})
         opened = Opened(found_at=self.task, keys=own)
         return StudyArm(name, words, plan.experiment, rates, keys, opened)
 
@@ -205,7 +210,9 @@ def learning_settings(
     rewarded = {key: value for key, value in passed_on.items() if key in RL_KEYS}
     shared = {key: value for key, value in passed_on.items() if key not in RL_KEYS}
     shared = {"watch_forgetting": "true", "split_seed": "0", **shared}
-    by_reward = open_task(source, {**own, **shared, **_count_keys(given)})
+    by_reward = open_task(
+        source, {**own, **shared, **_BY_REWARD, **_count_keys(given), **_first(given, "rl_rates")}
+    )
     opened = _opened(by_reward)
     arms = _arms(keys.value(given, "arms"))
     if "arms" not in given and opened.task.answer is None:
@@ -214,7 +221,9 @@ def learning_settings(
         )
     efforts = _efforts(given, by_reward.settings)
     sft_rates, rl_rates = _rates(given, source, {**own, **shared}, by_reward, arms)
-    named = "-".join(["study-learning", _plain(task), *_generator(given)])
+    named = "-".join(
+        ["study-learning", _plain(task), *([given["generator"]] if "generator" in given else [])]
+    )
     out = given.get("out", f"runs/{named}")
     study = Study(name="study/learning", question=QUESTION, arms=(), shared=shared)
     settings = LearningSettings(
@@ -262,10 +271,6 @@ def _own(source: TaskSource, given: Mapping[str, str]) -> dict[str, str]:
     return {**own, "task": given["generator"]} if "generator" in given else own
 
 
-def _generator(given: Mapping[str, str]) -> list[str]:
-    return [given["generator"]] if "generator" in given else []
-
-
 def _plain(task: str) -> str:
     return Path(task).stem if task.endswith(".py") else task.replace(":", "-").replace("/", "-")
 
@@ -286,6 +291,11 @@ def _count_keys(given: Mapping[str, str]) -> dict[str, str]:
     return {key: given[key] for key in ("steps", "groups_per_batch") if key in given}
 
 
+def _first(given: Mapping[str, str], key: str) -> dict[str, str]:
+    """Return a learning rate to open a task with, where there are any: a model may have none of its own."""
+    return {"learning_rate": repr(learning_rates(key, given[key])[0])} if key in given else {}
+
+
 def _efforts(given: Mapping[str, str], usual: object) -> dict[ArmName, Effort]:
     """Return what each method looks at: as many items, all by example, all by reward, or half of them each."""
     assert isinstance(usual, RlSettings)
@@ -293,12 +303,19 @@ def _efforts(given: Mapping[str, str], usual: object) -> dict[ArmName, Effort]:
     batch = count("batch_size", given.get("batch_size", str(groups)), 1)
     items = usual.steps * groups
     half = items // 2
-    if items % 2 or half % batch or half % groups:
+    if usual.steps % 2:
         raise ConfigError(
-            "half of what is looked at has to be whole steps of RL, and whole supervised steps",
+            "half of what is looked at has to be whole steps",
             field="steps",
             value=usual.steps,
-            allowed=f"an even number, with batch_size a divisor of {half} items",
+            allowed="an even number",
+        )
+    if half % batch:
+        raise ConfigError(
+            "half of what is looked at has to be whole supervised steps",
+            field="batch_size",
+            value=batch,
+            allowed=f"a divisor of {half}, half of steps * groups_per_batch",
         )
     sides = {ArmName.SFT: (items, 0), ArmName.RL: (0, items), ArmName.SFT_THEN_RL: (half, half)}
     return {
@@ -319,7 +336,9 @@ def _rates(
     """Return the learning rates to try, by example and by reward; where none are given, the task's."""
     by_example = by_reward
     if any(method_of(name) is not ArmName.RL for name in arms if name is not ArmName.ZERO_SHOT):
-        by_example = open_task(source, {**shared, "kind": Kind.TASK_SFT.value})
+        by_example = open_task(
+            source, {**shared, "kind": Kind.TASK_SFT.value, **_first(given, "sft_rates")}
+        )
     usual = {"sft_rates": by_example, "rl_rates": by_reward}
     sft, rl = (
         learning_rates(key, given.get(key, repr(plan.settings.learning_rate)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
 from tinsmith.pages.wording import counted, listed, p_words, signed, told
-from tinsmith.stats.claims import Claim, Verdict
+from tinsmith.stats.claims import Claim, ClaimKind, Verdict
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
 from tinsmith.studies.learning.results import LearnedArm, LearningFound, Moved
@@ -20,9 +20,9 @@ def sentences(found: LearningFound) -> tuple[str, ...]:
     return (
         _asked(found),
         *_gains(found),
-        *(f"{claim.sentence()}." for claim in found.beats if _against_arm(claim)),
+        *(_ruled(claim) for claim in found.beats if _against_arm(claim)),
         *_baselines(found),
-        *(f"{claim.sentence()}." for claim in found.learned),
+        *(_ruled(claim) for claim in found.learned),
         *_controls(found),
         *_forgotten(found),
         *_failed(found),
@@ -33,11 +33,11 @@ def sentences(found: LearningFound) -> tuple[str, ...]:
 def _asked(found: LearningFound) -> str:
     items = counted(found.num_items, "held-out item")
     if found.num_clusters < found.num_items:
-        items = f"{items} in {found.num_clusters:,} independent pairs or items"
+        items = f"{items}, which are {found.num_clusters:,} pairs or single items,"
     seen = next(iter(found.arms)).effort.items
     return (
-        f"On {items} of {found.task} the model has {shown_measure(found.score)} {told(found.untrained)} before any "
-        f"training; every arm then looks at {seen:,} training items, over {counted(len(found.seeds), 'seed')}."
+        f"On {items} of the task {found.task} the model has {shown_measure(found.score)} {told(found.untrained)} "
+        f"before any training; every arm then looks at {seen:,} training items, over {counted(len(found.seeds), 'seed')}."
     )
 
 
@@ -74,6 +74,18 @@ def holds(moved: Moved) -> bool:
 
 def _against_arm(claim: Claim) -> bool:
     return claim.second in {WORDS[name] for name in TRAINED}
+
+
+def _ruled(claim: Claim) -> str:
+    """Return the gate's sentence; of a refused claim which checks refuse it, whose words stand with the claims."""
+    if claim.verdict is Verdict.ALLOWED:
+        return f"{claim.sentence()}."
+    value = signed(claim.value)
+    if claim.interval is not None:
+        value = f"{value}, {signed(claim.interval.low)} to {signed(claim.interval.high)}"
+    failed = listed([check.name.value for check in claim.checks if not check.passed])
+    beside = "" if claim.kind is ClaimKind.BEATS else f" beside {claim.second}"
+    return f"Not claimed: {claim.words} ({value}{beside}); what refuses it: {failed}."
 
 
 def _baselines(found: LearningFound) -> list[str]:
@@ -154,7 +166,7 @@ def _limits(found: LearningFound) -> list[str]:
     lines = limits_of(found, chosen)
     missing = [WORDS[name] for name in _without_control(found)]
     if missing:
-        lines.append(f"{listed(missing)} has no control on shuffled labels here.")
+        lines.append(f"Without a control on shuffled labels here: {listed(missing)}.")
     return lines
 
 
