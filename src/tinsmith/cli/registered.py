@@ -247,6 +247,11 @@ _STUDIES: Final = (
     ),
     _learning("study/learning", f"{learning.QUESTION} task=FILE.py or a kept one", {}),
     _learning(
+        "study/taste",
+        "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
+        {"task": "taste", "score": "right"},
+    ),
+    _learning(
         "study/instructions",
         "What do SFT, RL, and one after the other teach of following instructions?",
         {"task": "instructions", "score": "instruction_strict"},

@@ -1,4 +1,4 @@
-"""Which items a run trains on and is evaluated on: a validation part, shuffled answers, and pairs that stay together."""
+"""Which items a run trains on and is evaluated on: a validation part, shuffled answers, and whole pairs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,16 @@ def task(**changed: Any) -> Task:
     return Task(**values | changed)
 
 
-def chosen(examined: Examined = Examined.HELD_OUT, seed: int = 0, *, shuffled: bool = False):
+def chosen(
+    examined: Examined = Examined.HELD_OUT, seed: int = 0, *, shuffled: bool = False
+) -> tuple[UserSplit, UserSplit]:
     one = task()
     split = split_items(one, Path(), 0)
     return split, chosen_items(one, split, examined=examined, shuffle_labels=shuffled, seed=seed)
+
+
+def _nothing(item: object, replies: object) -> None:
+    del item, replies
 
 
 def ids(items: tuple[UserItem, ...]) -> set[str]:
@@ -87,7 +93,7 @@ def test_too_few_items_and_conversations_are_refused() -> None:
         with pytest.raises(ConfigError) as caught:
             chosen_items(one, split, seed=0, **changed)  # pyright: ignore[reportArgumentType]
         assert caught.value.field == field
-    talk = task(reply=lambda item, replies: None)
+    talk = task(reply=_nothing)
     whole = UserSplit(train=split_items(talk, Path(), 0).train, held_out=(), repeated=0)
     with pytest.raises(ConfigError) as caught:
         chosen_items(talk, whole, examined=Examined.HELD_OUT, shuffle_labels=True, seed=0)

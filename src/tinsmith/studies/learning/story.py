@@ -36,8 +36,8 @@ def _asked(found: LearningFound) -> str:
         items = f"{items}, which are {found.num_clusters:,} pairs or single items,"
     seen = next(iter(found.arms)).effort.items
     return (
-        f"On {items} of the task {found.task} the model has {shown_measure(found.score)} {told(found.untrained)} "
-        f"before any training; every arm then looks at {seen:,} training items, over {counted(len(found.seeds), 'seed')}."
+        f"On {items} of the task {found.task} the model has {shown_measure(found.score)} "
+        f"{told(found.untrained)} before any training; every arm then looks at {seen:,} training items, over {counted(len(found.seeds), 'seed')}."
     )
 
 
