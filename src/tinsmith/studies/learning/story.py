@@ -37,7 +37,8 @@ def _asked(found: LearningFound) -> str:
     seen = next(iter(found.arms)).effort.items
     return (
         f"On {items} of the task {found.task} the model has {shown_measure(found.score)} "
-        f"{told(found.untrained)} before any training; every arm then looks at {seen:,} training items, over {counted(len(found.seeds), 'seed')}."
+        f"{told(found.untrained)} before any training; every arm then looks at {seen:,} training items, over "
+        f"{counted(len(found.seeds), 'seed')}."
     )
 
 
