@@ -17,6 +17,7 @@ from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
+from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
@@ -227,6 +228,25 @@ def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
     return run_probe(given, say)
 
 
+def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
+    """Return a study of what is learned of a task, with some keys told."""
+    own = MappingProxyType(dict(presets))
+
+    def read(given: Mapping[str, str]) -> object:
+        from tinsmith.studies.learning.settings import learning_settings
+
+        return learning_settings(own, given, source_of)
+
+    def run(given: Mapping[str, str], say: Say) -> Path:
+        from tinsmith.studies.learning.study import run_learning
+
+        return run_learning(own, given, say, open_source=source_of)
+
+    return StudyEntry(
+        name=name, question=question, keys=learning.learning_keys(own), read=read, run=run
+    )
+
+
 _STUDIES: Final = (
     StudyEntry(
         name="rubric_quality",
@@ -255,6 +275,22 @@ _STUDIES: Final = (
         keys=taste_probe.PROBE_KEYS,
         read=taste_probe.probe_settings,
         run=_run_taste_probe,
+    ),
+    _learning("study/learning", f"{learning.QUESTION} task=FILE.py or a kept one", {}),
+    _learning(
+        "study/taste",
+        "What do SFT, RL, and one after the other teach of which of two papers is cited more?",
+        {"task": "taste", "score": "right"},
+    ),
+    _learning(
+        "study/instructions",
+        "What do SFT, RL, and one after the other teach of following instructions?",
+        {"task": "instructions", "score": "instruction_strict"},
+    ),
+    _learning(
+        "study/reasoning",
+        "What do SFT, RL, and one after the other teach of a generated puzzle? generator=NAME",
+        {"task": "reasoning_gym", "score": "solved"},
     ),
 )
 

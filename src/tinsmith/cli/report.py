@@ -19,7 +19,10 @@ class PageFormat(StrEnum):
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", help="Folders of runs; with several, they are compared."),
+        typer.Argument(
+            metavar="DIR...",
+            help="Folders of runs, which are compared where there are several; or that of a study.",
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -46,7 +49,11 @@ def report(
     """Say what happened: a page about one run, or one that compares several, with the seeds of an experiment pooled."""
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.named_folders import require_runs
+    from tinsmith.lab.study.files import holds_study
 
+    if len(folders) == 1 and holds_study(folders[0]):
+        _write_study(folders[0], to, out)
+        return
     require_runs(folders)  # before what is heavy is imported
     from tinsmith.cli.registered import SUBJECTS
     from tinsmith.lab.page.comparison import COMPARISON, compare
@@ -73,6 +80,18 @@ def report(
         print(sentence)
     usual = Path(COMPARISON).with_suffix(f".{to}")
     _write(document_html(found.page), folders, to, out or usual)
+
+
+def _write_study(folder: Path, to: PageFormat, out: Path | None) -> None:
+    from tinsmith.lab.page.markdown import markdown_of
+    from tinsmith.lab.runs.files import REPORT
+    from tinsmith.lab.study.files import PAGE
+    from tinsmith.pages.page import write
+
+    html = (folder / PAGE).read_text(encoding="utf-8")
+    file = out or (folder / REPORT).with_suffix(f".{to}")
+    write(html if to is PageFormat.HTML else markdown_of(html), file)
+    print(f"wrote {file}")
 
 
 def _write(html: str, folders: list[Path], to: PageFormat, file: Path) -> None:

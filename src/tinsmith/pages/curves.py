@@ -64,6 +64,8 @@ class Chart:
     label: str
     """For a screen reader."""
     lines: Sequence[Line]
+    axis: str = "step"
+    """What is counted from left to right."""
     unit: str = ""
     shares: bool = False
     """Whether all values lie in [0, 1]."""
@@ -92,7 +94,7 @@ def chart_svg(chart: Chart) -> Markup | None:
         _limits(axes, chart.limits)
         _flags(axes, chart.flags)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.set_xlabel("step")
+        axes.set_xlabel(chart.axis)
         if chart.unit:
             axes.set_ylabel(chart.unit)
         if not chart.small:

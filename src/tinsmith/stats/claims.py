@@ -56,6 +56,8 @@ class CheckName(StrEnum):
     ITEMS = "same items"
     TRAINING = "same training"
     DIFFERENCE = "difference"
+    BEFORE = "before training"
+    BASELINE = "baselines of the task"
     CONSTANT = "constant baseline"
     METADATA = "metadata baseline"
     CHANCE = "chance"
@@ -147,7 +149,7 @@ class Claim:
     first: str
     second: str
     """What is beaten; of something learned, the simpler explanation that comes nearest."""
-    metric: Metric
+    metric: str
     value: float
     """first minus second."""
     interval: Interval | None
@@ -214,7 +216,7 @@ def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, .
         difference(systems[0], systems[1], one.metric, bootstrap)
         for one, (systems, _) in zip(family, shared, strict=True)
     ]
-    corrected = _corrected([each.p_value for each in found], bootstrap)
+    corrected = corrected_levels([each.p_value for each in found], bootstrap)
     claims: list[Claim] = []
     for one, (systems, left_out), gap, (p_holm, level) in zip(
         family, shared, found, corrected, strict=True
@@ -222,11 +224,11 @@ def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, .
         first, second = systems
         interval = gap.at(level)
         checks = (
-            _items(first, left_out),
-            _same_training(one.training),
-            _difference(first, gap, interval, p_holm, bootstrap),
+            same_items(first.num_items, left_out),
+            same_training(one.training),
+            above_zero(first.name, gap, interval, p_holm, bootstrap),
             _recall_kept(first, second),
-            _one_model(one.parity),
+            one_model(one.parity),
         )
         claims.append(
             Claim(
@@ -262,7 +264,7 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
     nearest = [
         max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value)) for rivals in found
     ]
-    corrected = _corrected([rival.gap.p_value for rival in nearest], bootstrap)
+    corrected = corrected_levels([rival.gap.p_value for rival in nearest], bootstrap)
     claims: list[Claim] = []
     for one, (systems, left_out), rivals, near, (p_holm, level) in zip(
         family, shared, found, nearest, corrected, strict=True
@@ -276,7 +278,7 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
         }
         control = systems[-1] if one.control is not None else None
         checks = (
-            _items(system, left_out),
+            same_items(system.num_items, left_out),
             by_name[CheckName.CONSTANT],
             by_name.get(CheckName.METADATA)
             or Check(
@@ -286,7 +288,7 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
             ),
             by_name[CheckName.CHANCE],
             _nothing_leaks(control, by_name.get(CheckName.CONTROL), bootstrap),
-            _one_model(one.parity),
+            one_model(one.parity),
         )
         claims.append(
             Claim(
@@ -312,7 +314,7 @@ def _evidence(one: Learned) -> list[CheckName]:
     return [name for name, system in given if system is not None]
 
 
-def _corrected(p_values: Sequence[float], bootstrap: Bootstrap) -> list[tuple[float, float]]:
+def corrected_levels(p_values: Sequence[float], bootstrap: Bootstrap) -> list[tuple[float, float]]:
     """Return each claim's p after Holm's correction, and the level it leaves to the claim's intervals."""
     by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
     levels = {
@@ -333,15 +335,15 @@ def _shared(given: Sequence[Runs | None]) -> tuple[list[Runs], float]:
     return [system.on(items) for system in systems], 1.0 - len(items) / len(everything)
 
 
-def _items(first: Runs, left_out: float) -> Check:
-    n = first.num_items
+def same_items(n: int, left_out: float) -> Check:
+    """Say whether all systems were scored on the same n items, but for a share of them."""
     if left_out <= 0.05:
         return Check(CheckName.ITEMS, Finding.PASSED, f"scored on the same {n} items")
     sentence = f"{left_out:.0%} of the items were not answered by all systems"
     return Check(CheckName.ITEMS, Finding.FAILED, sentence)
 
 
-def _same_training(seen: tuple[Training, Training] | None) -> Check:
+def same_training(seen: tuple[Training, Training] | None) -> Check:
     """The first may have been trained on no other data, and no longer, than what it is to beat."""
     if seen is None:
         sentence = "what the two were trained on, and how long, is not known"
@@ -364,19 +366,21 @@ def _same_training(seen: tuple[Training, Training] | None) -> Check:
     return Check(CheckName.TRAINING, Finding.PASSED, sentence)
 
 
-def _difference(
-    first: Runs, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap
+def above_zero(
+    name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap
 ) -> Check:
+    """Say whether a difference is above zero by its interval and by its corrected p."""
     seen = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
-    if _holds(interval, p_holm, bootstrap):
+    if holds(interval, p_holm, bootstrap):
         return Check(CheckName.DIFFERENCE, Finding.PASSED, f"the difference {seen} is above zero")
     sentence = f"the difference {seen} may be zero"
     if interval is not None and interval.high < 0.0:
-        sentence = f"{first.name} is worse: {seen}"
+        sentence = f"{name} is worse: {seen}"
     return Check(CheckName.DIFFERENCE, Finding.FAILED, sentence)
 
 
-def _holds(interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> bool:
+def holds(interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> bool:
+    """Whether both the interval and the corrected p say that a difference is above zero."""
     return interval is not None and interval.above(0.0) and p_holm < 1.0 - bootstrap.level
 
 
@@ -388,7 +392,8 @@ def _recall_kept(first: Runs, second: Runs) -> Check:
     return Check(CheckName.RECALL, Finding.PASSED if passed else Finding.FAILED, sentence)
 
 
-def _one_model(seen: ParityRecord | None) -> Check:
+def one_model(seen: ParityRecord | None) -> Check:
+    """Say whether sampler and trainer agreed to the bit."""
     if seen is None or seen.steps == 0:
         sentence = "sampler and trainer were not compared"
         return Check(CheckName.PARITY, Finding.MISSING, sentence)
@@ -439,7 +444,7 @@ def _simpler(
 def _above(rival: _Rival, p_holm: float, level: float, bootstrap: Bootstrap) -> Check:
     interval = rival.gap.at(level)
     seen = f"{rival.name}: {rival.gap.value:+.3f} {interval} on {rival.metric}"
-    if _holds(interval, p_holm, bootstrap):
+    if holds(interval, p_holm, bootstrap):
         return Check(rival.check, Finding.PASSED, f"beats {seen}")
     return Check(rival.check, Finding.FAILED, f"does not beat {seen}")
 

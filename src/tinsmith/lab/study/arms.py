@@ -16,12 +16,30 @@ CELLS: Final = "cells"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What `tinsmith run` opens a task by, as experiments that are made of tasks are not registered."""
+
+    found_at: str
+    keys: Mapping[str, str]
+    """Of the task's source; the experiment has their values already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One run of a study."""
 
     experiment: Experiment
     overrides: Mapping[str, str]
     folder: Path
+    opened: Opened | None = None
+    """Of a task; None: the experiment is registered, and found by its name."""
+
+    @property
+    def command(self) -> list[str]:
+        """What stands after `tinsmith run`, but for where and how fast."""
+        named = self.experiment.name if self.opened is None else self.opened.found_at
+        own = {} if self.opened is None else self.opened.keys
+        return [named, *(f"{key}={value}" for key, value in {**own, **self.overrides}.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +55,10 @@ class StudyArm:
     """Ascending. Several are tried, one is taken as it is; none: nothing is trained."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the arm has of its own."""
+    opened: Opened | None = None
+    """Of a task; see Cell."""
+    tuned_as: StudyArm | None = None
+    """What is run in its place to choose a rate, where that is not the arm itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +103,14 @@ class Study:
             experiment=arm.experiment,
             overrides={**self.shared, **arm.keys, **rated, "seed": str(seed)},
             folder=self.out / CELLS / f"{arm.name}{shown}-seed={seed}",
+            opened=arm.opened,
         )
 
     def tuning(self, arm: StudyArm) -> dict[float, Cell]:
         """Return the runs by which an arm's rate is chosen; none where there is only one to choose."""
         if len(arm.rates) < 2:
             return {}
-        return {rate: self.cell(arm, rate, self.tuning_seed) for rate in arm.rates}
+        return {rate: self.cell(arm.tuned_as or arm, rate, self.tuning_seed) for rate in arm.rates}
 
     def reported(self, arm: StudyArm, rate: float | None) -> list[Cell]:
         """Return an arm's runs at its rate, one a seed."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tinsmith.lab.experiment.experiment import Experiment
@@ -135,8 +136,7 @@ def _run(cell: Cell, threads: str) -> None:
         "log_path": str(cell.folder),
         "behavior_if_log_dir_exists": IfExists.RESUME.value,
     }
-    command = [sys.executable, "-m", "tinsmith", "run", cell.experiment.name]
-    command += [f"{key}={value}" for key, value in changes.items()]
+    command = [sys.executable, "-m", "tinsmith", "run", *replace(cell, overrides=changes).command]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         code = run.wait()

@@ -17,23 +17,19 @@ import msgspec
 
 from tinsmith.data.replacing import replacing
 from tinsmith.lab.experiment.estimate import time_and_disk
+from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.progress import Say
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import run_cells, sole_process
+from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
 from tinsmith.lab.study.page import study_markdown
-from tinsmith.lab.study.results import Seconds, StudyFound, read_arm
-from tinsmith.lab.study.tried_rates import Tried, chosen, held_against_chosen, read_tried
+from tinsmith.lab.study.results import Seconds, StudyValues, read_arm
+from tinsmith.lab.study.tried_rates import Tried, chosen, tried_on_labels
 from tinsmith.pages.document import Document
 from tinsmith.pages.page import document_html
-
-STUDY_JSON: Final = "study.json"
-"""The same bytes wherever and however often the study is run."""
-SECONDS_JSON: Final = "seconds.json"
-TABLES: Final = "study.md"
-PAGE: Final = "index.html"
 
 _MEGABYTES: Final = 8
 """Of one run, most of it rollouts and checkpoints."""
@@ -41,6 +37,10 @@ _START_MINUTES: Final = 0.15
 """Of one run, to start its server and load what it needs."""
 
 RunCells = Callable[[Sequence[Cell], Say], None]
+ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
+"""Reads what finished runs scored on validation, by rate."""
+Pace = Callable[[Plan], float | None]
+"""Says how many minutes a run takes; None: nothing is known of its model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ Tuned = Mapping[str, TunedArm]
 class Outcome:
     """All that a study has to show."""
 
-    found: StudyFound
+    found: StudyValues
     sentences: tuple[str, ...]
     """What may be said, the first thing first."""
     seconds: Mapping[str, Seconds]
@@ -84,6 +84,7 @@ class Stages:
 
     run: RunCells
     told: Say
+    read_tried: ReadTried = tried_on_labels
 
     def tune(self, study: Study, arms: Sequence[StudyArm]) -> dict[str, TunedArm]:
         """Try the rates of arms, and choose."""
@@ -93,7 +94,7 @@ class Stages:
 
     def _chosen(self, study: Study, arm: StudyArm, cells: Mapping[float, Cell]) -> TunedArm:
         folders = {rate: cell.folder for rate, cell in cells.items()}
-        tried = held_against_chosen(read_tried(folders), folders)
+        tried = self.read_tried(folders) if folders else ()
         rate = chosen(tried).rate if tried else next(iter(arm.rates), None)
         if tried:
             self.told(f"{arm.words}: learning rate {rate:g}, by validation")
@@ -110,32 +111,33 @@ def conduct_study(
     conduct: Callable[[Stages], Outcome],
     *,
     later: Sequence[StudyArm] = (),
-    paper_tokens: int | None = None,
+    pace: Pace = minutes,
+    read_tried: ReadTried = tried_on_labels,
     run: RunCells = run_cells,
 ) -> Path:
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
     `conduct` goes through the stages. For the forecast: `later` are arms that earlier ones decide on, as they are
-    expected to be, and `paper_tokens` is the length of a paper where it is not the usual one.
+    expected to be, and `pace` says how long a run takes.
 
     Raises:
         ConfigError, DataError: a run cannot begin, or another process runs this study.
         LostError: a server was lost; the same call goes on.
     """
-    lines = forecast(study, later, paper_tokens)
+    lines = forecast(study, later, pace)
     for line in lines if study.dry_run else lines[-1:]:
         say(line)
     if study.dry_run:
         return study.out
     with sole_process(study.out):
-        outcome = conduct(Stages(run, say))
+        outcome = conduct(Stages(run, say, read_tried))
         write_outcome(study.out, outcome)
     for sentence in outcome.sentences:
         say(sentence)
     return study.out
 
 
-def forecast(study: Study, later: Sequence[StudyArm], paper_tokens: int | None) -> list[str]:
+def forecast(study: Study, later: Sequence[StudyArm], pace: Pace) -> list[str]:
     """Return what a study would take, arm by arm; nothing is built.
 
     Raises:
@@ -147,7 +149,7 @@ def forecast(study: Study, later: Sequence[StudyArm], paper_tokens: int | None) 
     taken: float | None = 0.0
     for arm in arms:
         cell, *others = study.reported(arm, next(iter(arm.rates), None))
-        each = minutes(make_plan(cell.experiment, cell.overrides), paper_tokens)
+        each = pace(make_plan(cell.experiment, cell.overrides))
         times = 1 + len(others) + len(study.tuning(arm))
         taken = None if each is None or taken is None else taken + times * (each + _START_MINUTES)
     runs = tuning + reported

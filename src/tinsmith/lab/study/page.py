@@ -11,7 +11,7 @@ from typing import Final
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from tinsmith.lab.study.results import ArmRow, Scores, Seconds, StudyFound
+from tinsmith.lab.study.results import ArmRow, Scores, Seconds, StudyFound, StudyValues
 from tinsmith.lab.study.tried_rates import CAPTION, Tried, rate_words
 from tinsmith.pages.document import (
     Block,
@@ -58,6 +58,7 @@ def study_document(
     sections: Sequence[Section],
     *,
     verdict: bool | None = None,
+    beside: Sequence[Block] = (),
 ) -> Document:
     """Return the page of a study.
 
@@ -68,8 +69,9 @@ def study_document(
         sentences: what came of it.
         sections: below these.
         verdict: whether the gate allows what the first sentence says; None: it is no claim.
+        beside: the sentences: the one picture that shows what they say.
     """
-    first = [Story(sentences)]
+    first: list[Block] = [Story(sentences)]
     if verdict is not None:
         first = [Ruling(verdict, sentences[0]), Story(sentences[1:])]
     return Document(
@@ -77,7 +79,7 @@ def study_document(
         title=title,
         question=question,
         facts=facts,
-        sections=(Section("summary", "Summary", first), *sections),
+        sections=(Section("summary", "Summary", [*first, *beside]), *sections),
     )
 
 
@@ -272,7 +274,7 @@ def seconds_section(seconds: Mapping[str, Seconds]) -> Section:
     return Section("seconds", "Seconds", (table,))
 
 
-def settings_section(study: StudyFound) -> Section:
+def settings_section(study: StudyValues) -> Section:
     """Return what decided the results."""
     pairs = tuple((key, shown(study.settings[key])) for key in sorted(study.settings))
     return Section("settings", "Settings", (Facts(pairs),))

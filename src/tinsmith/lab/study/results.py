@@ -98,23 +98,29 @@ class ArmRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyFound:
+class StudyValues:
     """What every study has found: all of it but the seconds, which no two runs have in common."""
 
     data: str
-    """Fingerprint of the slice."""
-    labels: tuple[str, ...]
+    """Fingerprint of the slice, or of the items."""
     num_items: int
     seeds: tuple[int, ...]
     tuning_seed: int
     settings: Mapping[str, object]
     """What decides the results, but for papers and base."""
-    rows: tuple[ArmRow, ...]
-    baselines: tuple[tuple[str, Mapping[str, Measure]], ...]
     rates: Mapping[str, tuple[Tried, ...]]
     """Learning rates that were tried, by the name of the arm's row."""
     hashes: Mapping[str, Mapping[str, str | None]]
     """Of weights, rollouts, metrics and trace, by the folder of a reported run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFound(StudyValues):
+    """What a study on labels has found."""
+
+    labels: tuple[str, ...]
+    rows: tuple[ArmRow, ...]
+    baselines: tuple[tuple[str, Mapping[str, Measure]], ...]
 
     def row(self, name: str) -> ArmRow:
         """Return an arm by its name."""
@@ -190,18 +196,24 @@ def baselines_of(run: Run) -> tuple[tuple[str, Mapping[str, Measure]], ...]:
 
 def hashes_of(arms: Sequence[Arm]) -> dict[str, dict[str, str | None]]:
     """Return what runs have to give again, by their folders' names."""
-    return {
-        run.folder.name: dict(run.manifest.hashes) if run.manifest else {}
-        for arm in arms
-        for run in (member.run for member in arm.members)
-    }
+    return hashes_in([member.run for arm in arms for member in arm.members])
+
+
+def hashes_in(runs: Sequence[Run]) -> dict[str, dict[str, str | None]]:
+    """Return the same of runs."""
+    return {run.folder.name: dict(run.manifest.hashes) if run.manifest else {} for run in runs}
 
 
 def seconds_of(arm: Arm) -> Seconds:
     """Return how long an arm's runs took."""
-    lines = [line for member in arm.members for line in member.run.timings]
+    return seconds_in([member.run for member in arm.members])
+
+
+def seconds_in(found: Sequence[Run]) -> Seconds:
+    """Return how long runs took, a mean over them."""
+    lines = [line for run in found for line in run.timings]
     updates = [value for line in lines if (value := line.get("train_s")) is not None]
-    runs = len(arm.members)
+    runs = len(found)
     return Seconds(
         a_step=math.fsum(updates) / len(updates) if updates else None,
         training=math.fsum(line.get(name) or 0.0 for line in lines for name in _TRAINING) / runs,
@@ -211,6 +223,11 @@ def seconds_of(arm: Arm) -> Seconds:
 
 def limits(study: StudyFound) -> list[str]:
     """Say what a reader must know before anything of a study is repeated elsewhere."""
+    return limits_of(study, {name: study.row(name).rate for name in study.rates})
+
+
+def limits_of(study: StudyValues, chosen: Mapping[str, float | None]) -> list[str]:
+    """Say the same of any study, by the rate that was chosen for each name of its `rates`."""
     found: list[str] = []
     if len(study.seeds) < ENOUGH_SEEDS:
         found.append(
@@ -226,7 +243,7 @@ def limits(study: StudyFound) -> list[str]:
     at_an_end = [
         name
         for name, rates in study.rates.items()
-        if len(rates) > 1 and study.row(name).rate in (rates[0].rate, rates[-1].rate)
+        if len(rates) > 1 and chosen[name] in (rates[0].rate, rates[-1].rate)
     ]
     if at_an_end:
         found.append(

@@ -51,6 +51,15 @@ def chosen(tried: Sequence[Tried]) -> Tried:
     return max(tried, key=lambda one: (one.validation, one.tie_break, -one.rate))
 
 
+def tried_on_labels(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
+    """Return what finished runs on labels scored on validation, by rate, and what each is behind the chosen one.
+
+    Raises:
+        DataError: one of them chose no checkpoint, or two were not examined on the same papers.
+    """
+    return held_against_chosen(read_tried(folders), folders)
+
+
 def read_tried(folders: Mapping[float, Path]) -> tuple[Tried, ...]:
     """Read what finished runs scored on validation, by rate.
 

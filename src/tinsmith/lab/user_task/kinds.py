@@ -14,6 +14,7 @@ from tinsmith.lab.experiment.keys import Keys
 from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_LABELS
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.types.errors import ConfigError
 
 
@@ -26,6 +27,14 @@ class TaskFrame(RunFrame):
     """Answers to each held-out item in a sampled evaluation."""
     watch_forgetting: bool = False
     """Whether fixed general texts are read at the end, by the trained model and by its base: what training cost."""
+
+    examined: Examined = Examined.HELD_OUT
+    """What is evaluated: held_out; or validation, a fifth of the training items, to choose settings by."""
+    split_seed: int = -1
+    """What a held-out share and a validation part are drawn from; below 0: from the run's seed."""
+    shuffle_labels: bool = False
+    """Whether each training item is rewarded and answered as another one is: a control, from which no answer can be
+    learned."""
 
     def __post_init__(self) -> None:
         if self.eval_samples < 1:

@@ -282,26 +282,31 @@ def _examples(read: TaskRunRecords) -> Sequence[Block]:
         *(
             Example(
                 f"{item}: {float(before[item]):.3f} to {float(after[item]):.3f}",
-                [_prompt(prompts.get(item, ""))],
-                [reply for one in exams for reply in _replies(one.shown[item], one.step)],
+                [prompt_block(prompts.get(item, ""))],
+                [
+                    reply
+                    for one in exams
+                    for reply in shown_replies(one.shown[item], f"Step {one.step:,}")
+                ],
             )
             for item in ranked
         ),
     ]
 
 
-def _prompt(words: str) -> Block:
+def prompt_block(words: str) -> Block:
+    """Return a prompt as it was asked."""
     return Verbatim(_cut(words)) if words else missing("The prompt is not in the run's folder.")
 
 
-def _replies(one: TaskRollout, step: int) -> list[Reply]:
-    """Return the turns of one answer, what it earned above the first."""
+def shown_replies(one: TaskRollout, title: str) -> list[Reply]:
+    """Return the turns of one answer under a title, what it earned above the first."""
     terms = one.terms if len(one.terms) > 1 else {}
     apart = f" ({', '.join(f'{name} {value:g}' for name, value in terms.items())})" if terms else ""
     turns = one.turns or (TurnRecord(role="assistant", text=one.text),)
     return [
         Reply(
-            title=f"Step {step:,}" if turn.role == "assistant" else "The task says",
+            title=title if turn.role == "assistant" else "The task says",
             text=_cut(turn.text),
             remark=f"reward {one.total:g}{apart}" if place == 0 else "",
         )

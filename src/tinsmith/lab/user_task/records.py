@@ -30,6 +30,7 @@ class ItemRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     prompt: str = ""
     unit: str = ""
+    """What it belongs to; items of one unit are no independent evidence."""
 
 
 class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +38,15 @@ class BaselineRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     by_item: dict[str, float] = {}
+    metrics: dict[str, dict[str, float]] = {}
+    """Its metrics by item, each under its name."""
     failure: str = ""
 
-    def exact(self) -> dict[str, Fraction]:
-        """Return the same as fractions: what is equal in decimals is a tie."""
-        return {item: Fraction(repr(value)) for item, value in self.by_item.items()}
+    def exact(self, name: str = "total") -> dict[str, Fraction]:
+        """Return the reward, or `metric/NAME`, as fractions: what is equal in decimals is a tie."""
+        named = {f"metric/{metric}": values for metric, values in self.metrics.items()}
+        found = {"total": self.by_item, **named}.get(name, {})
+        return {item: Fraction(repr(value)) for item, value in found.items()}
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +90,7 @@ class TaskRollout(msgspec.Struct, frozen=True, kw_only=True):
     sample: int = 0
     text: str = ""
     terms: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     total: float | None = None
     turns: tuple[TurnRecord, ...] = ()
     failure: FailureRecord | None = None
@@ -98,14 +104,15 @@ class Examination:
     rewards: dict[str, dict[str, list[Fraction]]] = field(
         default_factory=dict[str, dict[str, list[Fraction]]]
     )
-    """By name of the term (`total` is their sum) and item: of every answer."""
+    """By name of the term (`total` is their sum; `metric/NAME` is not rewarded) and item: of every answer."""
     shown: dict[str, TaskRollout] = field(default_factory=dict[str, TaskRollout])
     """The first answer to each item."""
     texts: Counter[str] = field(default_factory=Counter[str])
 
     def take(self, one: TaskRollout, total: float) -> None:
         """Count one answer."""
-        for name, value in {"total": total, **one.terms}.items():
+        measured = {f"metric/{name}": value for name, value in one.metrics.items()}
+        for name, value in {"total": total, **one.terms, **measured}.items():
             by_item = self.rewards.setdefault(name, {})
             # As it is written: what is equal in decimals is a tie.
             by_item.setdefault(one.prompt_id, []).append(Fraction(repr(value)))

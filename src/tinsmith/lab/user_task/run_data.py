@@ -31,6 +31,7 @@ from tinsmith.lab.user_task.base import (
     task_base,
 )
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.chosen_items import chosen_items
 from tinsmith.lab.user_task.entry import OpenedTask
 from tinsmith.lab.user_task.items import UserItem, UserSplit, split_items
 from tinsmith.lab.user_task.kinds import TaskFrame
@@ -56,6 +57,9 @@ class TaskData:
     plan: Plan
     opened: OpenedTask
     split: UserSplit
+    """What this run trains on and is evaluated on."""
+    every: UserSplit
+    """All that the task has, each item with its own right answer."""
 
     @property
     def task(self) -> Task:
@@ -97,7 +101,7 @@ class TaskData:
 
     def nano_base(self, say: Say) -> Path:
         """See RunData."""
-        return task_base(self.task, self.split.train, TaskBaseRecipe(), say)
+        return task_base(self.task, self.every.train, TaskBaseRecipe(), say)
 
     def models(self) -> Mapping[str, str]:
         """See RunData; nobody else is asked."""
@@ -122,6 +126,17 @@ class TaskData:
         if self.opened.own_keys:
             values = (f"{key}={shown_value(one)}" for key, one in self.opened.own_keys.items())
             lines.append(f"the task's own keys: {' '.join(values)}")
+        if where.model_name is not None or where.base_url is not None:
+            taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
+            return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
+        base = time_and_disk(base_minutes(self.task, self.every.train), BASE_MEGABYTES)
+        lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
+        taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
+        return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
+
+    def minutes(self) -> float | None:
+        """Return how long the run takes on two cores, without its base; None: nothing is known of the model."""
+        plan, where = self.plan, self.plan.circumstances
         builds = where.model_name is None and where.base_url is None
         items = (*self.split.train, *self.split.held_out)
         letters = sum(len(one.prompt) for one in items) / len(items)
@@ -131,13 +146,7 @@ class TaskData:
             examined=min(plan.settings.eval_items, len(self.split.held_out or items)),
             eval_samples=self.frame.eval_samples,
         )
-        if not builds:
-            taken = time_and_disk(model_minutes(plan, lengths), RUN_MEGABYTES)
-            return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
-        base = time_and_disk(base_minutes(self.task, self.split.train), BASE_MEGABYTES)
-        lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
-        taken = time_and_disk(nano_minutes(plan, lengths), RUN_MEGABYTES)
-        return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
+        return nano_minutes(plan, lengths) if builds else model_minutes(plan, lengths)
 
     def begin(self, folder: RunFolder) -> None:
         """See RunData."""
@@ -190,6 +199,7 @@ def _baseline(
 ) -> dict[str, object]:
     """Return what a baseline's answers earn, by item; where it fails it has no figures, but the cause."""
     by_item: dict[str, float] = {}
+    metrics: dict[str, dict[str, float]] = {name: {} for name in task.metrics}
     for one in items:
         said = attempt(answer, one.item)
         if isinstance(said, Raised):
@@ -199,7 +209,9 @@ def _baseline(
         if isinstance(found, Failed):
             return {"failure": f"{found.where} {found.what}"}
         by_item[one.prompt_id] = found.total
-    return {"by_item": by_item}
+        for name, value in found.metrics.items():
+            metrics[name][one.prompt_id] = value
+    return {"by_item": by_item, "metrics": metrics}
 
 
 def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
@@ -208,8 +220,18 @@ def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
     Raises:
         DataError: they cannot be read, or are on both sides.
     """
+    frame = plan.frame
+    assert isinstance(frame, TaskFrame)
+    seed = plan.settings.seed if frame.split_seed < 0 else frame.split_seed
     try:
-        split = split_items(opened.task, opened.source.folder, plan.settings.seed)
+        every = split_items(opened.task, opened.source.folder, seed)
+        split = chosen_items(
+            opened.task,
+            every,
+            examined=frame.examined,
+            shuffle_labels=frame.shuffle_labels,
+            seed=seed,
+        )
     except TinsmithError as error:
         raise opened.source.told(error) from None
-    return TaskData(plan=plan, opened=opened, split=split)
+    return TaskData(plan=plan, opened=opened, split=split, every=every)

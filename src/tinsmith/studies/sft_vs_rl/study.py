@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tinsmith.data.slices.reader import Slice
@@ -15,6 +16,7 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.base import PaperBaseRecipe
+from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.progress import Say
@@ -74,7 +76,10 @@ def run_sft_vs_rl(
         later=settings.later_arms(
             more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
         ),
-        paper_tokens=PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None,
+        pace=partial(
+            minutes,
+            prompt_tokens=PLANTED_TOKENS if settings.world is StudyWorld.PLANTED else None,
+        ),
         run=run,
     )
 

@@ -1,0 +1,170 @@
+"""The values that one system earns on items, trained with one or several seeds: means, intervals, paired differences.
+
+Items that hang together (both orders of a pair) are drawn together, as a cluster; seeds are crossed with them as in
+tinsmith.stats.resampling. Source: Owen, Annals of Applied Statistics 1 (2007); Davison and Hinkley, "Bootstrap
+Methods" (1997), sec. 3.8 for clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tinsmith.stats.estimates import Bootstrap, Difference, Estimate
+from tinsmith.stats.intervals import percentile
+from tinsmith.stats.paired_means import flip_p
+from tinsmith.stats.rates import FloatArray
+from tinsmith.stats.resampling import generator, pattern_counts, resampled_seeds
+from tinsmith.types.errors import DataError
+
+ByItem = Mapping[str, Fraction]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeanRuns:
+    """A system's values; build it with `of`."""
+
+    name: str
+    items: tuple[str, ...]
+    """Sorted; each has a value under every seed."""
+    clusters: Mapping[str, str]
+    """Of every item; items of one cluster are drawn together."""
+    by_seed: tuple[ByItem, ...]
+
+    @classmethod
+    def of(
+        cls, name: str, by_seed: Sequence[ByItem], clusters: Mapping[str, str] | None = None
+    ) -> MeanRuns:
+        """Build it from each seed's values by item; items that a seed has no value of are left out.
+
+        Raises:
+            DataError: no seed, or no item that all of them have.
+        """
+        shared = set(by_seed[0]).intersection(*by_seed[1:]) if by_seed else set[str]()
+        if not shared:
+            raise DataError(f"{name}: there is nothing to average", field="items, seeds")
+        own = clusters or {}
+        items = tuple(sorted(shared))
+        return cls(name, items, {item: own.get(item, item) for item in items}, tuple(by_seed))
+
+    @property
+    def num_items(self) -> int:
+        """The items, n."""
+        return len(self.items)
+
+    @property
+    def num_seeds(self) -> int:
+        """The trained models, S."""
+        return len(self.by_seed)
+
+    @property
+    def num_clusters(self) -> int:
+        """The clusters, C: as many as items where each stands alone."""
+        return len(set(self.clusters.values()))
+
+    def on(self, items: Sequence[str]) -> MeanRuns:
+        """Return the values of `items` alone.
+
+        Raises:
+            DataError: one has no value, or none is named.
+        """
+        missing = [item for item in items if item not in self.clusters]
+        if missing or not items:
+            raise DataError(
+                f"{self.name} has no value of {len(missing)} of {len(items)} items",
+                field="items",
+                value=missing[:1],
+            )
+        kept = tuple(sorted(items))
+        return replace(self, items=kept, clusters={item: self.clusters[item] for item in kept})
+
+    def pooled(self) -> dict[str, Fraction]:
+        """Return each item's mean over the seeds."""
+        return {
+            item: sum((one[item] for one in self.by_seed), Fraction()) / self.num_seeds
+            for item in self.items
+        }
+
+    def means(self) -> tuple[float, ...]:
+        """Return the mean over the items, one a seed."""
+        return tuple(
+            float(sum((one[item] for item in self.items), Fraction()) / self.num_items)
+            for one in self.by_seed
+        )
+
+    def mean(self) -> float:
+        """Return the mean over items and seeds."""
+        return float(sum(self.pooled().values(), Fraction()) / self.num_items)
+
+    def estimate(self, bootstrap: Bootstrap) -> Estimate:
+        """Return the mean with its percentile interval over seeds and clusters; none where there is one cluster."""
+        return Estimate(self.mean(), percentile(self.draws(bootstrap, "first"), bootstrap.level))
+
+    def draws(self, bootstrap: Bootstrap, system: str) -> FloatArray:
+        """Return the mean in each resample, (R,); the same clusters are drawn for every system on these items."""
+        names = sorted(set(self.clusters.values()))
+        if len(names) < 2:
+            return np.full(bootstrap.draws, math.nan)
+        place = {name: at for at, name in enumerate(names)}
+        sums, sizes = np.zeros((len(names), self.num_seeds)), np.zeros(len(names))
+        for item in self.items:
+            at = place[self.clusters[item]]
+            sums[at] += [float(one[item]) for one in self.by_seed]
+            sizes[at] += 1.0
+        rng = generator(bootstrap.seed, "clusters")
+        drawn = pattern_counts(np.arange(len(names)), len(names), bootstrap.draws, rng)
+        means = np.concatenate([(times @ sums) / (times @ sizes)[:, None] for times in drawn])
+        return resampled_seeds(means, seed=bootstrap.seed, system=system)
+
+
+def shared_items(systems: Sequence[MeanRuns]) -> tuple[list[MeanRuns], float]:
+    """Return the systems on the items that all of them have, and the share left out.
+
+    Raises:
+        DataError: they have none in common.
+    """
+    every = set[str]().union(*(one.items for one in systems))
+    shared = sorted(every.intersection(*(one.items for one in systems)))
+    return [one.on(shared) for one in systems], 1.0 - len(shared) / len(every)
+
+
+def mean_difference(
+    first: MeanRuns, second: MeanRuns, bootstrap: Bootstrap, *, same_models: bool = False
+) -> Difference:
+    """Return `first` minus `second` on the items that both have: the mean over seeds and items of each.
+
+    Its p is the larger of two: that of the resamples, in which seeds vary too, and that of flips of the signs of the
+    clusters' differences, which holds for few clusters, whose resamples are too much alike.
+
+    Args:
+        first: one system.
+        second: the other; it need not have as many seeds.
+        bootstrap: how the resamples are drawn.
+        same_models: whether row s of both is one run, such as before and after its training: then they are drawn
+            together, else apart.
+
+    Raises:
+        DataError: they have no item in common.
+    """
+    (first, second), _ = shared_items([first, second])
+    system = "first" if same_models else "second"
+    draws = first.draws(bootstrap, "first") - second.draws(bootstrap, system)
+    below, above = int((draws <= 0).sum()), int((draws >= 0).sum())
+    drawn_p = min(1.0, 2.0 * (min(below, above) + 1) / (draws.size + 1))
+    mine, theirs = first.pooled(), second.pooled()
+    nets: dict[str, Fraction] = {}
+    for item in first.items:
+        cluster = first.clusters[item]
+        nets[cluster] = nets.get(cluster, Fraction()) + mine[item] - theirs[item]
+    flipped_p, _ = flip_p([nets[name] for name in sorted(nets)], seed=bootstrap.seed)
+    return Difference(
+        value=first.mean() - second.mean(),
+        draws=draws,
+        interval=percentile(draws, bootstrap.level),
+        p_value=max(drawn_p, flipped_p),
+        not_above=below / draws.size,
+    )

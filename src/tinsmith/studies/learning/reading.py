@@ -1,0 +1,158 @@
+"""Reads the finished runs of an arm: what held-out items earned at each evaluation, one set of values a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from tinsmith.lab.runs.files import GENERAL
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.study.tried_rates import Tried
+from tinsmith.lab.user_task.records import Examination, TaskRunRecords, read_task_run
+from tinsmith.pages.measures import BOOTSTRAP, Measure
+from tinsmith.stats.mean_runs import ByItem, MeanRuns, mean_difference
+from tinsmith.stats.parity import ParityRecord
+from tinsmith.types.errors import DataError
+
+
+class _General(msgspec.Struct, frozen=True):
+    name: str
+    before: float
+    after: float
+
+
+class _Generals(msgspec.Struct, frozen=True):
+    texts: tuple[_General, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRead:
+    """The runs of one arm, one a seed; they were evaluated on the same items."""
+
+    words: str
+    reads: tuple[TaskRunRecords, ...]
+
+    @property
+    def clusters(self) -> Mapping[str, str]:
+        """Of every item that belongs to a unit of several, the unit."""
+        first = self.reads[0].task.items
+        return {one.id: one.unit for one in first if one.unit and one.unit != one.id}
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps at which every run was evaluated."""
+        found = [{one.step for one in read.sampled} for read in self.reads]
+        return tuple(sorted(found[0].intersection(*found[1:])))
+
+    def at(self, step: int, name: str, *, greedy: bool = False) -> MeanRuns | None:
+        """Return what items earned at a step; None where some run has no such values."""
+        found = [_values(_exams(read, greedy), step, name) for read in self.reads]
+        if not all(found):
+            return None
+        return MeanRuns.of(self.words, found, self.clusters)
+
+    def baseline(self, name: str, measure: str) -> MeanRuns | None:
+        """Return what a baseline of the task earns in a measure; None where that is not known."""
+        found = next(one for one in self.reads[0].task.baselines if one.name == name)
+        values = found.exact(measure)
+        return MeanRuns.of(name, [values], self.clusters) if values else None
+
+    def general(self) -> tuple[MeanRuns, MeanRuns] | None:
+        """Return how well the base and the trained models foresee each general text; None where none was read."""
+        found = [_general(read.run.folder) for read in self.reads]
+        if not all(found):
+            return None
+        before = [{one.name: _exact(one.before) for one in texts} for texts in found]
+        after = [{one.name: _exact(one.after) for one in texts} for texts in found]
+        return MeanRuns.of(self.words, before), MeanRuns.of(self.words, after)
+
+
+def read_runs(words: str, folders: Sequence[Path]) -> ArmRead:
+    """Read an arm.
+
+    Raises:
+        DataError: a folder holds no run, a run was not evaluated, or two were not on the same items.
+    """
+    reads = tuple(read_task_run(read_run(folder)) for folder in folders)
+    expected = {(one.id, one.prompt) for one in reads[0].task.items}
+    for read in reads:
+        if not read.sampled:
+            raise DataError("a run was never evaluated", field="cells", value=str(read.run.folder))
+        if {(one.id, one.prompt) for one in read.task.items} != expected:
+            raise DataError(
+                "runs of one study are evaluated on the same items",
+                field="cells",
+                value=str(read.run.folder),
+                fix="hold items out by a rule or a list, not by the seed",
+            )
+    return ArmRead(words=words, reads=reads)
+
+
+def parity_of(arms: Iterable[ArmRead]) -> ParityRecord | None:
+    """Return sampler against trainer over every step that samples, of all runs; None where they were never compared.
+
+    Supervised steps sample nothing: what the other runs of a study say of its engine holds for them too.
+    """
+    seen = [
+        value
+        for arm in arms
+        for read in arm.reads
+        for row in read.run.metrics.values()
+        if (value := row.get("optim/unequal_logprob_bits")) is not None
+    ]
+    return ParityRecord(steps=len(seen), unequal_bits=int(sum(seen))) if seen else None
+
+
+def tried_on_tasks(folders: Mapping[float, Path], score: str) -> tuple[Tried, ...]:
+    """Return what finished runs earned on their validation part, by rate, and what each is behind the best.
+
+    Raises:
+        DataError: one of them was not evaluated at its end.
+    """
+    found = {rate: _scored(folder, score) for rate, folder in folders.items()}
+    best = max(found, key=lambda rate: (*(one.mean() for one in found[rate]), -rate))
+    tried: list[Tried] = []
+    for rate, (sampled, greedy) in found.items():
+        behind = None
+        if rate != best:
+            gap = mean_difference(found[best][0], sampled, BOOTSTRAP)
+            ends = gap.interval
+            low, high = (None, None) if ends is None else (ends.low, ends.high)
+            behind = Measure(gap.value, low, high)
+        tried.append(
+            Tried(rate=rate, validation=sampled.mean(), tie_break=greedy.mean(), behind=behind)
+        )
+    return tuple(tried)
+
+
+def _scored(folder: Path, score: str) -> tuple[MeanRuns, MeanRuns]:
+    arm = read_runs(folder.name, [folder])
+    sampled = arm.at(arm.steps[-1], score)
+    greedy = arm.at(arm.steps[-1], score, greedy=True)
+    if sampled is None or greedy is None:
+        raise DataError("a run has no score to choose by", field="cells", value=str(folder))
+    return sampled, greedy
+
+
+def _exams(read: TaskRunRecords, greedy: bool) -> Sequence[Examination]:
+    return read.greedy if greedy else read.sampled
+
+
+def _values(exams: Sequence[Examination], step: int, name: str) -> ByItem:
+    found = next((one for one in exams if one.step == step), None)
+    return {} if found is None else found.by_item(name)
+
+
+def _general(folder: Path) -> tuple[_General, ...]:
+    file = folder / GENERAL
+    if not file.is_file():
+        return ()
+    return msgspec.json.decode(file.read_bytes(), type=_Generals).texts
+
+
+def _exact(value: float) -> Fraction:
+    return Fraction(repr(value))

@@ -1,0 +1,177 @@
+"""Means over items and seeds: hand counts, clusters that are drawn together, and claims with missing evidence."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tinsmith.stats.claims import CheckName, Finding, Training, Verdict
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.mean_claims import (
+    MeanBeats,
+    MeanLearned,
+    judge_mean_beats,
+    judge_mean_learned,
+)
+from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
+from tinsmith.stats.parity import ParityRecord
+from tinsmith.types.errors import DataError
+
+DRAWS = Bootstrap(draws=4000)
+SAME = ParityRecord(steps=3, unequal_bits=0)
+
+
+def runs(name: str, *by_seed: dict[str, float], pairs: bool = False) -> MeanRuns:
+    clusters = {item: item[0] for one in by_seed for item in one} if pairs else None
+    return MeanRuns.of(
+        name,
+        [{item: Fraction(repr(value)) for item, value in one.items()} for one in by_seed],
+        clusters,
+    )
+
+
+def constant(name: str, value: float, count: int = 12, seeds: int = 2) -> MeanRuns:
+    return runs(name, *[{f"item {at}": value for at in range(count)}] * seeds)
+
+
+def test_means_are_over_the_items_that_every_seed_has() -> None:
+    found = runs("A", {"a": 1.0, "b": 0.0, "c": 1.0}, {"a": 0.5, "b": 0.5})
+    assert found.items == ("a", "b")
+    assert found.means() == (0.5, 0.5)
+    assert found.pooled() == {"a": Fraction(3, 4), "b": Fraction(1, 4)}
+    assert (found.mean(), found.num_seeds, found.num_clusters) == (0.5, 2, 2)
+    with pytest.raises(DataError):
+        runs("B", {"a": 1.0}, {"b": 1.0})
+    with pytest.raises(DataError):
+        found.on(["c"])
+
+
+def test_clusters_are_drawn_whole_as_a_hand_count_says() -> None:
+    values = {"a1": 1.0, "a2": 1.0, "b1": 0.0, "b2": 0.0, "c1": 1.0, "c2": 0.0}
+    draws = runs("A", values, pairs=True).draws(DRAWS, "first")
+    # Three pairs with sums 2, 0 and 1: every resample is a mean of three of them, over six items.
+    by_hand = [sum(drawn) / 6 for drawn in product((2, 0, 1), repeat=3)]
+    assert set(np.round(draws, 9)) == set(np.round(by_hand, 9))
+    for value in set(by_hand):
+        share = sum(one == value for one in by_hand) / len(by_hand)
+        assert np.isclose(draws, value).mean() == pytest.approx(share, abs=0.03)
+    alone = runs("A", values).draws(DRAWS, "first")
+    assert draws.std() > alone.std()
+
+
+def test_clusters_of_unequal_size_weigh_by_their_items() -> None:
+    found = runs("A", {"a1": 1.0, "a2": 1.0, "b1": 0.0}, pairs=True)
+    draws = found.draws(DRAWS, "first")
+    assert set(np.round(draws, 9)) == {0.0, 1.0, round(2 / 3, 9)}
+    assert found.mean() == pytest.approx(2 / 3)
+
+
+def test_one_cluster_has_no_interval() -> None:
+    found = runs("A", {"a1": 1.0, "a2": 0.0}, pairs=True)
+    assert found.estimate(DRAWS).interval is None
+    gap = mean_difference(found, runs("B", {"a1": 0.0, "a2": 0.0}, pairs=True), DRAWS)
+    assert (gap.value, gap.interval, gap.at(0.9)) == (0.5, None, None)
+    assert gap.p_value == 1.0
+
+
+def test_seeds_that_differ_widen_the_interval() -> None:
+    items = {f"item {at}": float(at % 2) for at in range(40)}
+    alike = runs("A", items, items)
+    apart = runs("A", dict.fromkeys(items, 0.9), dict.fromkeys(items, 0.1))
+    ends = [one.estimate(DRAWS).interval for one in (alike, apart)]
+    assert all(ends)
+    narrow, wide = (one.high - one.low for one in ends if one is not None)
+    assert alike.mean() == apart.mean() == 0.5
+    assert wide > narrow
+    # The same models before and after: what a seed has in both cancels.
+    after = runs("B", dict.fromkeys(items, 1.0), dict.fromkeys(items, 0.2))
+    together = mean_difference(after, apart, DRAWS, same_models=True)
+    separate = mean_difference(after, apart, DRAWS)
+    assert together.interval is not None
+    assert separate.interval is not None
+    assert together.interval.low == pytest.approx(0.1)
+    assert separate.interval.low < 0.0 < together.interval.low
+
+
+def test_the_p_of_few_clusters_is_that_of_their_flips() -> None:
+    before = {f"{name}{side}": 0.0 for name in "abc" for side in "12"}
+    after = dict.fromkeys(before, 1.0)
+    by_pair = mean_difference(
+        runs("A", after, pairs=True), runs("B", before, pairs=True), DRAWS, same_models=True
+    )
+    by_item = mean_difference(runs("A", after), runs("B", before), DRAWS, same_models=True)
+    assert by_pair.p_value == 0.25  # 2 of 2^3 flips
+    assert by_item.p_value == 2 / 2**6
+
+
+def test_systems_are_held_against_each_other_on_the_items_they_share() -> None:
+    (first, second), left_out = shared_items(
+        [runs("A", {"a": 1.0, "b": 0.0}), runs("B", {"b": 1.0, "c": 0.0})]
+    )
+    assert first.items == second.items == ("b",)
+    assert left_out == pytest.approx(2 / 3)
+
+
+def test_more_effort_refuses_that_one_beats_the_other() -> None:
+    better, worse = constant("A", 0.9), constant("B", 0.1)
+    family = [
+        MeanBeats(
+            first=better,
+            second=worse,
+            metric="reward",
+            training=(Training("items", mine), Training("items", theirs)),
+            parity=SAME,
+        )
+        for mine, theirs in ((80, 80), (81, 80), (80, 0))
+    ]
+    even, more, untrained = judge_mean_beats(family, DRAWS)
+    assert [one.verdict for one in (even, more, untrained)] == [
+        Verdict.ALLOWED,
+        Verdict.REFUSED,
+        Verdict.ALLOWED,
+    ]
+    assert [one.name for one in more.checks if not one.passed] == [CheckName.TRAINING]
+    assert (even.seeds, untrained.seeds) == ((2, 2), (2,))
+    assert even.p_holm == pytest.approx(3 * even.p_value)
+    (reverse,) = judge_mean_beats(
+        [MeanBeats(first=worse, second=better, metric="reward", parity=SAME)], DRAWS
+    )
+    refused = {one.name: one.finding for one in reverse.checks if not one.passed}
+    assert refused == {
+        CheckName.TRAINING: Finding.MISSING,
+        CheckName.DIFFERENCE: Finding.FAILED,
+    }
+
+
+def test_what_is_learned_lies_above_all_that_is_simpler() -> None:
+    system, before = constant("A", 0.8), constant("A", 0.2)
+    baseline, control = constant("a word", 0.5, seeds=1), constant("A'", 0.3)
+    whole = MeanLearned(
+        system=system,
+        metric="reward",
+        before=before,
+        baselines=(baseline,),
+        control=control,
+        parity=SAME,
+    )
+    bare = MeanLearned(system=system, metric="reward", before=before, parity=SAME)
+    low = MeanLearned(
+        system=constant("A", 0.4),
+        metric="reward",
+        before=before,
+        baselines=(baseline,),
+        control=control,
+        parity=SAME,
+    )
+    allowed, missing, below = judge_mean_learned([whole, bare, low], DRAWS)
+    assert allowed.verdict is Verdict.ALLOWED
+    assert allowed.value == pytest.approx(0.3)
+    assert allowed.second == "the baseline a word"
+    assert {one.name: one.finding for one in missing.checks if not one.passed} == {
+        CheckName.BASELINE: Finding.MISSING,
+        CheckName.CONTROL: Finding.MISSING,
+    }
+    assert [one.name for one in below.checks if not one.passed] == [CheckName.BASELINE]

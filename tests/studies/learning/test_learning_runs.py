@@ -1,0 +1,133 @@
+"""A study's runs themselves, tiny and on a random model: they leave what the study reads, and none is run again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_runs import TASK
+from small_slice import Made
+
+from tinsmith.cli.registered import source_of
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.studies.learning.keys import ArmName
+from tinsmith.studies.learning.reading import ArmRead, parity_of, read_runs
+from tinsmith.studies.learning.settings import LearningSettings, learning_settings
+from tinsmith.types.errors import ConfigError
+
+# The SDK leaves sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+SMALL = {
+    "steps": "2",
+    "groups_per_batch": "2",
+    "group_size": "2",
+    "eval_samples": "1",
+    "eval_items": "4",
+    "lora_rank": "4",
+    "looks": "1",
+    "sft_rates": "1e-3",
+    "rl_rates": "1e-3",
+    "seeds": "1",
+}
+NAMES = (ArmName.SFT_THEN_RL, ArmName.SHUFFLED_SFT)
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+@pytest.fixture(scope="module")
+def settings(made: Made, tmp_path_factory: pytest.TempPathFactory) -> LearningSettings:
+    folder = tmp_path_factory.mktemp("study")
+    file = folder / "made.py"
+    # What differs between any two answers, so that there is something to learn from.
+    file.write_text(TASK.replace('0.1 * (text in ("a", "b"))', "len(text) / 100"))
+    given = {"task": str(file), "out": str(folder / "out"), "arms": ",".join(ArmName), **SMALL}
+    given["model_name"] = str(made.base)
+    return learning_settings({}, given, source_of)
+
+
+@pytest.fixture(scope="module")
+def ran(settings: LearningSettings) -> Mapping[ArmName, Cell]:
+    """A run by example and then by reward, and one by example with others' answers."""
+    arms = {arm.name: arm for arm in settings.later_arms(sft=1e-3, rl=1e-3)}
+    cells = {name: settings.study.reported(arms[name], 1e-3)[0] for name in NAMES}
+    for cell in cells.values():
+        where = {"log_path": str(cell.folder), "threads": "1"}
+        conduct(make_plan(cell.experiment, {**cell.overrides, **where}), say=_silent)
+    return cells
+
+
+@pytest.fixture(scope="module")
+def reads(ran: Mapping[ArmName, Cell]) -> Mapping[ArmName, ArmRead]:
+    return {name: read_runs(name.value, [cell.folder]) for name, cell in ran.items()}
+
+
+def test_a_run_leaves_all_that_the_study_reads(reads: Mapping[ArmName, ArmRead]) -> None:
+    read = reads[ArmName.SFT_THEN_RL]
+    assert read.steps == (0, 2)
+    for name in ("total", "right", "form", "metric/right"):
+        for greedy in (False, True):
+            found = read.at(2, name, greedy=greedy)
+            assert found is not None
+            assert found.num_items == 4
+            assert found.num_clusters < 4 or found.num_clusters == len(set(read.clusters.values()))
+    assert set(read.clusters.values()) <= {f"pair {pair}" for pair in range(6, 12)}
+    baseline = read.baseline("always a", "metric/right")
+    assert baseline is not None
+    assert set(baseline.pooled().values()) <= {0, 1}
+    general = read.general()
+    assert general is not None
+    before, after = general
+    assert before.items == after.items
+    assert before.mean() != after.mean()
+
+
+def test_sampler_and_trainer_are_compared_where_anything_is_sampled(
+    reads: Mapping[ArmName, ArmRead],
+) -> None:
+    seen = parity_of(reads.values())
+    assert seen is not None
+    assert (seen.steps, seen.unequal_bits) == (1, 0)
+    assert parity_of([reads[ArmName.SHUFFLED_SFT]]) is None
+
+
+def test_all_arms_are_evaluated_on_the_same_items(reads: Mapping[ArmName, ArmRead]) -> None:
+    items = [{one.id for one in read.reads[0].task.items} for read in reads.values()]
+    assert items[0] == items[1]
+    data = {read.reads[0].run.config.data.fingerprint for read in reads.values()}
+    assert len(data) == 2  # the control's answers belong to other items
+
+
+def test_a_run_that_came_to_its_end_is_not_run_again(
+    ran: Mapping[ArmName, Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[Sequence[str]] = []
+
+    class Noted:
+        def __init__(self, command: Sequence[str], **_: object) -> None:
+            commands.append(command)
+
+        def wait(self) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    cell = ran[ArmName.SFT_THEN_RL]
+    run_cells([cell], _silent)
+    assert commands == []
+    with pytest.raises(ConfigError, match="another run"):
+        run_cells([replace(cell, overrides={**cell.overrides, "seed": "9"})], _silent)
+    assert commands == []
+    run_cells([replace(cell, folder=tmp_path / "new")], _silent)
+    (command,) = commands
+    assert command[:4] == [sys.executable, "-m", "tinsmith", "run"]
+    assert command[4].endswith("made.py")
+    assert {"sft_steps=1", "behavior_if_log_dir_exists=resume"} <= set(command)
