@@ -9,7 +9,7 @@ DOCS := .venv-docs
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: quickstart real test test-fast check docs conformance-cookbook bench bench-real clean
+.PHONY: quickstart real real-model test test-fast check docs conformance-cookbook bench bench-real clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py
@@ -27,6 +27,11 @@ real: $(STAMP)
 	$(BIN)/tinsmith data baselines out/real/slice
 	$(BIN)/tinsmith data card out/real/slice
 	$(BIN)/python examples/quickstart.py out/real/runs data=out/real/slice
+
+# What RL teaches a pretrained model of 135M parameters; with DATA=FOLDER, as above, also of pairs of its papers.
+real-model: $(STAMP)
+	$(if $(DATA),$(BIN)/tinsmith data build --source files --papers $(DATA)/papers.jsonl.gz --edges $(DATA)/edges.tsv.gz --out out/real-model/corpus --force)
+	$(BIN)/python examples/real_model.py $(if $(DATA),corpus=out/real-model/corpus)
 
 test: $(STAMP)
 	$(BIN)/python scripts/check_install.py

@@ -48,6 +48,8 @@ from tinsmith.studies.learning.results import LearnedArm, LearningFound, Moved
 from tinsmith.studies.learning.story import holds, rate_of, shown_measure
 from tinsmith.types.seeds import derive
 
+ANSWERS: Final = "answers"
+"""The anchor of the section that has them."""
 SHOWN: Final = 6
 """Held-out items whose answers stand beside each other."""
 _EFFORT: Final = (
@@ -75,7 +77,7 @@ def learning_page(
             Section("curve", "Over the items seen", _curve(found)),
             *([Section("sizes", "Over the items there are", _sizes(found))] if found.sized else []),
             Section("forgetting", "Forgetting", (_forgetting(found),)),
-            Section("answers", "Answers", _answers(reads)),
+            Section(ANSWERS, "Answers", _answers(reads)),
             Section("claims", "Claims", _claims(found)),
             *([Section("rates", "Learning rates", (_rates(found),))] if found.rates else []),
             seconds_section(seconds),

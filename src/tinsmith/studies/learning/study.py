@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,14 +32,36 @@ def run_learning(
     run: RunCells = run_cells,
     draws: Draws = DRAWS,
 ) -> Path:
-    """Run what has not been run, and write values, tables and page; return the study's folder.
+    """See `learn`; return the study's folder."""
+    return learn(presets, overrides, say, open_source=open_source, run=run, draws=draws).folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A study that was run."""
+
+    folder: Path
+    outcome: Outcome | None
+    """None: it was only forecast."""
+
+
+def learn(
+    presets: Mapping[str, str],
+    overrides: Mapping[str, str],
+    say: Say,
+    *,
+    open_source: OpenSource,
+    run: RunCells = run_cells,
+    draws: Draws = DRAWS,
+) -> Learned:
+    """Run what has not been run, and write values, tables and page.
 
     Raises:
         ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
         LostError: a server was lost; the same call goes on.
     """
     settings = learning_settings(presets, overrides, open_source)
-    study = settings.study
+    study, outcomes = settings.study, list[Outcome]()
 
     def conduct(stages: Stages) -> Outcome:
         tuned = stages.tune(study, study.arms)
@@ -48,9 +71,10 @@ def run_learning(
         )
         tuned |= stages.tune(study, later)
         stages.report(tuned)
-        return read_outcome(settings, tuned, _sized(settings, tuned, stages), draws)
+        outcomes.append(read_outcome(settings, tuned, _sized(settings, tuned, stages), draws))
+        return outcomes[-1]
 
-    return conduct_study(
+    folder = conduct_study(
         study,
         say,
         conduct,
@@ -59,6 +83,7 @@ def run_learning(
         read_tried=partial(tried_on_tasks, score=settings.score),
         run=run,
     )
+    return Learned(folder=folder, outcome=next(iter(outcomes), None))
 
 
 def _rate(tuned: Tuned, name: ArmName, given: tuple[float, ...]) -> float:
