@@ -121,6 +121,7 @@ _KEPT: Final = (
         question="Does the model learn to follow instructions that a program can check?",
         package="if-verifiable",
         open=_open_instructions,
+        presets=_METHODS,
     ),
     KeptTask(
         name="verifiers",

@@ -31,13 +31,13 @@ class Pools:
 
 def kinds_of(suite: Suite) -> tuple[str, ...]:
     """Return the kinds of instruction that can be drawn of a suite of checkers."""
-    kinds = _data("kinds.json")
+    kinds = data("kinds.json")
     return tuple(name for each in suite.parts for name in kinds[each.value])
 
 
 def pools(suite: Suite, seed: int, *, new_kinds: bool) -> tuple[Pools, Pools]:
     """Return what is trained on and what is held out: other requests, and other kinds too where `new_kinds`."""
-    texts = _data("prompts.json")
+    texts = data("prompts.json")
     pairs = [form.format(topic=one) for form in texts["requests"] for one in texts["topics"]]
     train, apart = _split(pairs, Random(f"{seed} requests"))
     kinds, held = _split(kinds_of(suite), Random(f"{seed} kinds"))
@@ -53,11 +53,11 @@ def draw(pool: Pools, random: Random, *, fewest: int, most: int) -> dict[str, An
     kinds = random.sample(pool.kinds, len(pool.kinds))
     taken: list[str] = []
     for kind in kinds:
-        fits = wanted == 1 or kind not in _data("kinds.json")["alone"]
+        fits = wanted == 1 or kind not in data("kinds.json")["alone"]
         if len(taken) < wanted and fits and all(_together(kind, one) for one in taken):
             taken.append(kind)
     taken = taken or kinds[:1]  # none that goes with another
-    words = random.sample(_data("prompts.json")["words"], len(_data("prompts.json")["words"]))
+    words = random.sample(data("prompts.json")["words"], len(data("prompts.json")["words"]))
     kwargs = [_arguments(kind, request, words, random) for kind in taken]
     told = [described(kind, each) for kind, each in zip(taken, kwargs, strict=True)]
     return {
@@ -70,7 +70,7 @@ def draw(pool: Pools, random: Random, *, fewest: int, most: int) -> dict[str, An
 
 def _together(one: str, other: str) -> bool:
     """Say whether two kinds can be asked for at once."""
-    kinds = _data("kinds.json")
+    kinds = data("kinds.json")
     if one in kinds["alone"] or other in kinds["alone"]:
         return False
     return not any(one in group and other in group for group in kinds["one_of_each"])
@@ -78,7 +78,7 @@ def _together(one: str, other: str) -> bool:
 
 def _arguments(kind: str, request: str, words: list[str], random: Random) -> Kwargs:
     """Draw what an instruction says; no word comes twice in a prompt."""
-    kinds = _data("kinds.json")
+    kinds = data("kinds.json")
     drawn: Mapping[str, Any] = next(
         kinds[part.value][kind] for part in Suite.BOTH.parts if kind in kinds[part.value]
     )
@@ -108,13 +108,14 @@ def _split(all_of: Sequence[str], random: Random) -> tuple[tuple[str, ...], tupl
 
 
 @cache
-def _data(name: str) -> dict[str, Any]:
+def data(name: str) -> dict[str, Any]:
+    """Return what a file beside this one holds."""
     text = (resources.files("tinsmith.studies.instructions") / name).read_text("utf-8")
     return json.loads(text)
 
 
 def a_few_words(random: Random) -> str:
     """Return a text that follows no instruction but by chance; the small base learns from such."""
-    words = random.sample(_data("prompts.json")["words"], random.randint(3, 9))
+    words = random.sample(data("prompts.json")["words"], random.randint(3, 9))
     text = random.choice([" ", ", ", ". "]).join(words)
     return random.choice([text, text.upper(), f'"{text}"', f"{text.capitalize()}."])

@@ -13,8 +13,10 @@ from typing import Any, Final, TypeVar
 from tinsmith.lab.user_task.named import NamedTask, version_of
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Answered, Task, Value
+from tinsmith.studies.instructions.answers import right_answer
 from tinsmith.studies.instructions.checkers import Followed, Suite, followed
 from tinsmith.studies.instructions.draws import Pools, a_few_words, draw, pools
+from tinsmith.studies.instructions.limits import can_be_followed
 from tinsmith.types.errors import ConfigError
 
 NAME: Final = "instructions"
@@ -114,6 +116,7 @@ def _made(values: Mapping[str, Value]) -> Task:
             "prompt_loose": lambda item, text: all(_checked(item, text).loose),
         },
         demonstrate=lambda _item, random: a_few_words(random),
+        answer=right_answer,
         baselines={"a short answer to everything": lambda _: _SHORT},
         sections={"By kind of instruction": _by_kind},
         keys={"max_tokens": 96},
@@ -123,7 +126,7 @@ def _made(values: Mapping[str, Value]) -> Task:
 def _drawn(
     pool: Pools, random: Random, key: str, count: int, fewest: int, most: int
 ) -> list[dict[str, Any]]:
-    """Draw so many different items.
+    """Draw so many different items, each of which can be answered: what it asks for is not at odds.
 
     Raises:
         ConfigError: there are not so many.
@@ -131,7 +134,8 @@ def _drawn(
     found: dict[str, dict[str, Any]] = {}
     for _ in range(_TRIES * count):
         one = draw(pool, random, fewest=fewest, most=most)
-        found.setdefault(one["prompt"], one)
+        if can_be_followed(one):
+            found.setdefault(one["prompt"], one)
         if len(found) == count:
             return list(found.values())
     raise ConfigError(
