@@ -27,7 +27,6 @@ class TaskFrame(RunFrame):
     """Answers to each held-out item in a sampled evaluation."""
     watch_forgetting: bool = False
     """Whether fixed general texts are read at the end, by the trained model and by its base: what training cost."""
-
     examined: Examined = Examined.HELD_OUT
     """What is evaluated: held_out; or validation, a fifth of the training items, to choose settings by."""
     split_seed: int = -1
