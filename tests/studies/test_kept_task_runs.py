@@ -46,6 +46,8 @@ def run(
 
     def run(name: str, **changes: str) -> Ran:
         keys = {**SMALL, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        if changes.get("kind") == "task_sft":  # which draws no groups
+            keys = {key: one for key, one in keys.items() if not key.startswith("group")}
         given = (f"{key.replace('__', '.')}={value}" for key, value in keys.items())
         return command(capsys, "run", name, *given)
 
@@ -112,3 +114,16 @@ def test_a_base_can_be_built_from_what_a_task_demonstrates(
         assert ran.code == 0, ran
         assert "demonstrations" in ran.out
     del run
+
+
+def test_instructions_are_trained_by_example_and_what_has_no_answer_is_named(
+    run: Run, tmp_path: Path
+) -> None:
+    by_example = {"kind": "task_sft", "batch_size": "4"}
+    ran = run("instructions", log_path="right", **by_example)
+    assert ran.code == 0, ran
+    assert lines(tmp_path / "right", "metrics.jsonl")
+    lost = run("instructions", log_path="none", suite="ifbench", draw_seed="1", **by_example)
+    assert lost.code == 3
+    assert "suite=ifeval" in lost.err
+    assert len(lost.err.splitlines()) <= 5

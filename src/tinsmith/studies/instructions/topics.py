@@ -32,8 +32,8 @@ def topic_of(request: str) -> Topic:
 
 
 def mentions(text: str, request: str) -> bool:
-    """Say whether a text names a request's topic, in any of the languages; asterisks and hyphens are passed over."""
-    topic, text = topic_of(request), text.replace("*", "").replace("-", " ")
+    """Say whether a text names a request's topic, in any of the languages; however its words are joined or marked."""
+    topic, text = topic_of(request), " ".join(text.replace("*", "").replace("-", " ").split())
     return any(name.lower() in text.lower() for name in (*topic.names, *topic.languages.values()))
 
 
