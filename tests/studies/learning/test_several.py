@@ -13,6 +13,8 @@ from tinsmith.lab.study.results import Draws
 from tinsmith.pages.document import Section, note
 from tinsmith.pages.page import document_html
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.studies.learning.headline import headline
+from tinsmith.studies.learning.results import LearningFound
 from tinsmith.studies.learning.several import several_document
 from tinsmith.studies.learning.study import learn
 
@@ -40,7 +42,7 @@ def test_each_task_has_its_sentences_its_arms_and_its_answers(
     html = document_html(page)
     for name, each in found.items():
         assert f"{name}, right: " in html
-        assert all(sentence in html for sentence in each.sentences[:2])
+        assert all(sentence in html for sentence in headline(each.found))  # type: ignore[arg-type]
     assert html.count('id="again"') == 1
 
 
@@ -52,3 +54,21 @@ def test_a_forecast_has_no_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     done = learn({}, {**given, **rates}, lambda _: None, open_source=source_of)
     assert done.outcome is None
     assert not Path("none").exists()
+
+
+def test_the_headline_has_the_figures_and_calls_chance_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("made.py").write_text(TASK)
+    for share, risen in ((1.0, True), (0.25, False)):
+        found = outcome(f"share-{share}", share).found
+        assert isinstance(found, LearningFound)
+        (arm,) = found.arms
+        moved = arm.of("metric/right")
+        assert moved is not None
+        before, after, *_ = headline(found)
+        assert f"{found.untrained.value:.2f}" in before
+        assert f"{moved.after.value:.2f}" in after
+        assert ("raises" in after) == risen
+        assert ("chance" in after) != risen

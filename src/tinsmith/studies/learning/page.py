@@ -42,6 +42,7 @@ from tinsmith.pages.tables import (
     whole,
 )
 from tinsmith.pages.wording import p_words, signed
+from tinsmith.studies.learning.headline import headline
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
 from tinsmith.studies.learning.reading import ArmRead
 from tinsmith.studies.learning.results import LearnedArm, LearningFound, Moved
@@ -70,8 +71,11 @@ def learning_page(
         title=f"What is learned of {found.task}",
         question=found.question,
         facts=_facts(found),
-        sentences=sentences,
-        beside=(_before_and_after(found),),
+        sentences=headline(found),
+        beside=(
+            _before_and_after(found),
+            Fold("The same with intervals, and what may not be claimed", [Bullets(sentences)]),
+        ),
         sections=(
             Section("gains", "Gains", _gains(found)),
             Section("curve", "Over the items seen", _curve(found)),

@@ -10,12 +10,10 @@ from tinsmith.pages.document import Block, Bullets, Document, Fold, Pairs, Secti
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
+from tinsmith.studies.learning.headline import headline
 from tinsmith.studies.learning.page import ANSWERS
 from tinsmith.studies.learning.results import LearningFound
 from tinsmith.studies.learning.story import shown_measure
-
-_FIRST = 2
-"""Sentences of a study that stand on the first screen: where it began, and what the first arm gained."""
 
 
 def several_document(
@@ -38,7 +36,9 @@ def several_document(
         title=title,
         question=question,
         facts=facts,
-        sentences=[one for each in outcomes.values() for one in each.sentences[:_FIRST]],
+        sentences=[
+            f"{name}: {' '.join(headline(_found(each)))}" for name, each in outcomes.items()
+        ],
         beside=(_picture(outcomes),),
         sections=(*(_section(name, one) for name, one in outcomes.items()), *checks),
     )
@@ -77,7 +77,9 @@ def _picture(outcomes: Mapping[str, Outcome]) -> Block:
 
 def _section(name: str, outcome: Outcome) -> Section:
     answers = next(each for each in outcome.page.sections if each.anchor == ANSWERS)
-    more = Fold("What else may be said", [Bullets(outcome.sentences[_FIRST:])])
+    more = Fold(
+        "The same with intervals, and what may not be claimed", [Bullets(outcome.sentences)]
+    )
     return Section(_found(outcome).task.replace("/", "-"), name, (more, *answers.blocks))
 
 
