@@ -113,7 +113,9 @@ def test_a_claim_with_all_its_evidence_is_allowed(
 
 def test_the_two_kinds_share_no_reason_but_the_items_and_the_one_model() -> None:
     assert {CheckName.ITEMS, CheckName.PARITY} == BEATS & LEARNED
-    assert set(CheckName) == BEATS | LEARNED
+    of_means = {CheckName.BEFORE, CheckName.BASELINE}
+    assert set(CheckName) == BEATS | LEARNED | of_means
+    assert not (BEATS | LEARNED) & of_means
 
 
 def test_one_may_beat_the_other_though_both_lie_below_the_metadata() -> None:

@@ -158,7 +158,7 @@ def test_every_preset_of_a_kept_task_is_an_experiment(name: str, preset: str) ->
     plan = plan_of(f"{name}/{preset}", values)
     assert plan.experiment.name == f"{name}/{preset}"
     supervised = plan.settings.by_example(0) is not None
-    assert supervised == (preset != "rl")
+    assert supervised == (preset in ("sft", "sft_then_rl"))
     assert plan.frame.kind is (Kind.TASK_SFT if preset == "sft" else Kind.TASK)
 
 

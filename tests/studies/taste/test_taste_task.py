@@ -11,10 +11,11 @@ import pytest
 from own_task import command
 from taste_corpora import world, write
 
+from tinsmith.cli.registered import source_of
 from tinsmith.lab.user_task.scoring import Earned, score_group
 from tinsmith.lab.user_task.task import Answered, Task
 from tinsmith.studies.taste.sections import SECTIONS, swapped
-from tinsmith.studies.taste.source import CARD, PRESETS, taste_task
+from tinsmith.studies.taste.source import CARD, taste_task
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
@@ -169,8 +170,17 @@ def test_shares_by_gap_year_and_field() -> None:
 def test_the_corpus_is_part_of_the_identity(corpus: Path) -> None:
     source = taste_task("", {"data": str(corpus)})
     assert source.sha256["corpus"] == file_sha256(corpus / CARD)
-    known = {key.name for key in source.keys}
-    assert all(set(keys) <= known for keys in PRESETS.values())
+
+
+@pytest.mark.parametrize(("preset", "key"), [("shuffled", "preference"), ("by_length", "length")])
+def test_controls_are_presets_that_change_one_key(corpus: Path, preset: str, key: str) -> None:
+    source = source_of(f"taste/{preset}", {"data": str(corpus)})
+    plain = source_of("taste", {"data": str(corpus)})
+    assert source is not None
+    assert plain is not None
+    defaults = {one.name: one.default for one in source.keys}
+    changed = {one.name for one in plain.keys if one.default != defaults[one.name]}
+    assert changed == {key}
 
 
 @pytest.mark.parametrize(
