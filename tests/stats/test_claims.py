@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 
 from sentences import missing
-from tinsmith.stats.claims import (
-    Beats,
-    CheckName,
-    Claim,
-    ClaimKind,
-    Finding,
-    Learned,
-    Training,
-    Verdict,
-    judge_beats,
-    judge_learned,
-)
+from tinsmith.stats.claim import CheckName, Claim, ClaimKind, Finding, Training, Verdict
+from tinsmith.stats.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric

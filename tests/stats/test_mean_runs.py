@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinsmith.stats.claims import CheckName, Finding, Training, Verdict
+from tinsmith.stats.claim import CheckName, Finding, Training, Verdict
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_claims import (
     MeanBeats,

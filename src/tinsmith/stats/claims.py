@@ -10,19 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from tinsmith.stats.claim import Check, CheckName, Claim, Finding, Training
+from tinsmith.stats.claim_checks import (
+    Rival,
+    above,
+    above_zero,
+    corrected_levels,
+    nearest_of,
+    one_model,
+    ruled,
+    ruled_learned,
+    same_items,
+    same_training,
+)
 from tinsmith.stats.confusion import best_constant
-from tinsmith.stats.estimates import Bootstrap, Difference, difference, estimate
-from tinsmith.stats.intervals import Interval
+from tinsmith.stats.estimates import Bootstrap, difference, estimate
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
-from tinsmith.stats.significance import holm
 from tinsmith.types.errors import ConfigError
 
-ENOUGH_SEEDS = 5
-"""With fewer trained models a side, a claim is about those models and not about the method."""
 RECALL_KEPT = 0.8
 """Share of the other system's smallest recall that must be kept."""
 _RISING = (
@@ -32,70 +40,6 @@ _RISING = (
     Metric.MIN_CLASS_RECALL,
     Metric.G_MEAN,
 )
-
-
-class Verdict(StrEnum):
-    """What may be printed."""
-
-    ALLOWED = "allowed"
-    REFUSED = "refused"
-
-
-class ClaimKind(StrEnum):
-    """What is claimed."""
-
-    BEATS = "beats"
-    """One system scores higher than another, both trained on the same data and as long."""
-    LEARNED = "learned"
-    """A system knows something that no constant, no metadata, no chance and no leak explains."""
-
-
-class CheckName(StrEnum):
-    """One reason a claim can fail for."""
-
-    ITEMS = "same items"
-    TRAINING = "same training"
-    DIFFERENCE = "difference"
-    BEFORE = "before training"
-    BASELINE = "baselines of the task"
-    CONSTANT = "constant baseline"
-    METADATA = "metadata baseline"
-    CHANCE = "chance"
-    RECALL = "smallest recall"
-    CONTROL = "shuffled labels"
-    PARITY = "one model"
-
-
-class Finding(StrEnum):
-    """How a check came out."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    MISSING = "missing"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check of one claim, in words."""
-
-    name: CheckName
-    finding: Finding
-    sentence: str
-
-    @property
-    def passed(self) -> bool:
-        """Whether it stands in nobody's way."""
-        return self.finding is Finding.PASSED
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """What a system was trained on, and for how long."""
-
-    data: str
-    """Fingerprint of the slice."""
-    examples: int | None
-    """Papers seen, each as often as it was; None: fitted until more of them change nothing, as a baseline is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,68 +85,6 @@ def _require_rising(metric: Metric) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A claim with its verdict, and every check in words."""
-
-    kind: ClaimKind
-    first: str
-    second: str
-    """What is beaten; of something learned, the simpler explanation that comes nearest."""
-    metric: str
-    value: float
-    """first minus second."""
-    interval: Interval | None
-    """Of the difference, at the level Holm's correction leaves to this claim."""
-    p_value: float
-    p_holm: float
-    seeds: tuple[int, ...]
-    num_items: int
-    checks: tuple[Check, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """Allowed if every check passed."""
-        return Verdict.ALLOWED if all(check.passed for check in self.checks) else Verdict.REFUSED
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it is refused; all checks' sentences where it is allowed."""
-        refused = tuple(check.sentence for check in self.checks if not check.passed)
-        return refused or tuple(check.sentence for check in self.checks)
-
-    @property
-    def scope(self) -> str:
-        """What the claim is about: the method, or only the models that were trained."""
-        seeds = f"{' and '.join(map(str, self.seeds))} seed{'' if self.seeds == (1,) else 's'}"
-        if min(self.seeds) >= ENOUGH_SEEDS:
-            return f"the method, over {seeds}"
-        enough = f"{ENOUGH_SEEDS}{' a side' if len(self.seeds) > 1 else ''} speak for the method"
-        return f"these trained models only ({seeds}; {enough})"
-
-    @property
-    def words(self) -> str:
-        """The claim itself."""
-        return claim_words(self.kind, self.first, self.second)
-
-    def sentence(self) -> str:
-        """Return the one line to print."""
-        figure = f"{self.value:+.3f}{f' {self.interval}' if self.interval else ''}"
-        if self.kind is ClaimKind.LEARNED:
-            figure = f"{figure} beside {self.second}"
-        figure = f"{figure}, n = {self.num_items}"
-        if self.verdict is Verdict.ALLOWED:
-            return f"{self.words} on {self.metric}: {figure}; {self.scope}"
-        return f"not claimed: {self.words} on {self.metric} ({figure}): {'; '.join(self.reasons)}"
-
-
-def claim_words(kind: ClaimKind, first: str, second: str) -> str:
-    """Return what is claimed."""
-    if kind is ClaimKind.BEATS:
-        return f"{first} beats {second}"
-    return f"{first} learned something that nothing simpler explains"
-
-
 def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that one system beats another: Holm's correction runs over all of `family`.
 
@@ -222,28 +104,17 @@ def judge_beats(family: Sequence[Beats], bootstrap: Bootstrap) -> tuple[Claim, .
         family, shared, found, corrected, strict=True
     ):
         first, second = systems
-        interval = gap.at(level)
         checks = (
             same_items(first.num_items, left_out),
             same_training(one.training),
-            above_zero(first.name, gap, interval, p_holm, bootstrap),
+            above_zero(first.name, gap, gap.at(level), p_holm, bootstrap),
             _recall_kept(first, second),
             one_model(one.parity),
         )
+        seeds = (first.num_seeds, second.num_seeds)
+        names = (first.name, second.name)
         claims.append(
-            Claim(
-                kind=ClaimKind.BEATS,
-                first=first.name,
-                second=second.name,
-                metric=one.metric,
-                value=gap.value,
-                interval=interval,
-                p_value=gap.p_value,
-                p_holm=p_holm,
-                seeds=(first.num_seeds, second.num_seeds),
-                num_items=first.num_items,
-                checks=checks,
-            )
+            ruled(names, one.metric, gap, (p_holm, level), seeds, first.num_items, checks)
         )
     return tuple(claims)
 
@@ -261,9 +132,7 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
         _simpler(one.metric, systems, _evidence(one), bootstrap)
         for one, (systems, _) in zip(family, shared, strict=True)
     ]
-    nearest = [
-        max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value)) for rivals in found
-    ]
+    nearest = [nearest_of(rivals) for rivals in found]
     corrected = corrected_levels([rival.gap.p_value for rival in nearest], bootstrap)
     claims: list[Claim] = []
     for one, (systems, left_out), rivals, near, (p_holm, level) in zip(
@@ -271,7 +140,7 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
     ):
         system = systems[0]
         by_name = {
-            rival.check: _above(
+            rival.check: above(
                 rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap
             )
             for rival in rivals
@@ -291,18 +160,14 @@ def judge_learned(family: Sequence[Learned], bootstrap: Bootstrap) -> tuple[Clai
             one_model(one.parity),
         )
         claims.append(
-            Claim(
-                kind=ClaimKind.LEARNED,
-                first=system.name,
-                second=near.name,
-                metric=one.metric,
-                value=near.gap.value,
-                interval=near.gap.at(level),
-                p_value=near.gap.p_value,
-                p_holm=p_holm,
-                seeds=(system.num_seeds,),
-                num_items=system.num_items,
-                checks=checks,
+            ruled_learned(
+                system.name,
+                one.metric,
+                near,
+                (p_holm, level),
+                system.num_seeds,
+                system.num_items,
+                checks,
             )
         )
     return tuple(claims)
@@ -312,16 +177,6 @@ def _evidence(one: Learned) -> list[CheckName]:
     """Name the systems that stand beside the first."""
     given = ((CheckName.METADATA, one.metadata), (CheckName.CONTROL, one.control))
     return [name for name, system in given if system is not None]
-
-
-def corrected_levels(p_values: Sequence[float], bootstrap: Bootstrap) -> list[tuple[float, float]]:
-    """Return each claim's p after Holm's correction, and the level it leaves to the claim's intervals."""
-    by_size = sorted(range(len(p_values)), key=p_values.__getitem__)
-    levels = {
-        place: 1.0 - (1.0 - bootstrap.level) / (len(p_values) - rank)
-        for rank, place in enumerate(by_size)
-    }
-    return [(p_holm, levels[place]) for place, p_holm in enumerate(holm(list(p_values)))]
 
 
 def _shared(given: Sequence[Runs | None]) -> tuple[list[Runs], float]:
@@ -335,55 +190,6 @@ def _shared(given: Sequence[Runs | None]) -> tuple[list[Runs], float]:
     return [system.on(items) for system in systems], 1.0 - len(items) / len(everything)
 
 
-def same_items(n: int, left_out: float) -> Check:
-    """Say whether all systems were scored on the same n items, but for a share of them."""
-    if left_out <= 0.05:
-        return Check(CheckName.ITEMS, Finding.PASSED, f"scored on the same {n} items")
-    sentence = f"{left_out:.0%} of the items were not answered by all systems"
-    return Check(CheckName.ITEMS, Finding.FAILED, sentence)
-
-
-def same_training(seen: tuple[Training, Training] | None) -> Check:
-    """The first may have been trained on no other data, and no longer, than what it is to beat."""
-    if seen is None:
-        sentence = "what the two were trained on, and how long, is not known"
-        return Check(CheckName.TRAINING, Finding.MISSING, sentence)
-    mine, theirs = seen
-    if theirs.examples == 0:
-        sentence = "the second was not trained: whether training helps is the question"
-        return Check(CheckName.TRAINING, Finding.PASSED, sentence)
-    if mine.data != theirs.data:
-        sentence = "the two were trained on different data"
-        return Check(CheckName.TRAINING, Finding.FAILED, sentence)
-    if theirs.examples is None:
-        sentence = "trained on the same data, the second until more of it changed nothing"
-        return Check(CheckName.TRAINING, Finding.PASSED, sentence)
-    if mine.examples is None or mine.examples > theirs.examples:
-        own = "without a limit" if mine.examples is None else f"on {mine.examples:,} examples"
-        sentence = f"trained for longer: {own}, the second on {theirs.examples:,}"
-        return Check(CheckName.TRAINING, Finding.FAILED, sentence)
-    sentence = f"trained on the same data, {mine.examples:,} examples against {theirs.examples:,}"
-    return Check(CheckName.TRAINING, Finding.PASSED, sentence)
-
-
-def above_zero(
-    name: str, found: Difference, interval: Interval | None, p_holm: float, bootstrap: Bootstrap
-) -> Check:
-    """Say whether a difference is above zero by its interval and by its corrected p."""
-    seen = f"{found.value:+.3f} {interval} (Holm p = {p_holm:.4f})"
-    if holds(interval, p_holm, bootstrap):
-        return Check(CheckName.DIFFERENCE, Finding.PASSED, f"the difference {seen} is above zero")
-    sentence = f"the difference {seen} may be zero"
-    if interval is not None and interval.high < 0.0:
-        sentence = f"{name} is worse: {seen}"
-    return Check(CheckName.DIFFERENCE, Finding.FAILED, sentence)
-
-
-def holds(interval: Interval | None, p_holm: float, bootstrap: Bootstrap) -> bool:
-    """Whether both the interval and the corrected p say that a difference is above zero."""
-    return interval is not None and interval.above(0.0) and p_holm < 1.0 - bootstrap.level
-
-
 def _recall_kept(first: Runs, second: Runs) -> Check:
     mine, theirs = first.score(Metric.MIN_CLASS_RECALL), second.score(Metric.MIN_CLASS_RECALL)
     needed = RECALL_KEPT * theirs
@@ -392,31 +198,9 @@ def _recall_kept(first: Runs, second: Runs) -> Check:
     return Check(CheckName.RECALL, Finding.PASSED if passed else Finding.FAILED, sentence)
 
 
-def one_model(seen: ParityRecord | None) -> Check:
-    """Say whether sampler and trainer agreed to the bit."""
-    if seen is None or seen.steps == 0:
-        sentence = "sampler and trainer were not compared"
-        return Check(CheckName.PARITY, Finding.MISSING, sentence)
-    if seen.unequal_bits == 0:
-        sentence = f"sampler and trainer agree in every bit over {seen.steps} steps"
-        return Check(CheckName.PARITY, Finding.PASSED, sentence)
-    sentence = f"sampler and trainer differ in {seen.unequal_bits} log-probabilities"
-    return Check(CheckName.PARITY, Finding.FAILED, sentence)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rival:
-    """A simpler explanation, and how far the system is above it."""
-
-    check: CheckName
-    name: str
-    metric: Metric
-    gap: Difference
-
-
 def _simpler(
     metric: Metric, systems: Sequence[Runs], evidence: Sequence[CheckName], bootstrap: Bootstrap
-) -> list[_Rival]:
+) -> list[Rival]:
     """Hold the system, which is the first, against all that could explain its score."""
     system = systems[0]
     golds = [system.labels[code] for code in system.golds]
@@ -436,17 +220,9 @@ def _simpler(
         ),
     ]
     return [
-        _Rival(check, name, by, difference(system, other, by, bootstrap))
+        Rival(check, name, by, difference(system, other, by, bootstrap))
         for check, name, by, other in against
     ]
-
-
-def _above(rival: _Rival, p_holm: float, level: float, bootstrap: Bootstrap) -> Check:
-    interval = rival.gap.at(level)
-    seen = f"{rival.name}: {rival.gap.value:+.3f} {interval} on {rival.metric}"
-    if holds(interval, p_holm, bootstrap):
-        return Check(rival.check, Finding.PASSED, f"beats {seen}")
-    return Check(rival.check, Finding.FAILED, f"does not beat {seen}")
 
 
 def _nothing_leaks(control: Runs | None, beaten: Check | None, bootstrap: Bootstrap) -> Check:

@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinsmith.stats.claims import (
-    Check,
-    CheckName,
-    Claim,
-    ClaimKind,
-    Finding,
-    Training,
+from tinsmith.stats.claim import Check, CheckName, Claim, Finding, Training
+from tinsmith.stats.claim_checks import (
+    Rival,
+    above,
     above_zero,
     corrected_levels,
-    holds,
+    nearest_of,
     one_model,
+    ruled,
+    ruled_learned,
     same_items,
     same_training,
 )
-from tinsmith.stats.estimates import Bootstrap, Difference
+from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference, shared_items
 from tinsmith.stats.parity import ParityRecord
 
@@ -57,13 +56,6 @@ class MeanLearned:
     parity: ParityRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rival:
-    check: CheckName
-    name: str
-    gap: Difference
-
-
 def judge_mean_beats(family: Sequence[MeanBeats], bootstrap: Bootstrap) -> tuple[Claim, ...]:
     """Judge claims that one system beats another: Holm's correction runs over all of `family`.
 
@@ -80,27 +72,15 @@ def judge_mean_beats(family: Sequence[MeanBeats], bootstrap: Bootstrap) -> tuple
     for one, ((first, second), left_out), gap, (p_holm, level) in zip(
         family, shared, gaps, corrected, strict=True
     ):
-        interval = gap.at(level)
         checks = (
             same_items(first.num_items, left_out),
             same_training(one.training),
-            above_zero(first.name, gap, interval, p_holm, bootstrap),
+            above_zero(first.name, gap, gap.at(level), p_holm, bootstrap),
             one_model(one.parity),
         )
+        names = (first.name, second.name)
         claims.append(
-            Claim(
-                kind=ClaimKind.BEATS,
-                first=first.name,
-                second=second.name,
-                metric=one.metric,
-                value=gap.value,
-                interval=interval,
-                p_value=gap.p_value,
-                p_holm=p_holm,
-                seeds=_seeds(one),
-                num_items=first.num_items,
-                checks=checks,
-            )
+            ruled(names, one.metric, gap, (p_holm, level), _seeds(one), first.num_items, checks)
         )
     return tuple(claims)
 
@@ -122,9 +102,7 @@ def judge_mean_learned(family: Sequence[MeanLearned], bootstrap: Bootstrap) -> t
     found = [
         _rivals(one, systems, bootstrap) for one, (systems, _) in zip(family, shared, strict=True)
     ]
-    nearest = [
-        max(rivals, key=lambda rival: (rival.gap.p_value, -rival.gap.value)) for rivals in found
-    ]
+    nearest = [nearest_of(rivals) for rivals in found]
     corrected = corrected_levels([rival.gap.p_value for rival in nearest], bootstrap)
     claims: list[Claim] = []
     for one, (systems, left_out), rivals, near, (p_holm, level) in zip(
@@ -134,25 +112,21 @@ def judge_mean_learned(family: Sequence[MeanLearned], bootstrap: Bootstrap) -> t
         checks = (
             same_items(system.num_items, left_out),
             *(
-                _above(rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap)
+                above(rival, p_holm if rival is near else rival.gap.p_value, level, bootstrap)
                 for rival in rivals
             ),
             *_missing(one),
             one_model(one.parity),
         )
         claims.append(
-            Claim(
-                kind=ClaimKind.LEARNED,
-                first=system.name,
-                second=near.name,
-                metric=one.metric,
-                value=near.gap.value,
-                interval=near.gap.at(level),
-                p_value=near.gap.p_value,
-                p_holm=p_holm,
-                seeds=(system.num_seeds,),
-                num_items=system.num_items,
-                checks=checks,
+            ruled_learned(
+                system.name,
+                one.metric,
+                near,
+                (p_holm, level),
+                system.num_seeds,
+                system.num_items,
+                checks,
             )
         )
     return tuple(claims)
@@ -163,25 +137,17 @@ def _systems(one: MeanLearned) -> list[MeanRuns]:
     return [one.system, one.before, *one.baselines, *control]
 
 
-def _rivals(one: MeanLearned, systems: Sequence[MeanRuns], bootstrap: Bootstrap) -> list[_Rival]:
+def _rivals(one: MeanLearned, systems: Sequence[MeanRuns], bootstrap: Bootstrap) -> list[Rival]:
     system, before, *others = systems
     own = mean_difference(system, before, bootstrap, same_models=True)
-    rivals = [_Rival(CheckName.BEFORE, "the model before training", own)]
+    rivals = [Rival(CheckName.BEFORE, "the model before training", one.metric, own)]
     for place, other in enumerate(others):
         if place < len(one.baselines):
             check, name = CheckName.BASELINE, f"the baseline {other.name}"
         else:
             check, name = CheckName.CONTROL, "the same method trained on shuffled labels"
-        rivals.append(_Rival(check, name, mean_difference(system, other, bootstrap)))
+        rivals.append(Rival(check, name, one.metric, mean_difference(system, other, bootstrap)))
     return rivals
-
-
-def _above(rival: _Rival, p_holm: float, level: float, bootstrap: Bootstrap) -> Check:
-    interval = rival.gap.at(level)
-    seen = f"{rival.name}: {rival.gap.value:+.3f} {interval}"
-    if holds(interval, p_holm, bootstrap):
-        return Check(rival.check, Finding.PASSED, f"beats {seen}")
-    return Check(rival.check, Finding.FAILED, f"does not beat {seen}")
 
 
 def _missing(one: MeanLearned) -> list[Check]:

@@ -18,20 +18,17 @@ from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.pages.wording import listed
-from tinsmith.stats.claims import (
-    Beats,
+from tinsmith.stats.claim import (
     Check,
     CheckName,
     Claim,
     ClaimKind,
     Finding,
-    Learned,
     Training,
     Verdict,
     claim_words,
-    judge_beats,
-    judge_learned,
 )
+from tinsmith.stats.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric

@@ -12,7 +12,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.pages.measures import Measures, from_row
 from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.alarms import AlarmKind
-from tinsmith.stats.claims import ClaimKind
+from tinsmith.stats.claim import ClaimKind
 
 
 def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> tuple[str, ...]:

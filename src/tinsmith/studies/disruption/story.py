@@ -13,7 +13,7 @@ from tinsmith.lab.results.standings import Standing, standing_words
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.pages.wording import counted, listed, percent, told
 from tinsmith.stats.alarms import Limits
-from tinsmith.stats.claims import ClaimKind
+from tinsmith.stats.claim import ClaimKind
 from tinsmith.studies.disruption.lost_classes import LostClass
 
 _LIMITS = Limits()

@@ -8,7 +8,7 @@ from typing import Final
 
 from tinsmith.lab.study.results import Draws, StudyValues
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.stats.claims import Claim, Training
+from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.estimates import Bootstrap, Difference
 from tinsmith.stats.mean_claims import (
     MeanBeats,

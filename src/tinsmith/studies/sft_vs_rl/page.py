@@ -23,7 +23,7 @@ from tinsmith.lab.study.page import (
 from tinsmith.lab.study.results import Seconds, Spent
 from tinsmith.pages.document import Block, Document, Heading, Plates, Section, Words
 from tinsmith.pages.tables import Cell, Table, number, table_of, text
-from tinsmith.stats.claims import Verdict
+from tinsmith.stats.claim import Verdict
 from tinsmith.studies.sft_vs_rl.keys import QUESTION
 from tinsmith.studies.sft_vs_rl.results import SftVsRl, StudyClaim
 from tinsmith.studies.sft_vs_rl.settings import WORDS, ArmName

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tinsmith.lab.study.results import StudyFound
-from tinsmith.stats.claims import Claim
+from tinsmith.stats.claim import Claim
 from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
 from tinsmith.stats.incentives.posteriors import Policy
 from tinsmith.stats.rates import Metric

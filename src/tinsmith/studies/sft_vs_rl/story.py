@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinsmith.lab.study.results import limits
 from tinsmith.pages.wording import listed, told
-from tinsmith.stats.claims import CheckName, Claim, Finding, Verdict
+from tinsmith.stats.claim import CheckName, Claim, Finding, Verdict
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.sft_vs_rl.results import MARGIN, OFFSET_RULE, Equivalence, SftVsRl, Truth
 from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
