@@ -163,8 +163,8 @@ def learned_arm(
 
 
 def measures_of(terms: Sequence[str], metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of all that is measured of a task, the reward first."""
-    apart = terms if len(terms) > 1 else ()
+    """Return the names of all that is measured of a task, the reward first; a term that is a metric too stands once."""
+    apart = [name for name in terms if name not in metrics] if len(terms) > 1 else []
     return (TOTAL, *apart, *(f"metric/{name}" for name in metrics))
 
 

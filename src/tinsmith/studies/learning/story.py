@@ -84,7 +84,8 @@ def _ruled(claim: Claim) -> str:
     value = signed(claim.value)
     if claim.interval is not None:
         value = f"{value}, {signed(claim.interval.low)} to {signed(claim.interval.high)}"
-    failed = listed([check.name.value for check in claim.checks if not check.passed])
+    named = dict.fromkeys(check.name.value for check in claim.checks if not check.passed)
+    failed = listed(list(named))
     beside = "" if claim.kind is ClaimKind.BEATS else f" beside {claim.second}"
     return f"Not claimed: {claim.words} ({value}{beside}); what refuses it: {failed}."
 
