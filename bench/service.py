@@ -1,7 +1,8 @@
-"""The service: 64 requests of 64 tokens through the official SDK against the engine called directly, preset `tiny`.
+"""The service: requests through the official SDK against the engine called directly, preset `tiny`.
 
-The same prompts and seeds on both sides, and the same tokens, or it stops. The server is a process of its own, as is a
-direct engine; the client's work (the SDK, in this process) takes cores from the server, so both are told apart by CPU.
+64 requests of 64 tokens, and 1,000 short ones at once. The same prompts and seeds on both sides, and the same tokens,
+or it stops. The server is a process of its own, as is a direct engine; the client's work (the SDK, in this process)
+takes cores from the server, so both are told apart by CPU. Then: what reading a training request costs, beside a step.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,14 +23,26 @@ import numpy as np
 from peers import idle_threads_sleep, report
 
 MODEL = "tinsmith/tiny"
-REQUESTS, PROMPT, TOKENS, ROUNDS = 64, 16, 64, 7
-LIMIT = 1.2
+PROMPT, LIMIT = 16, 1.15
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many requests at once, each for so many tokens."""
+
+    requests: int
+    tokens: int
+    rounds: int
+
+
+LOADS = (Load(64, 64, 7), Load(1000, 4, 5))
+DATUMS, POSITIONS, PARSE_LIMIT = 128, 128, 0.05
 
 Tokens = list[list[int]]
 
 
-def prompts() -> list[list[int]]:
-    drawn = np.random.default_rng(0).integers(0, 4096, (REQUESTS, PROMPT))
+def prompts(count: int) -> list[list[int]]:
+    drawn = np.random.default_rng(0).integers(0, 4096, (count, PROMPT))
     return [[int(token) for token in row] for row in drawn]
 
 
@@ -39,21 +53,24 @@ def direct(connection: Connection) -> None:
 
     engine = Engine({MODEL: MODEL})
     policy = engine.base_policy(MODEL)
-    requests = [
-        SampleRequest(
-            prompt=np.array(prompt, np.int32),
-            params=SamplingParams(seed=seed, stop=(), max_tokens=TOKENS),
-        )
-        for seed, prompt in enumerate(prompts())
-    ]
-    while connection.recv():
+    asked = {
+        load: [
+            SampleRequest(
+                prompt=np.array(prompt, np.int32),
+                params=SamplingParams(seed=seed, stop=(), max_tokens=load.tokens),
+            )
+            for seed, prompt in enumerate(prompts(load.requests))
+        ]
+        for load in LOADS
+    }
+    while (load := connection.recv()) is not None:
         start, cpu = time.perf_counter(), time.process_time()
-        results = engine.sample(MODEL, requests, [policy] * REQUESTS)
+        results = engine.sample(MODEL, asked[load], [policy] * load.requests)
         taken = (time.perf_counter() - start, time.process_time() - cpu)
         connection.send((*taken, [result.sequences[0].tokens.tolist() for result in results]))
 
 
-def through_the_sdk(state: Path) -> tuple[Callable[[], Tokens], int]:
+def through_the_sdk(state: Path) -> tuple[Callable[[Load], Tokens], int]:
     """A round through the SDK, and the server's process id."""
     import tinker
 
@@ -62,12 +79,17 @@ def through_the_sdk(state: Path) -> tuple[Callable[[], Tokens], int]:
     server = EmbeddedServer(EmbeddedSettings(models={MODEL: MODEL}, state=state))
     client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
     sampler = client.create_sampling_client(base_model=MODEL).result()
-    inputs = [tinker.ModelInput.from_ints(prompt) for prompt in prompts()]
+    inputs = {
+        load: [tinker.ModelInput.from_ints(prompt) for prompt in prompts(load.requests)]
+        for load in LOADS
+    }
 
-    def run() -> Tokens:
+    def run(load: Load) -> Tokens:
         futures = [
-            sampler.sample(prompt, 1, tinker.SamplingParams(max_tokens=TOKENS, seed=seed, stop=[]))
-            for seed, prompt in enumerate(inputs)
+            sampler.sample(
+                prompt, 1, tinker.SamplingParams(max_tokens=load.tokens, seed=seed, stop=[])
+            )
+            for seed, prompt in enumerate(inputs[load])
         ]
         return [list(future.result().sequences[0].tokens) for future in futures]
 
@@ -86,37 +108,79 @@ def main() -> None:
     ours, theirs = get_context("spawn").Pipe()
     engine = get_context("spawn").Process(target=direct, args=(theirs,), daemon=True)
     engine.start()
-    rows: list[tuple[float, float, float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         run, server = through_the_sdk(Path(folder))
-        for round_idx in range(ROUNDS + 1):
-            ours.send(True)
-            wall_direct, cpu_direct, expected = ours.recv()
-            start, cpu = time.perf_counter(), time.process_time()
-            cpu_server = process_cpu(server)
-            tokens = run()
-            wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-            assert tokens == expected, "the service and the engine do not sample the same tokens"
-            if round_idx > 0:  # the first one warms both sides up
-                rows.append((wall, wall_direct, process_cpu(server) - cpu_server, cpu, cpu_direct))
-    ours.send(False)
+        for load in LOADS:
+            _compare(load, run, server, ours)
+    ours.send(None)
+    _parsing()
+
+
+def _compare(load: Load, run: Callable[[Load], Tokens], server: int, ours: Connection) -> None:
+    """Rounds of one load, in turn on both sides."""
+    rows: list[tuple[float, float, float, float, float]] = []
+    for round_idx in range(load.rounds + 1):
+        ours.send(load)
+        wall_direct, cpu_direct, expected = ours.recv()
+        start, cpu = time.perf_counter(), time.process_time()
+        cpu_server = process_cpu(server)
+        tokens = run(load)
+        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+        assert tokens == expected, "the service and the engine do not sample the same tokens"
+        if round_idx > 0:  # the first one warms both sides up
+            rows.append((wall, wall_direct, process_cpu(server) - cpu_server, cpu, cpu_direct))
     walls, walls_direct, cpus, cpus_client, cpus_direct = (
         list(column) for column in zip(*rows, strict=True)
     )
-    report("service, 64 x 64 tokens, wall, best", min(walls), min(walls_direct), LIMIT, "s")
-    median = statistics.median
-    report("service, 64 x 64 tokens, wall, median", median(walls), median(walls_direct), LIMIT, "s")
-    report(
-        "service, 64 x 64 tokens, CPU of the server, median",
-        median(cpus),
-        median(cpus_direct),
-        LIMIT,
-        "s",
-    )
+    what, median = f"service, {load.requests} x {load.tokens} tokens", statistics.median
+    report(f"{what}, wall, best", min(walls), min(walls_direct), LIMIT, "s")
+    report(f"{what}, wall, median", median(walls), median(walls_direct), LIMIT, "s")
+    report(f"{what}, CPU of the server, median", median(cpus), median(cpus_direct), LIMIT, "s")
     print(
-        f"service, CPU of the client (the SDK's own work), median: {median(cpus_client):.2f} s, "
+        f"{what}, CPU of the client (the SDK's own work), median: {median(cpus_client):.2f} s, "
         f"{median(cpus_client) / median(cpus_direct):.2f} of the engine's"
     )
+
+
+def _parsing() -> None:
+    """Reading a request of 128 datums, beside a step of `nano` on it."""
+    from tinker.proto import tinker_public_pb2 as wire
+
+    from tinsmith.engine.engine import Engine
+    from tinsmith.server.wire import parse_forward_backward
+    from tinsmith.types.adapters import AdapterSpec
+    from tinsmith.types.datum import AdamParams, LossName
+
+    request = wire.ForwardBackwardRequest(model_id="m", seq_id=1, loss_fn="importance_sampling")
+    drawn = np.random.default_rng(0).integers(0, 512, (DATUMS, POSITIONS + 1)).astype("<i4")
+    for tokens in drawn:
+        datum = request.data.add()
+        datum.model_input.add().encoded_text.tokens = tokens[:-1].tobytes()
+        for name, values, dtype in (
+            ("target_tokens", tokens[1:].astype("<i8"), 2),
+            ("logprobs", np.full(POSITIONS, -7.0, "<f4"), 1),
+            ("advantages", np.ones(POSITIONS, "<f4"), 1),
+        ):
+            tensor = datum.loss_fn_inputs[name]
+            tensor.dense, tensor.dtype = values.tobytes(), dtype
+            tensor.shape.append(POSITIONS)
+    body = request.SerializeToString()
+    session = Engine({"tinsmith/nano": "tinsmith/nano"}).create_session(
+        "tinsmith/nano", AdapterSpec()
+    )
+    parsing: list[float] = []
+    stepping: list[float] = []
+    for _ in range(LOADS[0].rounds):
+        cpu = time.process_time()
+        call = parse_forward_backward(body)
+        parsing.append(time.process_time() - cpu)
+        cpu = time.process_time()
+        session.forward_backward(call.datums, LossName(call.loss_fn))
+        session.optim_step(AdamParams())
+        stepping.append(time.process_time() - cpu)
+    read, step = statistics.median(parsing), statistics.median(stepping)
+    title = f"reading a request of {DATUMS} datums, beside a step of nano"
+    report(title, 1e3 * read, 1e3 * step, PARSE_LIMIT, "ms")
 
 
 if __name__ == "__main__":
