@@ -6,11 +6,11 @@ import numpy as np
 from pydantic import JsonValue
 
 from tinsmith.server.requests import OptimStep, Sample
-from tinsmith.server.settings import LoraSettings, SamplingSettings
+from tinsmith.server.settings import AdjustmentSettings, LoraSettings, SamplingSettings
 from tinsmith.types.adapters import ALPHA, AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
-from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.sampling import Adjustments, Grammar, SampleRequest, SamplingParams
 
 
 def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
@@ -46,6 +46,7 @@ def to_sampling_params(settings: SamplingSettings, *, seed: int) -> SamplingPara
         top_k=settings.top_k,
         top_p=settings.top_p,
         stop=_stop(settings.stop),
+        adjustments=_adjustments(settings.adjustments),
     )
 
 
@@ -121,6 +122,22 @@ def _word(seed: int, field: str) -> int:
             "a seed is too large", field=field, value=seed, allowed="-2**63 to 2**64 - 1"
         )
     return seed % 2**64
+
+
+def _adjustments(settings: AdjustmentSettings | None) -> Adjustments | None:
+    """Return what differs from the distribution itself; None if nothing does."""
+    if settings is None:
+        return None
+    grammar = settings.grammar
+    adjustments = Adjustments(
+        min_p=settings.min_p,
+        repetition_penalty=settings.repetition_penalty,
+        presence_penalty=settings.presence_penalty,
+        frequency_penalty=settings.frequency_penalty,
+        logit_bias=settings.logit_bias,
+        grammar=None if grammar is None else Grammar(kind=grammar.kind, text=grammar.text),
+    )
+    return None if adjustments == Adjustments() else adjustments
 
 
 def _stop(stop: JsonValue) -> tuple[str, ...] | tuple[int, ...] | None:

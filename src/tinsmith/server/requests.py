@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue, model_validator
 from tinsmith.server.body import Int32, Request, SeqId, TrainingSeqId, TtlSeconds, check_one_given
 from tinsmith.server.settings import (
     AdamSettings,
+    AdjustmentSettings,
     LoraSettings,
     OptimizerSettings,
     Prompt,
@@ -183,6 +184,17 @@ class Sample(Request):
     prompt_alt_tokens_k: Int32 = 0
     record_stability_info: bool | None = None
     """Accepted and ignored: it only prepares the loss stable_reinforce, which is refused by name."""
+
+    def asked(self) -> dict[str, JsonValue]:
+        """What is asked, without who asks it: what an unseeded request's seed is derived from.
+
+        A field that came later is left out while it is at its default, so that seeds derived before stay.
+        """
+        asked = self.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
+        adjustments = self.sampling_params.adjustments
+        if adjustments is None or adjustments == AdjustmentSettings():
+            del asked["sampling_params"]["adjustments"]
+        return asked
 
 
 class OfFuture(Request):

@@ -263,9 +263,8 @@ class Samplers:
         """
         if request.sampling_params.seed is not None:
             return 0
-        asked = request.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
         apart = {} if route is None else {"route": route}
-        key = sha256_of({"base": base, "weights": weights, "asked": asked, **apart})
+        key = sha256_of({"base": base, "weights": weights, "asked": request.asked(), **apart})
         return derive(self.seed, "sample", key, self.store.occurrence(key))
 
     def _live(self, sampling_session_id: str) -> _Live:
