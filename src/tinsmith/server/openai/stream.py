@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
@@ -20,6 +21,7 @@ from tinsmith.server.openai.answers import (
     chat_logprobs,
     completion_logprobs,
     finish_reason,
+    prompt_logprobs,
     refusal,
     usage,
 )
@@ -33,44 +35,101 @@ DONE = b"data: [DONE]\n\n"
 Draws = AsyncGenerator[tuple[Drawn, ...], None]
 
 
+class Told(Protocol):
+    """An answer as `whole` and `events` tell it."""
+
+    def take(self, drawn: Drawn) -> None:
+        """Keep what was drawn."""
+        ...
+
+    def whole(self) -> Json:
+        """The answer, once every choice has ended."""
+        ...
+
+    def opening(self) -> Iterator[Json]:
+        """A stream's first chunks, before anything was drawn."""
+        ...
+
+    def grown(self, drawn: Drawn) -> Iterator[Json]:
+        """Keep what was drawn, and return the chunks that tell it."""
+        ...
+
+    def closing(self) -> Iterator[Json]:
+        """A stream's last chunks."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What was asked, and every choice so far."""
+    """What was asked on `/v1`, and every choice so far."""
 
     body: ChatRequest | CompletionRequest
     found: Found
     text: ModelText
-    num_prompt: int
-    """Tokens of all prompts."""
+    prompts: tuple[tuple[int, ...], ...]
     choices: tuple[Progress, ...]
+    """Of every prompt so many as are drawn, prompt by prompt."""
     secret: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
+    told_prompts: set[int] = field(default_factory=set[int])
+    """Choices whose prompt's ids a stream has told."""
 
-    @staticmethod
-    def progress(text: ModelText, stops: tuple[str, ...], ends: frozenset[int]) -> Progress:
-        """A choice that is yet to begin."""
-        return Progress(Choice(text, stops=stops, ends=ends))
+    @classmethod
+    def of(
+        cls,
+        body: ChatRequest | CompletionRequest,
+        found: Found,
+        text: ModelText,
+        prompts: tuple[tuple[int, ...], ...],
+        ends: frozenset[int],
+    ) -> Answer:
+        """The answer before anything was drawn; a token of `ends` that ends a choice is not part of its text."""
+        choices: list[Progress] = []
+        echoes = isinstance(body, CompletionRequest) and bool(body.echo)
+        for prompt in prompts:
+            choice = Choice(text, stops=body.stops, ends=ends, shown=body.shown)
+            if echoes:
+                choice.echo(prompt, silent=_silent(body, text))
+            choices += [
+                Progress(choice.fork(), prompt, echoes=echoes, drops=body.only_prompt)
+                for _ in range(body.num_drawn)
+            ]
+        return cls(body=body, found=found, text=text, prompts=prompts, choices=tuple(choices))
+
+    def take(self, drawn: Drawn) -> None:
+        """Keep what was drawn."""
+        self.choices[drawn.index].add(drawn)
 
     def whole(self) -> Json:
         """The answer, once every choice has ended."""
-        shown = [self._ended(i, progress) for i, progress in enumerate(self.choices)]
-        return {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
+        best = [
+            progress
+            for first in range(0, len(self.choices), self.body.num_drawn)
+            for progress in _best(
+                self.choices[first : first + self.body.num_drawn], self.body.num_samples
+            )
+        ]
+        shown = [self._ended(i, progress) for i, progress in enumerate(best)]
+        told = {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
+        if isinstance(self.body, ChatRequest):
+            told |= self._prompt_ids(best[0]) | self._prompt_logprobs(best[0])
+        return told
 
     def opening(self) -> Iterator[Json]:
-        """A chat's first chunks: who speaks."""
+        """A chat's first chunks: who speaks, and the prompt's ids where they were asked for."""
         if isinstance(self.body, ChatRequest):
             for i in range(len(self.choices)):
-                yield self._chunk(i, {"role": "assistant", "content": ""}, None, None)
+                chunk = self._chunk(i, {"role": "assistant", "content": ""}, None, None)
+                yield chunk | (self._prompt_ids(self.choices[0]) if i == 0 else {})
 
     def grown(self, drawn: Drawn) -> Iterator[Json]:
         """The chunks that tell what was drawn."""
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         if grown.text or grown.tokens.start < grown.tokens.stop:
-            logprobs = self._logprobs(progress, grown.tokens)
-            yield self._chunk(drawn.index, {"content": grown.text}, logprobs, None)
-        if drawn.stop_reason is not None:
-            yield self._chunk(drawn.index, {}, None, drawn.stop_reason)
+            yield self._chunk(drawn.index, {"content": grown.text}, grown.tokens, None)
+        if progress.reason is not None:
+            yield self._chunk(drawn.index, {}, None, progress.reason)
 
     def closing(self) -> Iterator[Json]:
         """The token counts, where they were asked for."""
@@ -85,32 +144,55 @@ class Answer:
             "logprobs": self._logprobs(progress, grown.tokens),
             "finish_reason": finish_reason(progress.reason),
         }
+        if self.body.return_token_ids:
+            shown["token_ids"] = progress.drawn
         if isinstance(self.body, ChatRequest):
             message = {"role": "assistant", "content": grown.text, "refusal": None}
             return {**shown, "message": message}
-        return {**shown, "text": grown.text}
+        ids, scored = self._prompt_ids(progress), self._prompt_logprobs(progress)
+        return {**shown, "text": grown.text, **ids, **scored}
 
     def _logprobs(self, progress: Progress, tokens: slice) -> Json | None:
+        as_ids = bool(self.body.return_tokens_as_token_ids)
         if isinstance(self.body, ChatRequest):
             if not self.body.logprobs:
                 return None
-            return chat_logprobs(self.text, progress, tokens, self.body.top_logprobs or 0)
+            k = self.body.top_logprobs or 0
+            return chat_logprobs(self.text, progress, tokens, k, as_ids=as_ids)
         if self.body.logprobs is None:
             return None
-        return completion_logprobs(self.text, progress, tokens, self.body.logprobs)
+        return completion_logprobs(self.text, progress, tokens, self.body.logprobs, as_ids=as_ids)
+
+    def _prompt_ids(self, progress: Progress) -> Json:
+        """The prompt's ids where they were asked for: vLLM tells them once a chat, and in a completion's choices."""
+        return {"prompt_token_ids": progress.prompt} if self.body.return_token_ids else {}
+
+    def _prompt_logprobs(self, progress: Progress) -> Json:
+        k = self.body.prompt_logprobs
+        if k is None:
+            return {}
+        assert progress.scored is not None, "asked for with prompt_logprobs"
+        told = prompt_logprobs(self.text, progress.prompt, progress.scored, k)
+        return {"prompt_logprobs": told}
 
     def _chunk(
-        self, index: int, delta: Json, logprobs: Json | None, reason: StopReason | None
+        self, index: int, delta: Json, tokens: slice | None, reason: StopReason | None
     ) -> Json:
+        progress = self.choices[index]
         shown: Json = {
             "index": index,
-            "logprobs": logprobs,
+            "logprobs": None if tokens is None else self._logprobs(progress, tokens),
             "finish_reason": finish_reason(reason),
         }
         if isinstance(self.body, ChatRequest):
             shown["delta"] = delta
         else:
             shown["text"] = delta.get("content", "")
+            if index not in self.told_prompts:
+                self.told_prompts.add(index)
+                shown |= self._prompt_ids(progress)
+        if tokens is not None and self.body.return_token_ids:
+            shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_told) : tokens.stop]
         counts: Json = {"usage": None} if self.body.include_usage else {}
         return {**self._head("chat.completion.chunk"), "choices": [shown], **counts}
 
@@ -125,21 +207,36 @@ class Answer:
         }
 
     def _usage(self) -> Json:
-        return usage(self.num_prompt, sum(len(progress.drawn) for progress in self.choices))
+        num_prompt = sum(len(prompt) for prompt in self.prompts)
+        return usage(num_prompt, sum(progress.num_drawn for progress in self.choices))
 
 
-async def whole(request: Request, answer: Answer, draws: Draws) -> Response:
+def _silent(body: ChatRequest | CompletionRequest, text: ModelText) -> int:
+    """Begin tokens that were put before a prompt: a client that sent a text does not look for them in it."""
+    if not isinstance(body, CompletionRequest) or body.add_special_tokens is False:
+        return 0
+    return text.num_opening if isinstance(body.prompts[0], str) else 0
+
+
+def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:
+    """The `n` with the highest mean log-probability per token, best first; all of them as they were drawn."""
+    if n == len(drawn):
+        return drawn
+    return sorted(drawn, key=lambda progress: -progress.mean_logprob)[:n]
+
+
+async def whole(request: Request, answer: Told, draws: Draws) -> Response:
     """Answer at once; what is under way is dropped when the client is gone."""
     async with aclosing(draws):
         async for batch in draws:
             for drawn in batch:
-                answer.choices[drawn.index].add(drawn)
+                answer.take(drawn)
             if not batch and await request.is_disconnected():
                 return Response(status_code=499)
     return JSONResponse(answer.whole())
 
 
-async def events(request: Request, answer: Answer, draws: Draws) -> AsyncGenerator[bytes, None]:
+async def events(request: Request, answer: Told, draws: Draws) -> AsyncGenerator[bytes, None]:
     """Answer as a stream; an error after its beginning is an event of its own."""
     async with aclosing(draws):
         try:

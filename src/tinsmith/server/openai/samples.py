@@ -1,0 +1,52 @@
+"""Requests of `/v1` and its neighbours, put as the Tinker protocol would put them."""
+
+from __future__ import annotations
+
+from tinsmith.server.openai.generation import Sampling
+from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
+from tinsmith.server.requests import Sample
+from tinsmith.server.settings import Prompt, PromptChunk
+
+
+def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) -> Sample:
+    """What is asked of the engine for one prompt."""
+    top = body.top_logprobs if isinstance(body, ChatRequest) else body.logprobs
+    return to_sample(
+        body,
+        prompt,
+        length=body.length,
+        num_samples=body.num_drawn,
+        top=top or 0,
+        only_prompt=body.only_prompt,
+    )
+
+
+def to_sample(
+    given: Sampling,
+    prompt: tuple[int, ...],
+    *,
+    length: int | None,
+    num_samples: int,
+    top: int,
+    only_prompt: bool,
+) -> Sample:
+    """What is asked of the engine for one prompt.
+
+    `length`: the most tokens that are drawn; None: as many as the context holds. `top`: the most probable tokens that
+    are told at every drawn place.
+    """
+    return Sample(
+        sampling_session_id="",
+        seq_id=0,
+        prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
+        sampling_params=given.settings(_drawn_length(length, only_prompt)),
+        num_samples=num_samples,
+        prompt_logprobs=True if given.scores_prompt or only_prompt else None,
+        topk_prompt_logprobs=given.num_prompt_top,
+        topk_sample_logprobs=top,
+    )
+
+
+def _drawn_length(length: int | None, only_prompt: bool) -> int | None:
+    """What the engine is told: one token, which nobody is shown, where only the prompt is told."""
+    return 1 if only_prompt else length
