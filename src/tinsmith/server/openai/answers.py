@@ -30,6 +30,13 @@ class ModelNotFoundError(Exception):
     """The model that was asked for is not here; says why, and what is."""
 
 
+class QueueFullError(Exception):
+    """The server holds as many requests as it takes; the same may be asked again."""
+
+    def __init__(self, max_queue: int) -> None:
+        super().__init__(f"the queue holds {max_queue} requests: try again")
+
+
 def error_body(message: str, *, kind: str, param: str | None, code: str | None) -> Json:
     """An error in OpenAI's shape."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
@@ -64,11 +71,10 @@ Top = tuple[NDArray[np.int32], NDArray[np.float32]]
 """The most probable tokens at one place, and their log-probabilities, descending."""
 
 
-def busy_answer(most: int) -> JSONResponse:
-    """Refuse a request for now: the SDK tries again."""
-    message = f"the queue holds {most} requests: try again"
+def full_answer(error: QueueFullError) -> JSONResponse:
+    """Ask a client to try again."""
     kind, code = "rate_limit_error", "rate_limit_exceeded"
-    return JSONResponse(error_body(message, kind=kind, param=None, code=code), 429)
+    return JSONResponse(error_body(str(error), kind=kind, param=None, code=code), 429)
 
 
 @dataclass(slots=True)

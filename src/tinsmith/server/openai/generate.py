@@ -21,10 +21,12 @@ from tinsmith.server.openai.answers import (
     finish_reason,
     finite,
     prompt_logprobs,
+    refusal,
     usage,
 )
 from tinsmith.server.openai.generation import Sampling, StreamOptions, check_extras, check_stream
-from tinsmith.types.errors import InputError
+from tinsmith.server.openai.stream import DONE, event
+from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
 
 _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
@@ -134,22 +136,27 @@ class TokensAnswer:
             told["prompt_logprobs"] = prompt_logprobs(None, prompt, self.scored, k)
         return told | self._prompt_ids()
 
-    def opening(self) -> Iterator[Json]:
+    def opening(self) -> Iterator[bytes]:
         """A stream's first chunk: the prompt's ids, where they were asked for."""
         if self.body.return_token_ids:
-            yield {"request_id": self.request_id, "choices": [], **self._prompt_ids()}
+            yield event({"request_id": self.request_id, "choices": [], **self._prompt_ids()})
 
-    def grown(self, drawn: Drawn) -> Iterator[Json]:
+    def grown(self, drawn: Drawn) -> Iterator[bytes]:
         """Keep what was drawn, and return the chunk that tells it."""
         begin = len(self.choices[drawn.index].tokens)
         self.take(drawn)
         shown = self._shown(drawn.index, begin, self.choices[drawn.index].reason)
-        yield {"request_id": self.request_id, "choices": [shown]}
+        yield event({"request_id": self.request_id, "choices": [shown]})
 
-    def closing(self) -> Iterator[Json]:
-        """The token counts, where they were asked for."""
+    def closing(self) -> Iterator[bytes]:
+        """The token counts, where they were asked for, and the end."""
         if self.body.stream_options is not None and self.body.stream_options.include_usage:
-            yield {"request_id": self.request_id, "choices": [], "usage": self._usage()}
+            yield event({"request_id": self.request_id, "choices": [], "usage": self._usage()})
+        yield DONE
+
+    def failed(self, error: TinsmithError) -> bytes:
+        """The refusal."""
+        return event(refusal(error)[0])
 
     def _shown(self, index: int, begin: int, reason: StopReason | None) -> Json:
         """A choice's tokens from number `begin` on."""

@@ -11,12 +11,17 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from tinsmith.server.body import parse_json
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import ModelNotFoundError, busy_answer, error_answer
+from tinsmith.server.openai.answers import (
+    ModelNotFoundError,
+    QueueFullError,
+    error_answer,
+    full_answer,
+)
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
 from tinsmith.server.openai.samples import body_sample, to_sample
 from tinsmith.server.openai.served import Served
-from tinsmith.server.openai.stream import Answer, Told, events, whole
+from tinsmith.server.openai.stream import Answer, Telling, events, whole
 from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, tokenized
 from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service
@@ -45,6 +50,8 @@ def _answering(handler: Handler) -> Handler:
             return await handler(request)
         except (TinsmithError, ModelNotFoundError) as error:
             return error_answer(error)
+        except QueueFullError as error:
+            return full_answer(error)
 
     return answer
 
@@ -151,7 +158,7 @@ class _Routes:
     async def _draw(
         self,
         request: Request,
-        answer: Told,
+        answer: Telling,
         found: Found,
         samples: tuple[Sample, ...],
         stops: tuple[int, ...],
@@ -159,7 +166,7 @@ class _Routes:
         stream: bool,
     ) -> Response:
         if self.service.full:
-            return busy_answer(self.service.max_queue)
+            raise QueueFullError(self.service.max_queue)
         draws = self.served.direct.draw(found, samples, stop_tokens=stops, watch=stream)
         if stream:
             chunks = events(request, answer, draws)

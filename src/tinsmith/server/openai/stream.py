@@ -35,27 +35,31 @@ DONE = b"data: [DONE]\n\n"
 Draws = AsyncGenerator[tuple[Drawn, ...], None]
 
 
-class Told(Protocol):
-    """An answer as `whole` and `events` tell it."""
+class Telling(Protocol):
+    """One answer as it comes into being, in the words of a protocol."""
 
     def take(self, drawn: Drawn) -> None:
-        """Keep what was drawn."""
+        """Take what was drawn, where the answer is told whole."""
         ...
 
     def whole(self) -> Json:
-        """The answer, once every choice has ended."""
+        """Return the answer, once everything was taken."""
         ...
 
-    def opening(self) -> Iterator[Json]:
-        """A stream's first chunks, before anything was drawn."""
+    def opening(self) -> Iterator[bytes]:
+        """The events before anything was drawn."""
         ...
 
-    def grown(self, drawn: Drawn) -> Iterator[Json]:
-        """Keep what was drawn, and return the chunks that tell it."""
+    def grown(self, drawn: Drawn) -> Iterator[bytes]:
+        """The events that tell what was drawn."""
         ...
 
-    def closing(self) -> Iterator[Json]:
-        """A stream's last chunks."""
+    def closing(self) -> Iterator[bytes]:
+        """The events after the last sample has ended."""
+        ...
+
+    def failed(self, error: TinsmithError) -> bytes:
+        """The event that ends a stream which cannot go on."""
         ...
 
 
@@ -115,27 +119,32 @@ class Answer:
             told |= self._prompt_ids(best[0]) | self._prompt_logprobs(best[0])
         return told
 
-    def opening(self) -> Iterator[Json]:
+    def opening(self) -> Iterator[bytes]:
         """A chat's first chunks: who speaks, and the prompt's ids where they were asked for."""
         if isinstance(self.body, ChatRequest):
             for i in range(len(self.choices)):
                 chunk = self._chunk(i, {"role": "assistant", "content": ""}, None, None)
-                yield chunk | (self._prompt_ids(self.choices[0]) if i == 0 else {})
+                yield event(chunk | (self._prompt_ids(self.choices[0]) if i == 0 else {}))
 
-    def grown(self, drawn: Drawn) -> Iterator[Json]:
+    def grown(self, drawn: Drawn) -> Iterator[bytes]:
         """The chunks that tell what was drawn."""
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         if grown.text or grown.tokens.start < grown.tokens.stop:
-            yield self._chunk(drawn.index, {"content": grown.text}, grown.tokens, None)
+            yield event(self._chunk(drawn.index, {"content": grown.text}, grown.tokens, None))
         if progress.reason is not None:
-            yield self._chunk(drawn.index, {}, None, progress.reason)
+            yield event(self._chunk(drawn.index, {}, None, progress.reason))
 
-    def closing(self) -> Iterator[Json]:
-        """The token counts, where they were asked for."""
+    def closing(self) -> Iterator[bytes]:
+        """The token counts, where they were asked for, and the end."""
         if self.body.include_usage:
             head = self._head("chat.completion.chunk")
-            yield {**head, "choices": [], "usage": self._usage()}
+            yield event({**head, "choices": [], "usage": self._usage()})
+        yield DONE
+
+    def failed(self, error: TinsmithError) -> bytes:
+        """The refusal."""
+        return event(refusal(error)[0])
 
     def _ended(self, index: int, progress: Progress) -> Json:
         grown = progress.grown or Grown("", slice(0, 0))
@@ -225,36 +234,36 @@ def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:
     return sorted(drawn, key=lambda progress: -progress.mean_logprob)[:n]
 
 
-async def whole(request: Request, answer: Told, draws: Draws) -> Response:
+async def whole(request: Request, telling: Telling, draws: Draws) -> Response:
     """Answer at once; what is under way is dropped when the client is gone."""
     async with aclosing(draws):
         async for batch in draws:
             for drawn in batch:
-                answer.take(drawn)
+                telling.take(drawn)
             if not batch and await request.is_disconnected():
                 return Response(status_code=499)
-    return JSONResponse(answer.whole())
+    return JSONResponse(telling.whole())
 
 
-async def events(request: Request, answer: Told, draws: Draws) -> AsyncGenerator[bytes, None]:
+async def events(request: Request, telling: Telling, draws: Draws) -> AsyncGenerator[bytes, None]:
     """Answer as a stream; an error after its beginning is an event of its own."""
     async with aclosing(draws):
         try:
-            for chunk in answer.opening():
-                yield _event(chunk)
+            for told in telling.opening():
+                yield told
             async for batch in draws:
                 for drawn in batch:
-                    for chunk in answer.grown(drawn):
-                        yield _event(chunk)
+                    for told in telling.grown(drawn):
+                        yield told
                 if not batch and await request.is_disconnected():
                     return
         except TinsmithError as error:
-            yield _event(refusal(error)[0])
+            yield telling.failed(error)
             return
-    for chunk in answer.closing():
-        yield _event(chunk)
-    yield DONE
+    for told in telling.closing():
+        yield told
 
 
-def _event(values: Json) -> bytes:
+def event(values: Json) -> bytes:
+    """A server-sent event."""
     return b"data: " + json.dumps(values).encode() + b"\n\n"
