@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_GRAMMAR_CHARS = 1 << 16
 """Longest schema, pattern or grammar."""
+ASCII_CLASSES = "dws"
+r"""\d, \w and \s of a pattern are ASCII's, so that what they match does not depend on anyone's edition of Unicode."""
 KEPT = 32
 """Compiled grammars kept per base model, the latest used."""
 WHITESPACE = r"[ \n]?"
@@ -185,7 +187,7 @@ def _source(grammar: Grammar) -> str:
     Raises:
         InputError: for a text that is too long, no JSON, or asks for what a grammar cannot do here.
     """
-    from llguidance import LLMatcher
+    from llguidance import LLMatcher, regex_to_lark
 
     if len(grammar.text) > MAX_GRAMMAR_CHARS:
         raise InputError(
@@ -195,7 +197,7 @@ def _source(grammar: Grammar) -> str:
             allowed=f"at most {MAX_GRAMMAR_CHARS}",
         )
     if grammar.kind is GrammarKind.REGEX:
-        return LLMatcher.grammar_from_regex(grammar.text)
+        return LLMatcher.grammar_from_regex(regex_to_lark(grammar.text, ASCII_CLASSES))
     if grammar.kind is GrammarKind.LARK:
         return LLMatcher.grammar_from_lark(grammar.text)
     text = '{"type": "object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
