@@ -1,4 +1,4 @@
-"""`/v1/completions` as evaluators ask: echoed prompts with their log-probabilities, the best of several, vLLM's extras."""
+"""`/v1/completions` as evaluators ask: echoed prompts with their log-probabilities, the best of several, extras."""
 
 from __future__ import annotations
 

@@ -80,8 +80,9 @@ class Follower:
 
 
 def _scored(group: Group) -> Scored | None:
-    request = group.request
+    request, scores = group.request, group.scores
     if not request.prompt_logprobs:
         return None
-    top = group.prompt_top if request.topk_prompt_logprobs else None
-    return Scored(logprobs=group.prompt_logprobs, top=top)
+    return Scored(
+        logprobs=scores.logprobs, top=scores.top if request.topk_prompt_logprobs else None
+    )

@@ -97,7 +97,7 @@ class _Routes:
             top=given.logprobs or 0,
             only_prompt=given.only_prompt,
         )
-        self._check(found, (sample,))
+        await self._check(found, (sample,))
         stops = self._extra(found, given.stop_token_ids or ())
         answer = TokensAnswer.of(body, found)
         return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
@@ -139,7 +139,7 @@ class _Routes:
         """Sample from every prompt, and answer at once or as a stream."""
         samples = tuple(body_sample(body, prompt) for prompt in prompts)
         extra = self._extra(found, (*stops, *(body.stop_token_ids or ())))
-        self._check(found, samples)
+        await self._check(found, samples)
         text = await self.served.text(found.name)
         told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))
@@ -151,9 +151,15 @@ class _Routes:
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
-    def _check(self, found: Found, samples: Iterable[Sample]) -> None:
+    async def _check(self, found: Found, samples: Iterable[Sample]) -> None:
         for sample in samples:
-            self.served.direct.check(found, sample)
+            adjustments = sample.sampling_params.adjustments
+            if adjustments is None or adjustments.grammar is None:
+                self.served.direct.check(found, sample)
+                continue
+            # A grammar takes its time to compile; and its first one loads a tokenizer.
+            async with self.served.loading:
+                await asyncio.to_thread(self.served.direct.check, found, sample)
 
     async def _draw(
         self,

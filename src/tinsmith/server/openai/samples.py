@@ -39,7 +39,7 @@ def to_sample(
         sampling_session_id="",
         seq_id=0,
         prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
-        sampling_params=given.settings(_drawn_length(length, only_prompt)),
+        sampling_params=given.settings(_drawn_length(length, prompt, only_prompt)),
         num_samples=num_samples,
         prompt_logprobs=True if given.scores_prompt or only_prompt else None,
         topk_prompt_logprobs=given.num_prompt_top,
@@ -47,6 +47,9 @@ def to_sample(
     )
 
 
-def _drawn_length(length: int | None, only_prompt: bool) -> int | None:
-    """What the engine is told: one token, which nobody is shown, where only the prompt is told."""
-    return 1 if only_prompt else length
+def _drawn_length(length: int | None, prompt: tuple[int, ...], only_prompt: bool) -> int | None:
+    """What the engine is told: it takes no request that asks nothing of it, as a prompt of one token does not.
+
+    Then one token is drawn, which nobody is shown.
+    """
+    return 1 if only_prompt and len(prompt) == 1 else length
