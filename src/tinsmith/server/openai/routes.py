@@ -18,6 +18,8 @@ from tinsmith.server.openai.answers import (
     full_answer,
 )
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
+from tinsmith.server.openai.generation import Sampling
+from tinsmith.server.openai.grammars import told_as
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
 from tinsmith.server.openai.samples import body_sample, to_sample
 from tinsmith.server.openai.served import Served
@@ -97,7 +99,7 @@ class _Routes:
             top=given.logprobs or 0,
             only_prompt=given.only_prompt,
         )
-        await self._check(found, (sample,))
+        await self._check(found, (sample,), given)
         stops = self._extra(found, given.stop_token_ids or ())
         answer = TokensAnswer.of(body, found)
         return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
@@ -139,7 +141,7 @@ class _Routes:
         """Sample from every prompt, and answer at once or as a stream."""
         samples = tuple(body_sample(body, prompt) for prompt in prompts)
         extra = self._extra(found, (*stops, *(body.stop_token_ids or ())))
-        await self._check(found, samples)
+        await self._check(found, samples, body)
         text = await self.served.text(found.name)
         told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))
@@ -151,15 +153,19 @@ class _Routes:
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
-    async def _check(self, found: Found, samples: Iterable[Sample]) -> None:
+    async def _check(self, found: Found, samples: Iterable[Sample], given: Sampling) -> None:
+        """Refuse what cannot be served, before anything is drawn."""
+        check, grammar = self.served.direct.check, given.grammar()
         for sample in samples:
-            adjustments = sample.sampling_params.adjustments
-            if adjustments is None or adjustments.grammar is None:
-                self.served.direct.check(found, sample)
+            if grammar is None:
+                check(found, sample)
                 continue
-            # A grammar takes its time to compile; and its first one loads a tokenizer.
+            # A grammar takes its time to compile; and the first one loads a tokenizer.
             async with self.served.loading:
-                await asyncio.to_thread(self.served.direct.check, found, sample)
+                try:
+                    await asyncio.to_thread(check, found, sample)
+                except InputError as error:
+                    raise told_as(error, grammar[0]) from error
 
     async def _draw(
         self,
