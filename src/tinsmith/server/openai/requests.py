@@ -7,8 +7,11 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
+from tinsmith.renderers.turns import Opening, Turn
 from tinsmith.server.body import Finite, Int32, Request, TokenId
+from tinsmith.server.chat.ask import Ask, opening_after
 from tinsmith.server.openai.messages import ChatMessage, unread
+from tinsmith.server.openai.tools import FunctionTool, NamedChoice, tools_of
 from tinsmith.server.requests import MAX_SAMPLES
 from tinsmith.server.settings import SamplingSettings
 from tinsmith.types.errors import InputError
@@ -130,6 +133,12 @@ class ChatRequest(Generation):
     max_completion_tokens: Int32 | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: str | NamedChoice | None = None
+    parallel_tool_calls: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, JsonValue] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -154,6 +163,39 @@ class ChatRequest(Generation):
     def length(self) -> int | None:
         """Tokens of a reply; None: as many as the context holds."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    def ask(self) -> Ask:
+        """What is asked, in the words of no protocol.
+
+        Raises:
+            InputError: naming what is not served.
+        """
+        turns = tuple(message.turn(i) for i, message in enumerate(self.messages))
+        return Ask(
+            model=self.model,
+            turns=turns,
+            tools=tools_of(self.tools, self.tool_choice, self.parallel_tool_calls),
+            opening=self._opening(turns),
+            options=self.chat_template_kwargs or {},
+            sampling=self.settings(self.length),
+            num_samples=self.num_samples,
+            top_logprobs=self.top_logprobs or 0,
+        )
+
+    def _opening(self, turns: tuple[Turn, ...]) -> Opening:
+        """What vLLM's two switches say; a last reply is gone on with unless they say otherwise."""
+        if self.continue_final_message:
+            if self.add_generation_prompt:
+                raise InputError(
+                    "a reply is either begun or continued",
+                    field="add_generation_prompt",
+                    value=True,
+                    allowed="false or null with continue_final_message = true",
+                )
+            return Opening.CONTINUED
+        if self.continue_final_message is None and self.add_generation_prompt is None:
+            return opening_after(turns)
+        return Opening.NOTHING if self.add_generation_prompt is False else Opening.REPLY
 
 
 class CompletionRequest(Generation):

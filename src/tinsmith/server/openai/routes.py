@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fastapi import FastAPI, Request, Response
@@ -11,40 +11,38 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
+from tinsmith.server.anthropic.routes import add_message_routes
 from tinsmith.server.body import parse_json
+from tinsmith.server.chat.prepared import Chats
+from tinsmith.server.chat.telling import events, whole
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import ModelNotFoundError, error_answer, error_body, model_entry
+from tinsmith.server.openai.answers import (
+    ModelNotFoundError,
+    QueueFullError,
+    answering,
+    model_entry,
+)
+from tinsmith.server.openai.chat_stream import ChatAnswer
 from tinsmith.server.openai.requests import NUM_TOKENS, ChatRequest, CompletionRequest
-from tinsmith.server.openai.stream import Answer, events, whole
+from tinsmith.server.openai.stream import Answer
 from tinsmith.server.openai.text import ModelText
 from tinsmith.server.requests import Sample
+from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
 from tinsmith.server.settings import Prompt, PromptChunk
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError, TinsmithError
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 def add_openai_routes(app: FastAPI, service: Service) -> None:
-    """Serve /v1/chat/completions, /v1/completions and /v1/models."""
+    """Serve /v1/chat/completions, /v1/completions and /v1/models, and the other protocols' chats over the same."""
     routes = _Routes(service, Direct(service))
-    app.post("/v1/chat/completions")(_answering(routes.chat))
-    app.post("/v1/completions")(_answering(routes.complete))
-    app.get("/v1/models")(_answering(routes.models))
-    app.get("/v1/models/{model:path}")(_answering(routes.model))
-
-
-def _answering(handler: Handler) -> Handler:
-    """Refuse in OpenAI's shape."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except (TinsmithError, ModelNotFoundError) as error:
-            return error_answer(error)
-
-    return answer
+    add_message_routes(app, routes.chats())
+    add_response_routes(app, routes.chats())
+    app.post("/v1/chat/completions")(answering(routes.chat))
+    app.post("/v1/completions")(answering(routes.complete))
+    app.get("/v1/models")(answering(routes.models))
+    app.get("/v1/models/{model:path}")(answering(routes.model))
 
 
 @dataclass(slots=True)
@@ -58,15 +56,14 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         body = parse_json(ChatRequest, await request.body())
-        messages = [message.message(i) for i, message in enumerate(body.messages)]
-        found = await self._find(body.model)
-        text = await self._text(found.name)
-        renderer = await asyncio.to_thread(lambda: text.chat)
-        prompt = await asyncio.to_thread(renderer.build_generation_prompt, messages)
-        ends = self.service.engine.config(found.name).end_tokens
-        stops = tuple(token for token in renderer.stop_sequences() if token not in ends)
-        samples = (_sample(body, prompt, body.length, body.top_logprobs or 0),)
-        return await self._answer(request, body, found, samples, stops)
+        chats = self.chats()
+        prepared = await chats.prepare(body.ask())
+        answer = ChatAnswer(body=body, prepared=prepared)
+        return await chats.answer(request, prepared, answer, stream=bool(body.stream))
+
+    def chats(self) -> Chats:
+        """What prepares and answers chats, whatever their protocol."""
+        return Chats(self.service, self.direct, self._find, self._text)
 
     async def complete(self, request: Request) -> Response:
         body = parse_json(CompletionRequest, await request.body())
@@ -95,7 +92,7 @@ class _Routes:
     async def _answer(
         self,
         request: Request,
-        body: ChatRequest | CompletionRequest,
+        body: CompletionRequest,
         found: Found,
         samples: tuple[Sample, ...],
         stop_tokens: tuple[int, ...],
@@ -104,9 +101,7 @@ class _Routes:
         for sample in samples:
             self.direct.check(found, sample)
         if self.service.full:
-            message = f"the queue holds {self.service.max_queue} requests: try again"
-            kind, code = "rate_limit_error", "rate_limit_exceeded"
-            return JSONResponse(error_body(message, kind=kind, param=None, code=code), 429)
+            raise QueueFullError(self.service.max_queue)
         text = await self._text(found.name)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *stop_tokens))
         answer = Answer(
@@ -174,7 +169,7 @@ class _Routes:
 
 
 def _sample(
-    body: ChatRequest | CompletionRequest, prompt: tuple[int, ...], max_tokens: int | None, top: int
+    body: CompletionRequest, prompt: tuple[int, ...], max_tokens: int | None, top: int
 ) -> Sample:
     """The request as the Tinker protocol would put it."""
     return Sample(
