@@ -18,6 +18,7 @@ from tinsmith.server.database.records import Failed, Finished, NoResult
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
 from tinsmith.server.guard import Guard, error_answer
 from tinsmith.server.listing import Listing
+from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.places import Place, forward_backward_place, json_place
 from tinsmith.server.requests import (
@@ -61,6 +62,7 @@ def build_app(service: Service, *, key: str, max_body: int) -> FastAPI:
     _training_routes(app, service)
     _sampling_routes(app, service)
     add_openai_routes(app, service)
+    add_missing_routes(app)
     _rest_routes(app, Listing(service.store, service.engine, service.state, service.runs.external))
     return app
 

@@ -11,7 +11,6 @@ from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
-from tinsmith.engine.validation import check_request
 from tinsmith.models.staging import present
 from tinsmith.server.conversions import to_sample_request
 from tinsmith.server.draws import Drawn, Follower
@@ -66,7 +65,7 @@ class Direct:
         Raises:
             InputError: naming the field.
         """
-        check_request(to_sample_request(request, seed=0), self.service.engine.config(found.name))
+        self.service.engine.check(found.name, to_sample_request(request, seed=0))
 
     async def draw(
         self,

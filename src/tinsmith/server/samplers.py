@@ -17,7 +17,6 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.engine.validation import check_request
 from tinsmith.server.conversions import to_sample_request
 from tinsmith.server.database.records import Finished, SamplingSession
 from tinsmith.server.database.store import Store
@@ -138,7 +137,7 @@ class Samplers:
         live = self._live(request.sampling_session_id)
         lane = live.lane(request.seq_id)
         try:
-            check_request(to_sample_request(request, seed=0), self.engine.config(live.name))
+            self.engine.check(live.name, to_sample_request(request, seed=0))
         except TinsmithError as error:
             self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
             raise

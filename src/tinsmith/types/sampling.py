@@ -67,7 +67,7 @@ class SamplingParams:
 
     seed: int
     max_tokens: int | None = None
-    """None: as many as the model's context holds."""
+    """None: as many as the model's context holds. 0: none, where something is asked about the prompt."""
     temperature: float = 1.0
     top_k: int = -1
     """Keep the k most probable tokens; -1 keeps all."""
@@ -92,6 +92,12 @@ class SampleRequest:
     """Also return the k most probable tokens at every sampled position."""
     topk_prompt_logprobs: int = 0
     """Also return the k most probable tokens at every prompt position but the first."""
+    target_prompt_logprobs: IntArray | None = None
+    """Also return log p(target | prompt[..t]) at temperature 1 of the token ids in row t, shape (prompt length - 1, K);
+    -1 asks nothing."""
+    prompt_alternatives: int = 0
+    """Also draw k tokens from the distribution over every prompt token but the first, with replacement, at the
+    request's temperature and without its top-k, top-p and adjustments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,3 +126,8 @@ class SampleResult:
     prompt_logprobs: NDArray[np.float32] | None = None
     """Shape (prompt length,), NaN at position 0, which has no predecessor."""
     prompt_top: TopLogprobs | None = None
+    target_prompt_logprobs: FloatArray | None = None
+    """Shape (prompt length - 1, K), 0.0 where nothing was asked."""
+    prompt_alternatives: TopLogprobs | None = None
+    """Shape (prompt length - 1, k): row t holds draws over prompt[t + 1], in the order drawn, and their
+    log-probabilities at temperature 1."""

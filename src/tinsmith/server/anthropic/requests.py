@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, JsonValue
 from tinsmith.renderers.turns import Speaker, Tool, Turn
 from tinsmith.server.anthropic.blocks import Content, MessageParam, text_of
 from tinsmith.server.body import Finite, Int32, Request
-from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after
+from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after, sample_with
 from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
@@ -115,8 +115,14 @@ class CountRequest(Request):
             tools=self._tools(),
             opening=opening_after(self._turns()),
             thinks=None if self.thinking is None else False,
-            sampling=self.sampling(),
+            sample=sample_with(self.sampling()),
+            stops=self.stops,
         )
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts before which the message ends."""
+        return ()
 
     def sampling(self) -> SamplingSettings:
         """How tokens are drawn, if any are."""
@@ -165,6 +171,11 @@ class MessageRequest(CountRequest):
     top_k: Int32 | None = None
     top_p: Finite | None = None
 
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts before which the message ends."""
+        return tuple(self.stop_sequences or ())
+
     def sampling(self) -> SamplingSettings:
         """How tokens are drawn.
 
@@ -173,9 +184,9 @@ class MessageRequest(CountRequest):
         """
         return SamplingSettings(
             max_tokens=self.max_tokens,
-            stop=list(self.stop_sequences or ()) or None,
+            stop=list(self.stops) or None,
             temperature=1.0 if self.temperature is None else self.temperature,
-            top_k=-1 if self.top_k is None else self.top_k,
+            top_k=self.top_k or -1,
             top_p=1.0 if self.top_p is None else self.top_p,
             adjustments=self._adjustments(),
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
 from tinsmith.renderers.turns import Opening, Speaker, Tool, Turn
-from tinsmith.server.settings import SamplingSettings
+from tinsmith.server.openai.text import Shown
+from tinsmith.server.requests import Sample
+from tinsmith.server.settings import Prompt, PromptChunk, SamplingSettings
 from tinsmith.types.errors import InputError
 
 
@@ -77,23 +79,37 @@ class Ask:
 
     model: str
     turns: tuple[Turn, ...]
-    sampling: SamplingSettings
+    sample: Callable[[tuple[int, ...]], Sample]
+    """What is asked of the engine for a prompt of these tokens."""
     tools: Tools = field(default_factory=Tools)
     opening: Opening = Opening.REPLY
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     """Variables of the model's own chat template."""
     thinks: bool | None = None
     """False: told not to think, where the template knows of it (`enable_thinking`)."""
-    num_samples: int = 1
-    top_logprobs: int = 0
+    stops: tuple[str, ...] = ()
+    """Texts before which a reply ends."""
+    stop_tokens: tuple[int, ...] = ()
+    """Tokens with which it ends, beside the template's."""
+    ends: bool = True
+    """Whether it ends where the model ends it."""
+    shown: Shown = field(default_factory=Shown)
+    only_prompt: bool = False
+    """Whether nothing is drawn, and the prompt alone is told."""
 
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts before which a reply ends."""
-        stop = self.sampling.stop
-        return (
-            tuple(each for each in stop if isinstance(each, str)) if isinstance(stop, list) else ()
+
+def sample_with(settings: SamplingSettings) -> Callable[[tuple[int, ...]], Sample]:
+    """Return what asks the engine for one sample drawn like this."""
+
+    def sample(prompt: tuple[int, ...]) -> Sample:
+        return Sample(
+            sampling_session_id="",
+            seq_id=0,
+            prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
+            sampling_params=settings,
         )
+
+    return sample
 
 
 def opening_after(turns: tuple[Turn, ...]) -> Opening:

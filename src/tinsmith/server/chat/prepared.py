@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi import Request, Response
-from fastapi.responses import StreamingResponse
 
 from tinsmith.renderers.conversation import ConversationRenderer
+from tinsmith.renderers.tool_calls import CallStyle
 from tinsmith.server.chat.ask import Ask
 from tinsmith.server.chat.call_grammar import constrain
 from tinsmith.server.chat.reply import Part, Reply
-from tinsmith.server.chat.telling import Draws, Telling, events, whole
-from tinsmith.server.direct import Direct, Found
+from tinsmith.server.chat.telling import Telling, tell
+from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
-from tinsmith.server.openai.answers import Progress, QueueFullError
+from tinsmith.server.openai.answers import Progress
+from tinsmith.server.openai.served import Served
 from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.server.requests import Sample
-from tinsmith.server.service import Service
-from tinsmith.server.settings import Prompt, PromptChunk, SamplingSettings
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.sampling import StopReason
 
@@ -38,7 +37,7 @@ class Prepared:
     sample: Sample
     """The request as the Tinker protocol would put it."""
     stop_tokens: tuple[int, ...]
-    """What ends a turn, beside the model's own end tokens."""
+    """What ends a reply, beside the model's own end tokens."""
     ends: frozenset[int]
     """All tokens that end a reply."""
     choices: tuple[Progress, ...]
@@ -52,12 +51,13 @@ class Prepared:
     @property
     def num_drawn(self) -> int:
         """Tokens drawn so far, those that ended a reply included."""
-        return sum(len(progress.drawn) for progress in self.choices)
+        return sum(progress.num_drawn for progress in self.choices)
 
     def take(self, drawn: Drawn) -> tuple[Grown, Sequence[Part]]:
         """Take what was drawn; return what is certain by now, as text with its tokens and as a reply's parts."""
-        grown = self.choices[drawn.index].add(drawn)
-        return grown, self.replies[drawn.index].add(grown.text, drawn.stop_reason)
+        progress = self.choices[drawn.index]
+        grown = progress.add(drawn)
+        return grown, self.replies[drawn.index].add(grown.text, progress.reason)
 
     def stop_text(self, index: int) -> str | None:
         """The stop text that ended a reply; None if it ended otherwise."""
@@ -74,12 +74,7 @@ class Prepared:
 class Chats:
     """Prepares chats and has them answered, for whichever protocol asks. Called on the event loop."""
 
-    service: Service
-    direct: Direct
-    find: Callable[[str], Awaitable[Found]]
-    """What a model's name stands for."""
-    text: Callable[[str], Awaitable[ModelText]]
-    """A served base model's tokenizer."""
+    served: Served
 
     async def prepare(self, ask: Ask) -> Prepared:
         """Return the chat with its prompt.
@@ -88,22 +83,18 @@ class Chats:
             ModelNotFoundError: there is no such model.
             TinsmithError: the request cannot be served; it names the field.
         """
-        found = await self.find(ask.model)
-        text = await self.text(found.name)
+        found = await self.served.find(ask.model)
+        text = await self.served.text(found.name)
         renderer = await asyncio.to_thread(lambda: text.conversation)
-        tools = ask.tools
-        style = renderer.require_tools() if tools.shown else None
-        prompt = await asyncio.to_thread(
-            lambda: renderer.prompt(
-                ask.turns, tools=tools.shown, opening=ask.opening, options=_options(ask, renderer)
-            )
-        )
-        end_tokens = self.service.engine.config(found.name).end_tokens
-        stop_tokens = tuple(token for token in renderer.stop_tokens if token not in end_tokens)
-        sample = _sample(ask, prompt, constrain(ask.sampling, tools, style, renderer.control))
-        self.direct.check(found, sample)
-        ends = frozenset((*end_tokens, *stop_tokens))
+        style = renderer.require_tools() if ask.tools.shown else None
+        prompt = await asyncio.to_thread(prompt_of, ask, renderer)
+        sample = _constrained(ask, ask.sample(prompt), style, renderer.control)
+        await self.served.check(found, (sample,))
+        own = renderer.stop_tokens if ask.ends else ()
+        stop_tokens = self.served.extra_stops(found, (*own, *ask.stop_tokens))
+        ends = frozenset((*self.served.service.engine.config(found.name).end_tokens, *stop_tokens))
         mark = sha256_of(list(prompt))
+        choice = Choice(text, stops=ask.stops, ends=ends, shown=ask.shown)
         return Prepared(
             ask=ask,
             found=found,
@@ -112,24 +103,10 @@ class Chats:
             stop_tokens=stop_tokens,
             ends=ends,
             choices=tuple(
-                Progress(Choice(text, stops=ask.stops, ends=ends)) for _ in range(ask.num_samples)
+                Progress(choice.fork(), prompt, drops=ask.only_prompt)
+                for _ in range(sample.num_samples)
             ),
-            replies=tuple(Reply(style, prompt=mark, index=i) for i in range(ask.num_samples)),
-        )
-
-    def draws(self, prepared: Prepared, *, watch: bool) -> Draws:
-        """Sample, and tell what is drawn: on the way with `watch`, else at the end.
-
-        Raises:
-            QueueFullError: not now.
-        """
-        if self.service.full:
-            raise QueueFullError(self.service.max_queue)
-        return self.direct.draw(
-            prepared.found,
-            (prepared.sample,),
-            stop_tokens=prepared.stop_tokens,
-            watch=watch,
+            replies=tuple(Reply(style, prompt=mark, index=i) for i in range(sample.num_samples)),
         )
 
     async def answer(
@@ -141,24 +118,27 @@ class Chats:
             QueueFullError: not now.
             TinsmithError: the request cannot be served after all.
         """
-        draws = self.draws(prepared, watch=stream)
-        if stream:
-            told = events(request, telling, draws)
-            return StreamingResponse(told, media_type="text/event-stream")
-        return await whole(request, telling, draws)
+        samples, stops = (prepared.sample,), prepared.stop_tokens
+        draws = self.served.draws(prepared.found, samples, stops, watch=stream)
+        return await tell(request, telling, draws, stream=stream)
 
 
-def _options(ask: Ask, renderer: ConversationRenderer) -> Mapping[str, object]:
+def prompt_of(ask: Ask, renderer: ConversationRenderer) -> tuple[int, ...]:
+    """Return the tokens that a model with this template reads.
+
+    Raises:
+        InputError: the template cannot be applied to what is asked.
+    """
     told = ask.thinks is not None and renderer.mentions(THINKING)
-    return {**ask.options, THINKING: ask.thinks} if told else ask.options
+    options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if told else {})}
+    tools = ask.tools.shown
+    return renderer.prompt(ask.turns, tools=tools, opening=ask.opening, options=options)
 
 
-def _sample(ask: Ask, prompt: tuple[int, ...], sampling: SamplingSettings) -> Sample:
-    return Sample(
-        sampling_session_id="",
-        seq_id=0,
-        prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
-        sampling_params=sampling,
-        num_samples=ask.num_samples,
-        topk_sample_logprobs=ask.top_logprobs,
-    )
+def _constrained(
+    ask: Ask, sample: Sample, style: CallStyle | None, control: frozenset[str]
+) -> Sample:
+    sampling = constrain(sample.sampling_params, ask.tools, style, control)
+    if sampling is sample.sampling_params:
+        return sample
+    return sample.model_copy(update={"sampling_params": sampling})

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from fastapi import Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from tinsmith.server.draws import Drawn
 from tinsmith.types.errors import TinsmithError
@@ -42,6 +42,13 @@ class Telling(Protocol):
     def failed(self, error: TinsmithError) -> bytes:
         """The event that ends a stream which cannot go on."""
         ...
+
+
+async def tell(request: Request, telling: Telling, draws: Draws, *, stream: bool) -> Response:
+    """Answer at once or as a stream."""
+    if stream:
+        return StreamingResponse(events(request, telling, draws), media_type="text/event-stream")
+    return await whole(request, telling, draws)
 
 
 async def whole(request: Request, telling: Telling, draws: Draws) -> Response:

@@ -11,7 +11,14 @@ from types import MappingProxyType
 from tinsmith.server.chat.prepared import Prepared
 from tinsmith.server.chat.reply import Call, Ending, Part
 from tinsmith.server.draws import Drawn
-from tinsmith.server.openai.answers import Json, Progress, chat_logprobs, refusal, usage
+from tinsmith.server.openai.answers import (
+    Json,
+    Progress,
+    chat_logprobs,
+    prompt_logprobs,
+    refusal,
+    usage,
+)
 from tinsmith.server.openai.requests import ChatRequest
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.server.openai.text import Grown
@@ -38,26 +45,29 @@ class ChatAnswer:
     def whole(self) -> Json:
         """The answer, once every choice has ended."""
         shown = [self._ended(i) for i in range(len(self.prepared.choices))]
-        return {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
+        told = {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
+        return told | self._prompt_ids() | self._prompt_logprobs()
 
     def opening(self) -> Iterator[bytes]:
-        """The first chunks: who speaks."""
+        """The first chunks: who speaks, and the prompt's ids where they were asked for."""
         for i in range(len(self.prepared.choices)):
-            yield self._chunk(i, {"role": "assistant", "content": ""})
+            chunk = self._chunk(i, {"role": "assistant", "content": ""})
+            yield event(chunk | (self._prompt_ids() if i == 0 else {}))
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """The chunks that tell what was drawn; a call's log-probabilities may come before the call is complete."""
+        """The chunks that tell what was drawn; a call's tokens are told as they come, before the call is complete."""
         grown, parts = self.prepared.take(drawn)
         progress = self.prepared.choices[drawn.index]
-        logprobs = self._logprobs(progress, grown.tokens)
         deltas: list[Json] = [delta for part in parts for delta in _deltas(part)]
-        if not deltas and grown.tokens.start < grown.tokens.stop:
+        tells = bool(self.body.logprobs or self.body.return_token_ids)
+        if not deltas and tells and grown.tokens.start < grown.tokens.stop:
             deltas = [{"content": ""}]
+        tokens: slice | None = grown.tokens
         for delta in deltas:
-            yield self._chunk(drawn.index, delta, logprobs=logprobs)
-            logprobs = None
-        if drawn.stop_reason is not None:
-            yield self._chunk(drawn.index, {}, ended=True)
+            yield event(self._chunk(drawn.index, delta, tokens=tokens))
+            tokens = None
+        if progress.reason is not None:
+            yield event(self._chunk(drawn.index, {}, ended=True))
 
     def closing(self) -> Iterator[bytes]:
         """The token counts, where they were asked for, and the end."""
@@ -77,33 +87,51 @@ class ChatAnswer:
         if reply.calls:
             message["content"] = reply.text or None
             message["tool_calls"] = [_call(call) for call in reply.calls]
+        ids: Json = {"token_ids": progress.drawn} if self.body.return_token_ids else {}
         return {
             "index": index,
             "message": message,
             "logprobs": self._logprobs(progress, grown.tokens),
             "finish_reason": self._reason(index),
+            **ids,
         }
 
     def _logprobs(self, progress: Progress, tokens: slice) -> Json | None:
         if not self.body.logprobs:
             return None
-        return chat_logprobs(self.prepared.text, progress, tokens, self.body.top_logprobs or 0)
+        k, as_ids = self.body.top_logprobs or 0, bool(self.body.return_tokens_as_token_ids)
+        return chat_logprobs(self.prepared.text, progress, tokens, k, as_ids=as_ids)
+
+    def _prompt_ids(self) -> Json:
+        """The prompt's ids where they were asked for: vLLM tells them once a chat."""
+        return {"prompt_token_ids": self.prepared.prompt} if self.body.return_token_ids else {}
+
+    def _prompt_logprobs(self) -> Json:
+        k, scored = self.body.prompt_logprobs, self.prepared.choices[0].scored
+        if k is None:
+            return {}
+        assert scored is not None, "asked for with prompt_logprobs"
+        told = prompt_logprobs(self.prepared.text, self.prepared.prompt, scored, k)
+        return {"prompt_logprobs": told}
 
     def _reason(self, index: int) -> str | None:
         ending = self.prepared.replies[index].ending
         return None if ending is None else _REASONS[ending]
 
     def _chunk(
-        self, index: int, delta: Json, *, logprobs: Json | None = None, ended: bool = False
-    ) -> bytes:
+        self, index: int, delta: Json, *, tokens: slice | None = None, ended: bool = False
+    ) -> Json:
+        progress = self.prepared.choices[index]
         shown: Json = {
             "index": index,
             "delta": delta,
-            "logprobs": logprobs,
+            "logprobs": None if tokens is None else self._logprobs(progress, tokens),
             "finish_reason": self._reason(index) if ended else None,
         }
+        if tokens is not None and self.body.return_token_ids:
+            shown["token_ids"] = progress.tokens[tokens]
         counts: Json = {"usage": None} if self.body.include_usage else {}
-        return event({**self._head("chat.completion.chunk"), "choices": [shown], **counts})
+        return {**self._head("chat.completion.chunk"), "choices": [shown], **counts}
 
     def _head(self, kind: str) -> Json:
         return {

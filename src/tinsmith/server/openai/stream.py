@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tinsmith.server.direct import Found
@@ -15,6 +15,7 @@ from tinsmith.server.openai.answers import (
     Progress,
     completion_logprobs,
     finish_reason,
+    prompt_logprobs,
     refusal,
     usage,
 )
@@ -28,29 +29,55 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What was asked, and every choice so far."""
+    """What was asked on `/v1`, and every choice so far."""
 
     body: CompletionRequest
     found: Found
     text: ModelText
-    num_prompt: int
-    """Tokens of all prompts."""
+    prompts: tuple[tuple[int, ...], ...]
     choices: tuple[Progress, ...]
+    """Of every prompt so many as are drawn, prompt by prompt."""
     secret: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
+    told_prompts: set[int] = field(default_factory=set[int])
+    """Choices whose prompt's ids a stream has told."""
 
-    @staticmethod
-    def progress(text: ModelText, stops: tuple[str, ...], ends: frozenset[int]) -> Progress:
-        """A choice that is yet to begin."""
-        return Progress(Choice(text, stops=stops, ends=ends))
+    @classmethod
+    def of(
+        cls,
+        body: CompletionRequest,
+        found: Found,
+        text: ModelText,
+        prompts: tuple[tuple[int, ...], ...],
+        ends: frozenset[int],
+    ) -> Answer:
+        """The answer before anything was drawn; a token of `ends` that ends a choice is not part of its text."""
+        choices: list[Progress] = []
+        echoes = bool(body.echo)
+        for prompt in prompts:
+            choice = Choice(text, stops=body.stops, ends=ends, shown=body.shown)
+            if echoes:
+                choice.echo(prompt, silent=_silent(body, text))
+            choices += [
+                Progress(choice.fork(), prompt, echoes=echoes, drops=body.only_prompt)
+                for _ in range(body.num_drawn)
+            ]
+        return cls(body=body, found=found, text=text, prompts=prompts, choices=tuple(choices))
 
     def take(self, drawn: Drawn) -> None:
-        """Take what was drawn, where the answer is told whole."""
+        """Keep what was drawn."""
         self.choices[drawn.index].add(drawn)
 
     def whole(self) -> Json:
         """The answer, once every choice has ended."""
-        shown = [self._ended(i, progress) for i, progress in enumerate(self.choices)]
+        best = [
+            progress
+            for first in range(0, len(self.choices), self.body.num_drawn)
+            for progress in _best(
+                self.choices[first : first + self.body.num_drawn], self.body.num_samples
+            )
+        ]
+        shown = [self._ended(i, progress) for i, progress in enumerate(best)]
         return {**self._head(), "choices": shown, "usage": self._usage()}
 
     def opening(self) -> Iterator[bytes]:
@@ -62,10 +89,9 @@ class Answer:
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         if grown.text or grown.tokens.start < grown.tokens.stop:
-            logprobs = self._logprobs(progress, grown.tokens)
-            yield event(self._chunk(drawn.index, grown.text, logprobs, None))
-        if drawn.stop_reason is not None:
-            yield event(self._chunk(drawn.index, "", None, drawn.stop_reason))
+            yield event(self._chunk(drawn.index, grown.text, grown.tokens, None))
+        if progress.reason is not None:
+            yield event(self._chunk(drawn.index, "", None, progress.reason))
 
     def closing(self) -> Iterator[bytes]:
         """The token counts, where they were asked for, and the end."""
@@ -79,27 +105,49 @@ class Answer:
 
     def _ended(self, index: int, progress: Progress) -> Json:
         grown = progress.grown or Grown("", slice(0, 0))
-        return {
+        shown: Json = {
             "index": index,
             "logprobs": self._logprobs(progress, grown.tokens),
             "finish_reason": finish_reason(progress.reason),
-            "text": grown.text,
         }
+        if self.body.return_token_ids:
+            shown["token_ids"] = progress.drawn
+        ids, scored = self._prompt_ids(progress), self._prompt_logprobs(progress)
+        return {**shown, "text": grown.text, **ids, **scored}
 
     def _logprobs(self, progress: Progress, tokens: slice) -> Json | None:
+        as_ids = bool(self.body.return_tokens_as_token_ids)
         if self.body.logprobs is None:
             return None
-        return completion_logprobs(self.text, progress, tokens, self.body.logprobs)
+        return completion_logprobs(self.text, progress, tokens, self.body.logprobs, as_ids=as_ids)
+
+    def _prompt_ids(self, progress: Progress) -> Json:
+        """The prompt's ids where they were asked for: vLLM tells them in a completion's choices."""
+        return {"prompt_token_ids": progress.prompt} if self.body.return_token_ids else {}
+
+    def _prompt_logprobs(self, progress: Progress) -> Json:
+        k = self.body.prompt_logprobs
+        if k is None:
+            return {}
+        assert progress.scored is not None, "asked for with prompt_logprobs"
+        told = prompt_logprobs(self.text, progress.prompt, progress.scored, k)
+        return {"prompt_logprobs": told}
 
     def _chunk(
-        self, index: int, text: str, logprobs: Json | None, reason: StopReason | None
+        self, index: int, text: str, tokens: slice | None, reason: StopReason | None
     ) -> Json:
+        progress = self.choices[index]
         shown: Json = {
             "index": index,
-            "logprobs": logprobs,
+            "logprobs": None if tokens is None else self._logprobs(progress, tokens),
             "finish_reason": finish_reason(reason),
             "text": text,
         }
+        if index not in self.told_prompts:
+            self.told_prompts.add(index)
+            shown |= self._prompt_ids(progress)
+        if tokens is not None and self.body.return_token_ids:
+            shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_told) : tokens.stop]
         counts: Json = {"usage": None} if self.body.include_usage else {}
         return {**self._head(), "choices": [shown], **counts}
 
@@ -113,9 +161,24 @@ class Answer:
         }
 
     def _usage(self) -> Json:
-        return usage(self.num_prompt, sum(len(progress.drawn) for progress in self.choices))
+        num_prompt = sum(len(prompt) for prompt in self.prompts)
+        return usage(num_prompt, sum(progress.num_drawn for progress in self.choices))
+
+
+def _silent(body: CompletionRequest, text: ModelText) -> int:
+    """Begin tokens that were put before a prompt: a client that sent a text does not look for them in it."""
+    if body.add_special_tokens is False:
+        return 0
+    return text.num_opening if isinstance(body.prompts[0], str) else 0
+
+
+def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:
+    """The `n` with the highest mean log-probability per token, best first; all of them as they were drawn."""
+    if n == len(drawn):
+        return drawn
+    return sorted(drawn, key=lambda progress: -progress.mean_logprob)[:n]
 
 
 def event(values: Json) -> bytes:
-    """One server-sent event, as OpenAI's have it: without a name."""
+    """A server-sent event."""
     return b"data: " + json.dumps(values).encode() + b"\n\n"

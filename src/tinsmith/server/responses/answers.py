@@ -156,11 +156,11 @@ class ResponseAnswer:
             "parallel_tool_calls": self.body.parallel_tool_calls is not False,
             "previous_response_id": None,
             "store": False,
-            "temperature": self.prepared.ask.sampling.temperature,
+            "temperature": self.prepared.sample.sampling_params.temperature,
             "text": asked["text"] or {"format": {"type": "text"}},
             "tool_choice": asked["tool_choice"] or "auto",
             "tools": asked["tools"] or [],
-            "top_p": self.prepared.ask.sampling.top_p,
+            "top_p": self.prepared.sample.sampling_params.top_p,
             "truncation": "disabled",
             "usage": self._usage() if over else None,
         }

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from tinsmith.renderers.turns import Speaker, Tool, Turn
 from tinsmith.server.body import Finite, Int32, Request
-from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after
+from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after, sample_with
 from tinsmith.server.openai.tools import choice_of, unknown_choice, unknown_tool
 from tinsmith.server.responses.items import Item, turns_of
 from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
@@ -132,11 +132,13 @@ class ResponseRequest(Request):
             turns=turns,
             tools=self._tools(),
             opening=opening_after(turns),
-            sampling=SamplingSettings(
-                max_tokens=self.max_output_tokens,
-                temperature=1.0 if self.temperature is None else self.temperature,
-                top_p=1.0 if self.top_p is None else self.top_p,
-                adjustments=self._adjustments(),
+            sample=sample_with(
+                SamplingSettings(
+                    max_tokens=self.max_output_tokens,
+                    temperature=1.0 if self.temperature is None else self.temperature,
+                    top_p=1.0 if self.top_p is None else self.top_p,
+                    adjustments=self._adjustments(),
+                )
             ),
         )
 
