@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
@@ -16,6 +17,7 @@ from tinsmith.types.errors import BackendError, TinsmithError
 from tinsmith.types.sampling import StopReason
 
 Json = dict[str, object]
+Handler = Callable[[Request], Awaitable[Response]]
 
 IMPOSSIBLE = -9999.0
 """OpenAI's log-probability of what has none."""
@@ -75,6 +77,20 @@ def full_answer(error: QueueFullError) -> JSONResponse:
     """Ask a client to try again."""
     kind, code = "rate_limit_error", "rate_limit_exceeded"
     return JSONResponse(error_body(str(error), kind=kind, param=None, code=code), 429)
+
+
+def answering(handler: Handler) -> Handler:
+    """Refuse in OpenAI's shape."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (TinsmithError, ModelNotFoundError) as error:
+            return error_answer(error)
+        except QueueFullError as error:
+            return full_answer(error)
+
+    return answer
 
 
 @dataclass(slots=True)

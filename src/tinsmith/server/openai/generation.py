@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -227,6 +228,20 @@ class Generation(Sampling):
             stop=bool(self.include_stop_str_in_output),
             every_token=self.tells_all,
         )
+
+
+@contextmanager
+def refused_by_name(given: Sampling) -> Generator[None]:
+    """Let the engine's refusal of a grammar name the parameter that it came in."""
+    try:
+        yield
+    except InputError as error:
+        grammar = given.grammar()
+        if grammar is None or error.field not in ("grammar", "response_format"):
+            raise
+        raise InputError(
+            error.what, field=grammar[0], value=error.value, allowed=error.allowed, fix=error.fix
+        ) from error
 
 
 def check_extras(

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tinsmith.server.body import Int32, TokenId
+from tinsmith.server.openai.conversed import Conversed
 from tinsmith.server.openai.generation import Generation
 from tinsmith.server.openai.messages import ChatMessage, unread
 from tinsmith.server.requests import MAX_SAMPLES
@@ -16,7 +17,7 @@ NUM_TOKENS = 16
 """Tokens of a completion that does not say how many: OpenAI's own default."""
 
 
-class ChatRequest(Generation):
+class ChatRequest(Generation, Conversed):
     """POST /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]

@@ -3,59 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 
+from tinsmith.server.anthropic.routes import add_message_routes
 from tinsmith.server.body import parse_json
+from tinsmith.server.chat.prepared import Chats
+from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import (
-    ModelNotFoundError,
-    QueueFullError,
-    error_answer,
-    full_answer,
-)
+from tinsmith.server.openai.answers import answering
+from tinsmith.server.openai.chat_stream import ChatAnswer
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
-from tinsmith.server.openai.generation import Sampling
-from tinsmith.server.openai.grammars import told_as
+from tinsmith.server.openai.generation import refused_by_name
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
-from tinsmith.server.openai.samples import body_sample, to_sample
+from tinsmith.server.openai.samples import body_sample, chat_ask, to_sample
 from tinsmith.server.openai.served import Served
-from tinsmith.server.openai.stream import Answer, Telling, events, whole
+from tinsmith.server.openai.stream import Answer
 from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, tokenized
 from tinsmith.server.requests import Sample
+from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
-from tinsmith.types.errors import InputError, TinsmithError
-
-Handler = Callable[[Request], Awaitable[Response]]
+from tinsmith.types.errors import InputError
 
 
 def add_openai_routes(app: FastAPI, service: Service) -> None:
     """Serve `/v1`, and of vLLM's own routes token-in token-out generation, `/tokenize` and `/detokenize`."""
-    routes = _Routes(service, Served(service, Direct(service)))
-    app.post("/v1/chat/completions")(_answering(routes.chat))
-    app.post("/v1/completions")(_answering(routes.complete))
-    app.get("/v1/models")(_answering(routes.models))
-    app.get("/v1/models/{model:path}")(_answering(routes.model))
-    app.post("/inference/v1/generate")(_answering(routes.generate))
-    app.post("/tokenize")(_answering(routes.tokenize))
-    app.post("/detokenize")(_answering(routes.detokenize))
-
-
-def _answering(handler: Handler) -> Handler:
-    """Refuse in OpenAI's shape."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except (TinsmithError, ModelNotFoundError) as error:
-            return error_answer(error)
-        except QueueFullError as error:
-            return full_answer(error)
-
-    return answer
+    served = Served(service, Direct(service))
+    routes = _Routes(service, served)
+    add_message_routes(app, Chats(served))
+    add_response_routes(app, Chats(served))
+    app.post("/v1/chat/completions")(answering(routes.chat))
+    app.post("/v1/completions")(answering(routes.complete))
+    app.get("/v1/models")(answering(routes.models))
+    app.get("/v1/models/{model:path}")(answering(routes.model))
+    app.post("/inference/v1/generate")(answering(routes.generate))
+    app.post("/tokenize")(answering(routes.tokenize))
+    app.post("/detokenize")(answering(routes.detokenize))
 
 
 @dataclass(slots=True)
@@ -67,13 +53,11 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         body = parse_json(ChatRequest, await request.body())
-        messages = [message.message(i) for i, message in enumerate(body.messages)]
-        found = await self.served.find(body.model)
-        text = await self.served.text(found.name)
-        renderer = await asyncio.to_thread(lambda: text.chat)
-        prompt = await asyncio.to_thread(renderer.build_generation_prompt, messages)
-        stops = () if body.ignore_eos else renderer.stop_sequences()
-        return await self._answer(request, body, found, (prompt,), stops)
+        chats = Chats(self.served)
+        with refused_by_name(body):
+            prepared = await chats.prepare(chat_ask(body))
+        answer = ChatAnswer(body=body, prepared=prepared)
+        return await chats.answer(request, prepared, answer, stream=bool(body.stream))
 
     async def complete(self, request: Request) -> Response:
         body = parse_json(CompletionRequest, await request.body())
@@ -99,8 +83,9 @@ class _Routes:
             top=given.logprobs or 0,
             only_prompt=given.only_prompt,
         )
-        await self._check(found, (sample,), given)
-        stops = self._extra(found, given.stop_token_ids or ())
+        with refused_by_name(given):
+            await self.served.check(found, (sample,))
+        stops = self.served.extra_stops(found, given.stop_token_ids or ())
         answer = TokensAnswer.of(body, found)
         return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
 
@@ -133,39 +118,20 @@ class _Routes:
     async def _answer(
         self,
         request: Request,
-        body: ChatRequest | CompletionRequest,
+        body: CompletionRequest,
         found: Found,
         prompts: Iterable[tuple[int, ...]],
-        stops: tuple[int, ...] = (),
     ) -> Response:
         """Sample from every prompt, and answer at once or as a stream."""
         samples = tuple(body_sample(body, prompt) for prompt in prompts)
-        extra = self._extra(found, (*stops, *(body.stop_token_ids or ())))
-        await self._check(found, samples, body)
+        extra = self.served.extra_stops(found, body.stop_token_ids or ())
+        with refused_by_name(body):
+            await self.served.check(found, samples)
         text = await self.served.text(found.name)
         told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))
         answer = await asyncio.to_thread(Answer.of, body, found, text, told, ends)
         return await self._draw(request, answer, found, samples, extra, stream=bool(body.stream))
-
-    def _extra(self, found: Found, stops: Iterable[int]) -> tuple[int, ...]:
-        """Those of `stops` at which the model does not stop anyway."""
-        ends = self.service.engine.config(found.name).end_tokens
-        return tuple(dict.fromkeys(token for token in stops if token not in ends))
-
-    async def _check(self, found: Found, samples: Iterable[Sample], given: Sampling) -> None:
-        """Refuse what cannot be served, before anything is drawn."""
-        check, grammar = self.served.direct.check, given.grammar()
-        for sample in samples:
-            if grammar is None:
-                check(found, sample)
-                continue
-            # A grammar takes its time to compile; and the first one loads a tokenizer.
-            async with self.served.loading:
-                try:
-                    await asyncio.to_thread(check, found, sample)
-                except InputError as error:
-                    raise told_as(error, grammar[0]) from error
 
     async def _draw(
         self,
@@ -177,10 +143,5 @@ class _Routes:
         *,
         stream: bool,
     ) -> Response:
-        if self.service.full:
-            raise QueueFullError(self.service.max_queue)
-        draws = self.served.direct.draw(found, samples, stop_tokens=stops, watch=stream)
-        if stream:
-            chunks = events(request, answer, draws)
-            return StreamingResponse(chunks, media_type="text/event-stream")
-        return await whole(request, answer, draws)
+        draws = self.served.draws(found, samples, stops, watch=stream)
+        return await tell(request, answer, draws, stream=stream)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from tinsmith.server.chat.ask import Ask
+from tinsmith.server.openai.conversed import turns_of
 from tinsmith.server.openai.generation import Sampling
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
 from tinsmith.server.requests import Sample
@@ -17,6 +21,28 @@ def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) 
         length=body.length,
         num_samples=body.num_drawn,
         top=top or 0,
+        only_prompt=body.only_prompt,
+    )
+
+
+def chat_ask(body: ChatRequest) -> Ask:
+    """What a chat asks for, in the words of no protocol.
+
+    Raises:
+        InputError: naming what is not served.
+    """
+    turns = turns_of(body.messages)
+    return Ask(
+        model=body.model,
+        turns=turns,
+        sample=partial(body_sample, body),
+        tools=body.told_tools(),
+        opening=body.opening(turns),
+        options=body.chat_template_kwargs or {},
+        stops=body.stops,
+        stop_tokens=tuple(body.stop_token_ids or ()),
+        ends=not body.ignore_eos,
+        shown=body.shown,
         only_prompt=body.only_prompt,
     )
 

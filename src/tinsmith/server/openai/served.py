@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
+from tinsmith.server.chat.telling import Draws
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import Json, ModelNotFoundError, model_entry
+from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError, model_entry
 from tinsmith.server.openai.text import ModelText
+from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError, TinsmithError
@@ -95,3 +97,35 @@ class Served:
 
             self.texts[name] = await asyncio.to_thread(load)
         return self.texts[name]
+
+    def extra_stops(self, found: Found, stops: Iterable[int]) -> tuple[int, ...]:
+        """Those of `stops` at which the model does not stop anyway."""
+        ends = self.service.engine.config(found.name).end_tokens
+        return tuple(dict.fromkeys(token for token in stops if token not in ends))
+
+    async def check(self, found: Found, samples: Iterable[Sample]) -> None:
+        """Refuse what cannot be sampled.
+
+        Raises:
+            InputError: naming the field.
+        """
+        for sample in samples:
+            adjustments = sample.sampling_params.adjustments
+            if adjustments is None or adjustments.grammar is None:
+                self.direct.check(found, sample)
+                continue
+            # A grammar takes its time to compile; and its first one loads a tokenizer.
+            async with self.loading:
+                await asyncio.to_thread(self.direct.check, found, sample)
+
+    def draws(
+        self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool
+    ) -> Draws:
+        """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
+
+        Raises:
+            QueueFullError: not now.
+        """
+        if self.service.full:
+            raise QueueFullError(self.service.max_queue)
+        return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)

@@ -1,73 +1,37 @@
-"""One OpenAI answer as it comes into being: told whole at the end, or piece by piece as server-sent events."""
+"""One OpenAI completion as it comes into being: told whole at the end, or piece by piece as server-sent events."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-from fastapi import Request, Response
-from fastapi.responses import JSONResponse
 
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import (
     Json,
     Progress,
-    chat_logprobs,
     completion_logprobs,
     finish_reason,
     prompt_logprobs,
     refusal,
     usage,
 )
-from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
+from tinsmith.server.openai.requests import CompletionRequest
 from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.sampling import StopReason
 
 DONE = b"data: [DONE]\n\n"
 
-Draws = AsyncGenerator[tuple[Drawn, ...], None]
-
-
-class Telling(Protocol):
-    """One answer as it comes into being, in the words of a protocol."""
-
-    def take(self, drawn: Drawn) -> None:
-        """Take what was drawn, where the answer is told whole."""
-        ...
-
-    def whole(self) -> Json:
-        """Return the answer, once everything was taken."""
-        ...
-
-    def opening(self) -> Iterator[bytes]:
-        """The events before anything was drawn."""
-        ...
-
-    def grown(self, drawn: Drawn) -> Iterator[bytes]:
-        """The events that tell what was drawn."""
-        ...
-
-    def closing(self) -> Iterator[bytes]:
-        """The events after the last sample has ended."""
-        ...
-
-    def failed(self, error: TinsmithError) -> bytes:
-        """The event that ends a stream which cannot go on."""
-        ...
-
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
     """What was asked on `/v1`, and every choice so far."""
 
-    body: ChatRequest | CompletionRequest
+    body: CompletionRequest
     found: Found
     text: ModelText
     prompts: tuple[tuple[int, ...], ...]
@@ -81,7 +45,7 @@ class Answer:
     @classmethod
     def of(
         cls,
-        body: ChatRequest | CompletionRequest,
+        body: CompletionRequest,
         found: Found,
         text: ModelText,
         prompts: tuple[tuple[int, ...], ...],
@@ -89,7 +53,7 @@ class Answer:
     ) -> Answer:
         """The answer before anything was drawn; a token of `ends` that ends a choice is not part of its text."""
         choices: list[Progress] = []
-        echoes = isinstance(body, CompletionRequest) and bool(body.echo)
+        echoes = bool(body.echo)
         for prompt in prompts:
             choice = Choice(text, stops=body.stops, ends=ends, shown=body.shown)
             if echoes:
@@ -114,32 +78,25 @@ class Answer:
             )
         ]
         shown = [self._ended(i, progress) for i, progress in enumerate(best)]
-        told = {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
-        if isinstance(self.body, ChatRequest):
-            told |= self._prompt_ids(best[0]) | self._prompt_logprobs(best[0])
-        return told
+        return {**self._head(), "choices": shown, "usage": self._usage()}
 
     def opening(self) -> Iterator[bytes]:
-        """A chat's first chunks: who speaks, and the prompt's ids where they were asked for."""
-        if isinstance(self.body, ChatRequest):
-            for i in range(len(self.choices)):
-                chunk = self._chunk(i, {"role": "assistant", "content": ""}, None, None)
-                yield event(chunk | (self._prompt_ids(self.choices[0]) if i == 0 else {}))
+        """Nothing: a completion begins with its text."""
+        yield from ()
 
     def grown(self, drawn: Drawn) -> Iterator[bytes]:
         """The chunks that tell what was drawn."""
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         if grown.text or grown.tokens.start < grown.tokens.stop:
-            yield event(self._chunk(drawn.index, {"content": grown.text}, grown.tokens, None))
+            yield event(self._chunk(drawn.index, grown.text, grown.tokens, None))
         if progress.reason is not None:
-            yield event(self._chunk(drawn.index, {}, None, progress.reason))
+            yield event(self._chunk(drawn.index, "", None, progress.reason))
 
     def closing(self) -> Iterator[bytes]:
         """The token counts, where they were asked for, and the end."""
         if self.body.include_usage:
-            head = self._head("chat.completion.chunk")
-            yield event({**head, "choices": [], "usage": self._usage()})
+            yield event({**self._head(), "choices": [], "usage": self._usage()})
         yield DONE
 
     def failed(self, error: TinsmithError) -> bytes:
@@ -155,25 +112,17 @@ class Answer:
         }
         if self.body.return_token_ids:
             shown["token_ids"] = progress.drawn
-        if isinstance(self.body, ChatRequest):
-            message = {"role": "assistant", "content": grown.text, "refusal": None}
-            return {**shown, "message": message}
         ids, scored = self._prompt_ids(progress), self._prompt_logprobs(progress)
         return {**shown, "text": grown.text, **ids, **scored}
 
     def _logprobs(self, progress: Progress, tokens: slice) -> Json | None:
         as_ids = bool(self.body.return_tokens_as_token_ids)
-        if isinstance(self.body, ChatRequest):
-            if not self.body.logprobs:
-                return None
-            k = self.body.top_logprobs or 0
-            return chat_logprobs(self.text, progress, tokens, k, as_ids=as_ids)
         if self.body.logprobs is None:
             return None
         return completion_logprobs(self.text, progress, tokens, self.body.logprobs, as_ids=as_ids)
 
     def _prompt_ids(self, progress: Progress) -> Json:
-        """The prompt's ids where they were asked for: vLLM tells them once a chat, and in a completion's choices."""
+        """The prompt's ids where they were asked for: vLLM tells them in a completion's choices."""
         return {"prompt_token_ids": progress.prompt} if self.body.return_token_ids else {}
 
     def _prompt_logprobs(self, progress: Progress) -> Json:
@@ -185,31 +134,27 @@ class Answer:
         return {"prompt_logprobs": told}
 
     def _chunk(
-        self, index: int, delta: Json, tokens: slice | None, reason: StopReason | None
+        self, index: int, text: str, tokens: slice | None, reason: StopReason | None
     ) -> Json:
         progress = self.choices[index]
         shown: Json = {
             "index": index,
             "logprobs": None if tokens is None else self._logprobs(progress, tokens),
             "finish_reason": finish_reason(reason),
+            "text": text,
         }
-        if isinstance(self.body, ChatRequest):
-            shown["delta"] = delta
-        else:
-            shown["text"] = delta.get("content", "")
-            if index not in self.told_prompts:
-                self.told_prompts.add(index)
-                shown |= self._prompt_ids(progress)
+        if index not in self.told_prompts:
+            self.told_prompts.add(index)
+            shown |= self._prompt_ids(progress)
         if tokens is not None and self.body.return_token_ids:
             shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_told) : tokens.stop]
         counts: Json = {"usage": None} if self.body.include_usage else {}
-        return {**self._head("chat.completion.chunk"), "choices": [shown], **counts}
+        return {**self._head(), "choices": [shown], **counts}
 
-    def _head(self, kind: str) -> Json:
-        chat = isinstance(self.body, ChatRequest)
+    def _head(self) -> Json:
         return {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{self.secret}",
-            "object": kind if chat else "text_completion",
+            "id": f"cmpl-{self.secret}",
+            "object": "text_completion",
             "created": self.created,
             "model": self.body.model,
             "system_fingerprint": f"fp_{self.found.loaded.weights[:16]}",
@@ -220,9 +165,9 @@ class Answer:
         return usage(num_prompt, sum(progress.num_drawn for progress in self.choices))
 
 
-def _silent(body: ChatRequest | CompletionRequest, text: ModelText) -> int:
+def _silent(body: CompletionRequest, text: ModelText) -> int:
     """Begin tokens that were put before a prompt: a client that sent a text does not look for them in it."""
-    if not isinstance(body, CompletionRequest) or body.add_special_tokens is False:
+    if body.add_special_tokens is False:
         return 0
     return text.num_opening if isinstance(body.prompts[0], str) else 0
 
@@ -232,36 +177,6 @@ def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:
     if n == len(drawn):
         return drawn
     return sorted(drawn, key=lambda progress: -progress.mean_logprob)[:n]
-
-
-async def whole(request: Request, telling: Telling, draws: Draws) -> Response:
-    """Answer at once; what is under way is dropped when the client is gone."""
-    async with aclosing(draws):
-        async for batch in draws:
-            for drawn in batch:
-                telling.take(drawn)
-            if not batch and await request.is_disconnected():
-                return Response(status_code=499)
-    return JSONResponse(telling.whole())
-
-
-async def events(request: Request, telling: Telling, draws: Draws) -> AsyncGenerator[bytes, None]:
-    """Answer as a stream; an error after its beginning is an event of its own."""
-    async with aclosing(draws):
-        try:
-            for told in telling.opening():
-                yield told
-            async for batch in draws:
-                for drawn in batch:
-                    for told in telling.grown(drawn):
-                        yield told
-                if not batch and await request.is_disconnected():
-                    return
-        except TinsmithError as error:
-            yield telling.failed(error)
-            return
-    for told in telling.closing():
-        yield told
 
 
 def event(values: Json) -> bytes:

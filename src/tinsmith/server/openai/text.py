@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tinsmith.renderers import make_renderer
 from tinsmith.renderers.codec import Codec
+from tinsmith.renderers.conversation import ConversationRenderer
 from tinsmith.renderers.renderer import Renderer
 from tinsmith.types.sampling import StopReason
 
@@ -55,6 +56,15 @@ class ModelText:
             ConfigError: it has none, or one that cannot be followed.
         """
         return make_renderer("chat", self._tokenizer)
+
+    @cached_property
+    def conversation(self) -> ConversationRenderer:
+        """The same with tools, for what clients send.
+
+        Raises:
+            ConfigError: as `chat`.
+        """
+        return ConversationRenderer(self._tokenizer)
 
     def prompt(self, text: str, *, begin: bool = True) -> tuple[int, ...]:
         """A completion's prompt: after the begin token where the tokenizer puts one; spelled control tokens count."""

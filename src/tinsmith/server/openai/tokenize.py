@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from tinsmith.server.body import Request, TokenId, check_one_given
 from tinsmith.server.openai.answers import Json
+from tinsmith.server.openai.conversed import Conversed, turns_of
 from tinsmith.server.openai.generation import check_extras
 from tinsmith.server.openai.messages import ChatMessage
 from tinsmith.server.openai.text import ModelText
 from tinsmith.types.errors import InputError
 
-_NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
-    {
-        "add_generation_prompt": (True,),
-        "chat_template_kwargs": ({},),
-        "continue_final_message": (False,),
-        "tools": ([],),
-    }
-)
 
-
-class TokenizeRequest(Request):
+class TokenizeRequest(Conversed):
     """POST /tokenize: of a text, or of a chat as `/v1/chat/completions` would read it."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
 
     model: str | None = None
     """None: the only one that is served."""
@@ -43,7 +31,7 @@ class TokenizeRequest(Request):
     @model_validator(mode="after")
     def _is_served(self) -> Self:
         check_one_given(prompt=self.prompt, messages=self.messages)
-        check_extras(self.model_extra or {}, _NEUTRAL)
+        check_extras(self.model_extra or {}, {})
         if self.messages is not None and self.add_special_tokens:
             raise InputError(
                 "a chat's template puts its special tokens itself",
@@ -62,8 +50,13 @@ class TokenizeRequest(Request):
         if self.messages is None:
             begin = self.add_special_tokens is not False
             return text.prompt(self.prompt or "", begin=begin)
-        messages = [message.message(i) for i, message in enumerate(self.messages)]
-        return text.chat.build_generation_prompt(messages)
+        turns = turns_of(self.messages)
+        return text.conversation.prompt(
+            turns,
+            tools=self.told_tools().shown,
+            opening=self.opening(turns),
+            options=self.chat_template_kwargs,
+        )
 
 
 class DetokenizeRequest(Request):
