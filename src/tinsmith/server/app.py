@@ -254,6 +254,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
             body = parse_json(Sample, sent)
         if service.full:
             return error_answer(f"the queue holds {service.max_queue} requests: try again", 429)
+        await samplers.prepare(body)
         request_id, sequences = samplers.sample(body)
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
 

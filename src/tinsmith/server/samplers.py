@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +55,15 @@ class _UnderWay:
     """The served base model."""
     ended: GroupDone
     drawn: GroupDone | None
+
+
+async def prepare(engine: Engine, name: str, request: Sample) -> None:
+    """Compile a request's grammar, which may take a second, on a thread of its own; errors are for who checks it."""
+    adjustments = request.sampling_params.adjustments
+    if adjustments is not None and adjustments.grammar is not None:
+        with suppress(TinsmithError):
+            asked = to_sample_request(request, seed=0)
+            await asyncio.to_thread(engine.check, name, asked)
 
 
 @dataclass(slots=True)
@@ -185,6 +195,12 @@ class Samplers:
         else:
             self.drop(group)
         self.futures.fail(request_id, InputError("the request was cancelled by its client"))
+
+    async def prepare(self, request: Sample) -> None:
+        """Compile a request's grammar beside the event loop; what is wrong with it, `sample` says."""
+        live = self.live.get(request.sampling_session_id)
+        if live is not None:
+            await prepare(self.engine, live.name, request)
 
     def sample(self, request: Sample) -> tuple[str, list[str]]:
         """Accept a sampling request; return its id and one id per sequence.
