@@ -2,83 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import http.client
 import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 import tinker
-import uvicorn
 from openai import OpenAI
 
-from running import HANG_S, wait_until
-from tinsmith.engine.engine import Engine
+from loopback import KEY, MODEL, Running, start, stop
+from running import wait_until
 from tinsmith.renderers.tokenizer import preset_tokenizer
-from tinsmith.server.app import build_app
-from tinsmith.server.openai import routes as openai_routes
+from tinsmith.server.openai import served
 from tinsmith.server.openai.text import Choice, ModelText
-from tinsmith.server.service import Service
 from tinsmith.types.sampling import StopReason
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-MODEL, KEY = "tinsmith/nano", "tml-openai-test"
 HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
-
-
-@dataclass(frozen=True)
-class Running:
-    service: Service
-    server: uvicorn.Server
-    thread: threading.Thread
-    url: str
-
-    def client(self, key: str = KEY) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=HANG_S)
-
-
-def _start(state: Path) -> Running:
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen()  # who connects before the server accepts waits, instead of being refused
-    ready: Future[tuple[Service, uvicorn.Server]] = Future()
-
-    async def main() -> None:
-        service = Service(Engine({MODEL: MODEL}), state, seed=0, max_queue=4096)
-        app = build_app(service, key=KEY, max_body=1 << 24)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        ready.set_result((service, server))
-        await server.serve(sockets=[listener])
-        await service.close()
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    service, server = ready.result(HANG_S)
-    return Running(service, server, thread, f"http://127.0.0.1:{listener.getsockname()[1]}")
-
-
-def _stop(running: Running) -> None:
-    running.server.should_exit = True
-    running.thread.join(HANG_S)
-    assert not running.thread.is_alive()
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    own = _start(tmp_path_factory.mktemp("state"))
+    own = start(tmp_path_factory.mktemp("state"))
     yield own
-    _stop(own)
+    stop(own)
     gc.collect()
 
 
@@ -180,11 +137,11 @@ def test_a_seed_repeats_and_another_differs(client: OpenAI) -> None:
 def test_unseeded_requests_repeat_on_a_fresh_server(tmp_path: Path) -> None:
     told: list[list[str]] = []
     for name in ("first", "second"):
-        own = _start(tmp_path / name)
+        own = start(tmp_path / name)
         with own.client() as client:
             told.append([_complete(client).choices[0].text for _ in range(3)])
             told[-1].append(_chat(client).choices[0].message.content)
-        _stop(own)
+        stop(own)
     assert told[0] == told[1]
     assert len(set(told[0])) == 4
 
@@ -302,10 +259,6 @@ def test_an_unknown_model_names_those_that_are_served(client: OpenAI, model: str
     ("param", "given"),
     [
         ("tools", {"tools": [{"type": "function", "function": {"name": "f"}}]}),
-        ("response_format", {"response_format": {"type": "json_object"}}),
-        ("frequency_penalty", {"frequency_penalty": 0.5}),
-        ("presence_penalty", {"presence_penalty": -1}),
-        ("logit_bias", {"logit_bias": {"5": 1}}),
         ("reasoning_effort", {"reasoning_effort": "low"}),
         ("top_logprobs", {"top_logprobs": 2}),
         ("top_p", {"top_p": 0.0}),
@@ -317,13 +270,12 @@ def test_an_unknown_model_names_those_that_are_served(client: OpenAI, model: str
         ("stop[0]", {"stop": [""]}),
         ("stream_options", {"stream_options": {"include_usage": True}}),
         ("messages", {"messages": []}),
-        ("messages", {"messages": [{"role": "assistant", "content": "Yes."}]}),
-        ("messages[0].role", {"messages": [{"role": "tool", "content": "x"}]}),
+        ("messages", {"messages": [{"role": "tool", "content": "x"}]}),
+        ("messages[0].role", {"messages": [{"role": "function", "content": "x"}]}),
         (
             "messages[0].content[0].type",
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
         ),
-        ("messages[0].content", {"messages": [{"role": "user", "content": "a<|end|>"}]}),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -341,8 +293,6 @@ def test_what_is_not_served_is_refused_by_name(
 @pytest.mark.parametrize(
     ("param", "given"),
     [
-        ("echo", {"echo": True}),
-        ("best_of", {"best_of": 3}),
         ("suffix", {"suffix": "end"}),
         ("logprobs", {"logprobs": -1}),
         ("prompt", {"prompt": []}),
@@ -407,8 +357,8 @@ def test_a_tokenizer_is_loaded_once_however_many_ask_first(
         inside.release()
         return found
 
-    monkeypatch.setattr(openai_routes, "preset_tokenizer", loading)
-    own = _start(tmp_path)
+    monkeypatch.setattr(served, "preset_tokenizer", loading)
+    own = start(tmp_path)
     try:
         with own.client() as client, ThreadPoolExecutor(6) as pool:
             asked = [
@@ -422,7 +372,7 @@ def test_a_tokenizer_is_loaded_once_however_many_ask_first(
             ]
             assert all(one.result().choices for one in asked)
     finally:
-        _stop(own)
+        stop(own)
     assert len(began) == 1
 
 

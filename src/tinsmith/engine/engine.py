@@ -16,11 +16,13 @@ import torch
 
 from tinsmith.engine.certificate import Certificate, certify
 from tinsmith.engine.deviations import parts_of
+from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import DecodeText, Policy
 from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.validation import check_request
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import BaseModel, OpenedBase, open_base
 from tinsmith.models.build import build_decoder
@@ -96,6 +98,7 @@ class Engine:
             self._opened[name] = open_base(source, seed=seed)
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
+        self._grammars = {name: _grammars_of(base) for name, base in self._opened.items()}
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
             for name in self._opened:
@@ -172,8 +175,19 @@ class Engine:
                 self.parts.sampling(self.kernels),
                 limits=self._limits,
                 text=_text_of(base),
+                grammars=self._grammars[name],
             )
         return self._samplers[name]
+
+    def check(self, name: str, request: SampleRequest) -> None:
+        """Refuse a request that cannot be served on this base model. Any thread may call this.
+
+        Raises:
+            InputError: naming the field.
+            ConfigError: for a model that is not served.
+        """
+        check_request(request, self.config(name))
+        compile_grammar(request, self._grammars[name])
 
     @property
     def samplers(self) -> tuple[Sampler, ...]:
@@ -232,8 +246,8 @@ def _silent(line: str) -> None:
     del line
 
 
-def _text_of(base: OpenedBase) -> DecodeText | None:
-    """The base's tokenizer as a function, loaded when first called; None where it has none."""
+def _tokenizer_of(base: OpenedBase) -> Callable[[], PreTrainedTokenizerBase] | None:
+    """The base's tokenizer, loaded when first called; None where it has none."""
     folder, name = base.folder, base.identity.name
     if folder is not None and not has_tokenizer(folder):
         return None
@@ -243,6 +257,21 @@ def _text_of(base: OpenedBase) -> DecodeText | None:
         if folder is not None:
             return load_tokenizer(folder)
         return preset_tokenizer(name.removeprefix(PREFIX))
+
+    return tokenizer
+
+
+def _grammars_of(base: OpenedBase) -> Grammars | None:
+    """What compiles grammars for the base; None where it has no tokenizer."""
+    tokenizer = _tokenizer_of(base)
+    return None if tokenizer is None else Grammars(base.config, tokenizer)
+
+
+def _text_of(base: OpenedBase) -> DecodeText | None:
+    """The base's tokenizer as a function, loaded when first called; None where it has none."""
+    tokenizer = _tokenizer_of(base)
+    if tokenizer is None:
+        return None
 
     def text(ids: Sequence[int]) -> str:
         decoded = tokenizer().decode(

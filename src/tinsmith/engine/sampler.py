@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tinsmith.engine.cache import PagePool, pages_for
+from tinsmith.engine.choices import Choice, choose
+from tinsmith.engine.grammars import Grammars, compile_grammar
+from tinsmith.engine.prompt_scores import Read, read_prompts
 from tinsmith.engine.sequences import DecodeText, Group, Policy, Sample, StopRule
 from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
@@ -25,8 +28,8 @@ from tinsmith.models.steps import SampleSteps
 from tinsmith.ops.kernels import Draws, Kernels
 from tinsmith.ops.linear import Run, forward
 from tinsmith.ops.paging import PAGE, Rows
-from tinsmith.types.errors import BackendError
-from tinsmith.types.sampling import SampleRequest, SampleResult
+from tinsmith.types.errors import BackendError, InputError
+from tinsmith.types.sampling import SampleRequest, SampleResult, StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +67,13 @@ class Sampler:
         *,
         limits: SamplerLimits | None = None,
         text: DecodeText | None = None,
+        grammars: Grammars | None = None,
     ) -> None:
         self.config = config
         self.kernels = kernels
         self.limits = limits or SamplerLimits()
         self._text = text
+        self._grammars = grammars
         capacity = self.limits.cache_pages or _default_pages(config)
         self.pool = PagePool(config, capacity, kernels.device)
         self._waiting: deque[Group] = deque()
@@ -83,7 +88,8 @@ class Sampler:
             InputError: for a request that cannot be served; nothing was queued.
         """
         max_tokens = check_request(request, self.config)
-        group = Group(request, policy, StopRule(request, policy.decoder, max_tokens, self._text))
+        rule = StopRule(request, policy.decoder, max_tokens, self._text)
+        group = Group(request, policy, rule, compile_grammar(request, self._grammars))
         self._waiting.append(group)
         return group
 
@@ -98,6 +104,7 @@ class Sampler:
         """
         for request in requests:
             check_request(request, self.config)
+            compile_grammar(request, self._grammars)
         groups = [
             self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)
         ]
@@ -226,9 +233,7 @@ class Sampler:
         wanted: list[tuple[_Feed, int, int]] = []
         for i, feed in enumerate(feeds):
             request = feed.group.request
-            whole = feed.sample is None and (
-                request.prompt_logprobs or request.topk_prompt_logprobs > 0
-            )
+            whole = feed.sample is None and feed.group.scores.wanted
             complete = feed.sample is not None or feed.group.prefilled == len(request.prompt)
             for row in range(begin[i] if whole else begin[i + 1] - 1, begin[i + 1]):
                 if whole or complete:
@@ -259,36 +264,16 @@ class Sampler:
         return forward(self.kernels, x.contiguous(), decoder.head, parts)
 
     def _read_prompts(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
-        """Log-probabilities of prompt tokens, each read from the row before it."""
-        picked = [
-            (i, feed.group, position + 1)
+        """What is asked about prompt tokens, each read from the row before it."""
+        reads = [
+            Read(i, feed.group.scores, position + 1)
             for i, (feed, _, position) in enumerate(chunk)
             if feed.sample is None
             and position + 1 < len(feed.group.request.prompt)
-            and (feed.group.request.prompt_logprobs or feed.group.request.topk_prompt_logprobs)
+            and feed.group.scores.wanted
         ]
-        if not picked:
-            return
-        rows = torch.tensor([i for i, _, _ in picked], device=logits.device)
-        some = logits[rows]
-        targets = np.array([group.request.prompt[at] for _, group, at in picked], np.int32)
-        stats = self.kernels.row_stats(some, 1.0)
-        logprobs = (
-            self.kernels.gather_logprobs(some, torch.from_numpy(targets).to(logits.device), stats)
-            .cpu()
-            .numpy()
-        )
-        most = max(group.request.topk_prompt_logprobs for _, group, _ in picked)
-        tokens, values = self.kernels.top_logprobs(
-            some, np.arange(len(picked)), np.ones(len(picked), np.float32), most
-        )
-        for j, (_, group, at) in enumerate(picked):
-            group.prompt_logprobs[at] = logprobs[j]
-            k = group.request.topk_prompt_logprobs
-            group.prompt_top.tokens[at], group.prompt_top.logprobs[at] = (
-                tokens[j, :k],
-                values[j, :k],
-            )
+        if reads:
+            read_prompts(self.kernels, logits, reads)
 
     def _draw(self, chunk: list[tuple[_Feed, int, int]], logits: Tensor) -> None:
         """The next token of every sample whose row is here; a prompt's last row serves all its samples."""
@@ -296,7 +281,11 @@ class Sampler:
         for i, (feed, _, position) in enumerate(chunk):
             if feed.sample is not None:
                 drawn.append((i, feed.group, feed.sample, position + 1))
-            elif position + 1 == len(feed.group.request.prompt):
+            elif position + 1 < len(feed.group.request.prompt):
+                continue
+            elif feed.group.rule.max_tokens == 0:
+                self._end_scored(feed.group)
+            else:
                 drawn += [(i, feed.group, sample, position + 1) for sample in feed.group.samples]
                 self._forking.append(feed.group)
         if not drawn:
@@ -311,7 +300,8 @@ class Sampler:
             top_ks=np.array([p.top_k for p in params], np.int64),
             top_ps=np.array([p.top_p for p in params], np.float64),
         )
-        tokens, logprobs = self.kernels.choose(logits, draws)
+        choices = [self._choice(group, sample) for _, group, sample, _ in drawn]
+        tokens, logprobs = choose(self.kernels, logits, draws, choices)
         self._keep_top(drawn, draws, logits)
         for (_, group, sample, _), token, logprob in zip(
             drawn, tokens.tolist(), logprobs.tolist(), strict=True
@@ -319,21 +309,40 @@ class Sampler:
             if group.failure is not None:
                 continue
             if token < 0:
-                self._fail(group, sample)
+                where = f"sample {sample.index}, token {len(sample.tokens)}"
+                self._fail(group, _not_finite(where))
                 continue
             sample.tokens.append(token)
             sample.logprobs.append(logprob)
-            reason = group.rule.reason(sample.tokens)
+            try:
+                reason = group.reason(sample)
+            except InputError as error:
+                self._fail(group, error)
+                continue
             if reason is not None:
                 group.end(self.pool, sample, reason)
 
-    def _fail(self, group: Group, sample: Sample) -> None:
-        """Logits that are not finite have no distribution: the request ends with a cause, its neighbours go on."""
-        group.failure = BackendError(
-            "the model's logits are not finite: nothing can be sampled from these weights",
-            field=f"sample {sample.index}, token {len(sample.tokens)}",
-            fix="load an earlier checkpoint and lower the learning rate",
-        )
+    def _choice(self, group: Group, sample: Sample) -> Choice | None:
+        """What adjusts a sample's next draw; None if it is drawn from the distribution alone."""
+        if group.failure is not None:
+            return None
+        try:
+            return group.choice(sample)
+        except InputError as error:
+            self._fail(group, error)
+            return None
+
+    def _end_scored(self, group: Group) -> None:
+        """End a request that asks about its prompt only."""
+        if np.isnan(group.scores.logprobs[1:]).any():
+            self._fail(group, _not_finite("the prompt"))
+            return
+        for sample in group.samples:
+            group.end(self.pool, sample, StopReason.LENGTH)
+
+    def _fail(self, group: Group, failure: BackendError | InputError) -> None:
+        """End a request with a cause; its neighbours go on."""
+        group.failure = failure
         self._drop(group)
 
     def _keep_top(
@@ -346,6 +355,15 @@ class Sampler:
         for j, (_, group, sample, _) in enumerate(drawn):
             k = group.request.topk_logprobs
             sample.top.append((tokens[j, :k], logprobs[j, :k]))
+
+
+def _not_finite(where: str) -> BackendError:
+    """Logits that are not finite have no distribution."""
+    return BackendError(
+        "the model's logits are not finite: nothing can be sampled from these weights",
+        field=where,
+        fix="load an earlier checkpoint and lower the learning rate",
+    )
 
 
 def _rows(feeds: list[_Feed]) -> Rows:

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.engine.cache import PagePool, pages_for
+from tinsmith.engine.choices import Choice
+from tinsmith.engine.grammars import CompiledGrammar, Matcher
+from tinsmith.engine.prompt_scores import PromptScores
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks
 from tinsmith.ops.paging import PAGE
@@ -57,11 +60,11 @@ class StopRule:
         self._text = text
         self._window = max((4 * len(s) + 4 for s in self.strings), default=0)
         ends = () if stop is not None and len(stop) == 0 else decoder.config.end_tokens
-        self._tokens = frozenset((*ends, *(t for t in stop or () if isinstance(t, int))))
+        self.tokens = frozenset((*ends, *(t for t in stop or () if isinstance(t, int))))
 
     def reason(self, tokens: list[int]) -> StopReason | None:
         """Why `tokens`, whose last one is new, end here; None if they go on."""
-        if tokens[-1] in self._tokens:
+        if tokens[-1] in self.tokens:
             return StopReason.STOP
         if self.strings and self._text is not None:
             tail = self._text(tokens[-self._window :])
@@ -80,6 +83,8 @@ class Sample:
     top: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = field(
         default_factory=list[tuple[NDArray[np.int32], NDArray[np.float32]]]
     )
+    matcher: Matcher | None = None
+    """How far it has come in its grammar; made when it is first drawn."""
     pages: list[int] = field(default_factory=list[int])
     reserved: int = 0
     stop_reason: StopReason | None = None
@@ -88,8 +93,15 @@ class Sample:
 class Group:
     """One request: the prompt's cache, and samples forked from it."""
 
-    def __init__(self, request: SampleRequest, policy: Policy, rule: StopRule) -> None:
+    def __init__(
+        self,
+        request: SampleRequest,
+        policy: Policy,
+        rule: StopRule,
+        grammar: CompiledGrammar | None = None,
+    ) -> None:
         self.request = request
+        self.grammar = grammar
         self.policy = policy
         self.rule = rule
         self.prefilled = 0
@@ -98,14 +110,33 @@ class Group:
         self.unforked = list(self.samples)
         self.open = len(self.samples)
         self.spare = 0
-        prompt = len(request.prompt)
-        self.prompt_logprobs = np.full(prompt, np.nan, np.float32)
-        self.prompt_top = TopLogprobs(
-            tokens=np.full((prompt, request.topk_prompt_logprobs), -1, np.int32),
-            logprobs=np.full((prompt, request.topk_prompt_logprobs), np.nan, np.float32),
-        )
+        self.scores = PromptScores(request)
         self.result: SampleResult | None = None
-        self.failure: BackendError | None = None
+        self.failure: BackendError | InputError | None = None
+
+    def choice(self, sample: Sample) -> Choice | None:
+        """What adjusts a sample's next draw; None if it is drawn from the distribution alone.
+
+        Raises:
+            InputError: its grammar is too complex to be followed.
+        """
+        adjustments = self.request.params.adjustments
+        if adjustments is None:
+            return None
+        if self.grammar is not None and sample.matcher is None:
+            sample.matcher = self.grammar.matcher(self.rule.tokens)
+        allowed = None if sample.matcher is None else sample.matcher.allowed()
+        return Choice(adjustments, self.request.prompt, sample.tokens, allowed)
+
+    def reason(self, sample: Sample) -> StopReason | None:
+        """Why a sample, whose last token is new, ends here; None if it goes on.
+
+        Raises:
+            InputError: its grammar is too complex to be followed.
+        """
+        if sample.matcher is not None and sample.matcher.take(sample.tokens[-1]):
+            return StopReason.STOP
+        return self.rule.reason(sample.tokens)
 
     @property
     def ended(self) -> bool:
@@ -120,6 +151,8 @@ class Group:
     @property
     def sample_pages(self) -> int:
         """Pages one sample may come to need of its own: all but the prompt's full ones."""
+        if self.rule.max_tokens == 0:
+            return 0
         prompt = len(self.request.prompt)
         return pages_for(prompt + self.rule.max_tokens - 1) - prompt // PAGE
 
@@ -169,7 +202,7 @@ class Group:
         self.open -= 1
         if self.open == 0:
             self.release(pool)
-            self.result = self._result()
+            self.result = self.scores.result(tuple(self._sequence(one) for one in self.samples))
 
     @staticmethod
     def close(pool: PagePool, sample: Sample) -> None:
@@ -188,21 +221,13 @@ class Group:
         pool.unreserve(self.spare)
         self.pages, self.spare = [], 0
 
-    def _result(self) -> SampleResult:
-        request = self.request
-        return SampleResult(
-            sequences=tuple(self._sequence(sample) for sample in self.samples),
-            prompt_logprobs=self.prompt_logprobs if request.prompt_logprobs else None,
-            prompt_top=self.prompt_top if request.topk_prompt_logprobs else None,
-        )
-
     def _sequence(self, sample: Sample) -> SampledSequence:
         assert sample.stop_reason is not None
         top = None
-        if self.request.topk_logprobs:
+        if k := self.request.topk_logprobs:
             top = TopLogprobs(
-                tokens=np.stack([tokens for tokens, _ in sample.top]),
-                logprobs=np.stack([logprobs for _, logprobs in sample.top]),
+                tokens=np.array([tokens for tokens, _ in sample.top], np.int32).reshape(-1, k),
+                logprobs=np.array([values for _, values in sample.top], np.float32).reshape(-1, k),
             )
         return SampledSequence(
             tokens=np.array(sample.tokens, np.int32),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tinsmith.engine.adjustment_checks import check_adjustments, check_prompt_questions
 from tinsmith.models.config import DecoderConfig
 from tinsmith.ops.losses import LOSSES, LossConfig
 from tinsmith.types.datum import Datum, LossName
@@ -154,9 +155,10 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
     _check_tokens(request.prompt, "prompt", config)
     params, room = request.params, config.max_positions - len(request.prompt)
     wanted = room if params.max_tokens is None else params.max_tokens
+    least = 0 if params.max_tokens == 0 else 1
     checks: tuple[tuple[str, object, bool, str], ...] = (
         ("num_samples", request.num_samples, request.num_samples >= 1, ">= 1"),
-        ("max_tokens", wanted, wanted >= 1, ">= 1, and a prompt that leaves room for it"),
+        ("max_tokens", wanted, wanted >= least, ">= 1, and a prompt that leaves room for it"),
         ("temperature", params.temperature, 0.0 <= params.temperature < 1e6, ">= 0 and finite"),
         ("top_k", params.top_k, params.top_k == -1 or params.top_k >= 1, "-1 (all) or >= 1"),
         ("top_p", params.top_p, 0.0 < params.top_p <= 1.0, "0 < top_p <= 1"),
@@ -186,6 +188,9 @@ def check_request(request: SampleRequest, config: DecoderConfig) -> int:
             value=f"{len(request.prompt)} prompt tokens + {wanted}",
             allowed=f"at most {config.max_positions} together",
         )
+    check_prompt_questions(request, config, MAX_TOP_LOGPROBS)
+    if params.adjustments is not None:
+        check_adjustments(params.adjustments, config)
     for i, stop in enumerate(params.stop or ()):
         if isinstance(stop, str) and not stop:
             raise InputError(

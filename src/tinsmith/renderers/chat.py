@@ -7,8 +7,8 @@ rendered once has to stay. Where a template breaks this, an `InputError` says so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from tinsmith.renderers.codec import Codec
 from tinsmith.renderers.renderer import (
@@ -123,24 +123,8 @@ class ChatRenderer:
         return text
 
     def _apply(self, messages: Sequence[Message], *, open_reply: bool) -> str:
-        from jinja2 import TemplateError
-
-        try:
-            text = self._tokenizer.apply_chat_template(
-                [{"role": message.role.value, "content": message.content} for message in messages],
-                add_generation_prompt=open_reply,
-                tokenize=False,
-                date_string=DATE,
-            )
-        except TemplateError as error:
-            raise InputError(
-                f"the chat template refuses these messages: {error}",
-                field="messages",
-                value=[message.role.value for message in messages],
-                fix="give the roles in the order it wants, or use renderer=plain",
-            ) from error
-        assert isinstance(text, str)
-        return text
+        shown = [{"role": message.role.value, "content": message.content} for message in messages]
+        return apply_template(self._tokenizer, shown, add_generation_prompt=open_reply)
 
     def _require_repeatable_template(self) -> None:
         try:
@@ -173,6 +157,34 @@ class ChatRenderer:
                 fix="use renderer=plain, or a chat template that ends a turn with one",
             )
         return stop
+
+
+def apply_template(
+    tokenizer: PreTrainedTokenizerBase, messages: Sequence[Mapping[str, object]], **options: object
+) -> str:
+    """Return what the tokenizer's chat template makes of `messages`; the date is fixed unless `options` hold one.
+
+    Raises:
+        InputError: with the template's own words, where it refuses them.
+    """
+    from jinja2 import TemplateError
+
+    apply = cast("Callable[..., object]", tokenizer.apply_chat_template)
+    try:
+        text = apply(
+            [dict(message) for message in messages],
+            tokenize=False,
+            **{"date_string": DATE, **options},
+        )
+    except TemplateError as error:
+        raise InputError(
+            f"the chat template refuses these messages: {error}",
+            field="messages",
+            value=[message["role"] for message in messages],
+            fix="give the roles in the order it wants, or use renderer=plain",
+        ) from error
+    assert isinstance(text, str)
+    return text
 
 
 def _require_verbatim(messages: Sequence[Message], text: str) -> None:

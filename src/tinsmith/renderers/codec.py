@@ -24,8 +24,9 @@ class Codec:
         self._size = len(tokenizer)
         self.control = frozenset(token for token, text in added.items() if text.special)
         """Ids of the special tokens: marks of roles and turns, ends, padding."""
-        marks = sorted(added[token].content for token in self.control)
-        self._mark = re.compile("|".join(re.escape(mark) for mark in marks if mark) or _NEVER)
+        marks = sorted((added[token].content for token in self.control), key=len, reverse=True)
+        self.mark = re.compile("|".join(re.escape(mark) for mark in marks if mark) or _NEVER)
+        """Finds the spellings of control tokens."""
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the tokens of `text`, in which a control token's spelling becomes that token."""
@@ -46,7 +47,7 @@ class Codec:
             InputError: naming the message and the control token.
         """
         for i, message in enumerate(messages):
-            found = self._mark.search(message.content)
+            found = self.mark.search(message.content)
             if found is not None:
                 raise InputError(
                     "a message spells one of the tokenizer's control tokens",

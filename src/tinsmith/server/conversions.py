@@ -6,11 +6,12 @@ import numpy as np
 from pydantic import JsonValue
 
 from tinsmith.server.requests import OptimStep, Sample
-from tinsmith.server.settings import LoraSettings, SamplingSettings
+from tinsmith.server.settings import AdjustmentSettings, LoraSettings, SamplingSettings
+from tinsmith.server.target_tables import TargetTable, read_targets
 from tinsmith.types.adapters import ALPHA, AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
-from tinsmith.types.sampling import SampleRequest, SamplingParams
+from tinsmith.types.sampling import Adjustments, Grammar, SampleRequest, SamplingParams
 
 
 def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
@@ -21,8 +22,9 @@ def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
     Raises:
         InputError: for what is not computed here.
     """
-    _refuse_unserved(request)
+    _check_last_n(request)
     prompt = [np.array(chunk.tokens, np.int32) for chunk in request.prompt.chunks]
+    targets = to_targets(request)
     return SampleRequest(
         prompt=np.concatenate([np.empty(0, np.int32), *prompt]),
         params=to_sampling_params(request.sampling_params, seed=seed),
@@ -30,7 +32,20 @@ def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
         prompt_logprobs=bool(request.prompt_logprobs),
         topk_logprobs=request.topk_sample_logprobs,
         topk_prompt_logprobs=request.topk_prompt_logprobs,
+        target_prompt_logprobs=None if targets is None else targets.cells,
+        prompt_alternatives=request.prompt_alt_tokens_k,
     )
+
+
+def to_targets(request: Sample) -> TargetTable | None:
+    """Return the table of tokens whose prompt log-probabilities are asked for.
+
+    Raises:
+        InputError: it does not fit the prompt.
+    """
+    if request.target_prompt_logprobs is None:
+        return None
+    return read_targets(request.target_prompt_logprobs, rows=_length(request) - 1)
 
 
 def to_sampling_params(settings: SamplingSettings, *, seed: int) -> SamplingParams:
@@ -46,6 +61,7 @@ def to_sampling_params(settings: SamplingSettings, *, seed: int) -> SamplingPara
         top_k=settings.top_k,
         top_p=settings.top_p,
         stop=_stop(settings.stop),
+        adjustments=_adjustments(settings.adjustments),
     )
 
 
@@ -96,15 +112,12 @@ def to_adapter_spec(
     )
 
 
-def _refuse_unserved(request: Sample) -> None:
-    if request.target_prompt_logprobs is not None or request.prompt_alt_tokens_k:
-        raise InputError(
-            "this is not computed here",
-            field="target_prompt_logprobs, prompt_alt_tokens_k",
-            allowed="prompt_logprobs, topk_prompt_logprobs, topk_sample_logprobs",
-        )
-    last = request.prompt_logprobs_last_n
-    length = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+def _length(request: Sample) -> int:
+    return sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+
+
+def _check_last_n(request: Sample) -> None:
+    last, length = request.prompt_logprobs_last_n, _length(request)
     if last is not None and not (request.prompt_logprobs and 1 <= last < length):
         raise InputError(
             "the prompt does not have that many tokens to score",
@@ -121,6 +134,22 @@ def _word(seed: int, field: str) -> int:
             "a seed is too large", field=field, value=seed, allowed="-2**63 to 2**64 - 1"
         )
     return seed % 2**64
+
+
+def _adjustments(settings: AdjustmentSettings | None) -> Adjustments | None:
+    """Return what differs from the distribution itself; None if nothing does."""
+    if settings is None:
+        return None
+    grammar = settings.grammar
+    adjustments = Adjustments(
+        min_p=settings.min_p,
+        repetition_penalty=settings.repetition_penalty,
+        presence_penalty=settings.presence_penalty,
+        frequency_penalty=settings.frequency_penalty,
+        logit_bias=settings.logit_bias,
+        grammar=None if grammar is None else Grammar(kind=grammar.kind, text=grammar.text),
+    )
+    return None if adjustments == Adjustments() else adjustments
 
 
 def _stop(stop: JsonValue) -> tuple[str, ...] | tuple[int, ...] | None:

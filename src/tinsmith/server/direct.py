@@ -11,11 +11,11 @@ from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
-from tinsmith.engine.validation import check_request
 from tinsmith.models.staging import present
 from tinsmith.server.conversions import to_sample_request
 from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.requests import Sample
+from tinsmith.server.samplers import prepare
 from tinsmith.server.service import Service
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.types.errors import InputError, TinsmithError
@@ -60,13 +60,17 @@ class Direct:
         job = self._checkpoint if model.startswith(SCHEME) else self._base
         return await asyncio.wrap_future(self.service.worker.call(lambda: job(model)))
 
+    async def prepare(self, found: Found, request: Sample) -> None:
+        """Compile a request's grammar beside the event loop, before `check` is asked."""
+        await prepare(self.service.engine, found.name, request)
+
     def check(self, found: Found, request: Sample) -> None:
         """Refuse a request that cannot be served.
 
         Raises:
             InputError: naming the field.
         """
-        check_request(to_sample_request(request, seed=0), self.service.engine.config(found.name))
+        self.service.engine.check(found.name, to_sample_request(request, seed=0))
 
     async def draw(
         self,

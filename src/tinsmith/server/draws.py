@@ -10,7 +10,17 @@ from numpy.typing import NDArray
 
 from tinsmith.engine.sequences import Group
 from tinsmith.types.errors import TinsmithError
-from tinsmith.types.sampling import StopReason
+from tinsmith.types.sampling import StopReason, TopLogprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What is known of a prompt's tokens, where it was asked for; nothing is, of the first one."""
+
+    logprobs: NDArray[np.float32]
+    """Shape (prompt length,), at temperature 1."""
+    top: TopLogprobs | None
+    """The most probable tokens at every position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +35,8 @@ class Drawn:
     """The most probable tokens at each of these places, where they were asked for."""
     stop_reason: StopReason | None
     """Why it has ended; None while it goes on."""
+    scored: Scored | None = None
+    """With a sample's first tokens: the prompt's."""
 
 
 @dataclass(slots=True)
@@ -42,9 +54,10 @@ class Follower:
         grown: list[Drawn] = []
         for sample in group.samples:
             i, begin = sample.index, self.seen[sample.index]
-            if self.over[i] or len(sample.tokens) == begin:
+            ended = sample.stop_reason is not None
+            if self.over[i] or (len(sample.tokens) == begin and not ended):
                 continue
-            self.seen[i], self.over[i] = len(sample.tokens), sample.stop_reason is not None
+            self.seen[i], self.over[i] = len(sample.tokens), ended
             grown.append(
                 Drawn(
                     index=self.first + i,
@@ -52,6 +65,7 @@ class Follower:
                     logprobs=tuple(sample.logprobs[begin:]),
                     top=tuple(sample.top[begin:]) if group.request.topk_logprobs else (),
                     stop_reason=sample.stop_reason,
+                    scored=_scored(group) if begin == 0 else None,
                 )
             )
         if grown:
@@ -63,3 +77,12 @@ class Follower:
             self.loop.call_soon_threadsafe(self.queue.put_nowait, group.failure)
         else:
             self.drawn(group)
+
+
+def _scored(group: Group) -> Scored | None:
+    request, scores = group.request, group.scores
+    if not request.prompt_logprobs:
+        return None
+    return Scored(
+        logprobs=scores.logprobs, top=scores.top if request.topk_prompt_logprobs else None
+    )

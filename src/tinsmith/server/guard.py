@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from tinsmith.server.openai.answers import error_body
+from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -24,7 +24,7 @@ def error_answer(message: str, status: int = 400) -> JSONResponse:
 
 def _refusal(path: str, message: str, status: int) -> JSONResponse:
     """The same in the words of the protocol that `path` belongs to."""
-    if not path.startswith("/v1/"):
+    if not path.startswith(OPENAI_PATHS):
         return error_answer(message, status)
     code = "invalid_api_key" if status == 401 else None
     body = error_body(message, kind="invalid_request_error", param=None, code=code)

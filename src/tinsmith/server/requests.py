@@ -15,10 +15,12 @@ from pydantic import Field, JsonValue, model_validator
 from tinsmith.server.body import Int32, Request, SeqId, TrainingSeqId, TtlSeconds, check_one_given
 from tinsmith.server.settings import (
     AdamSettings,
+    AdjustmentSettings,
     LoraSettings,
     OptimizerSettings,
     Prompt,
     SamplingSettings,
+    TensorSettings,
 )
 from tinsmith.types.errors import InputError
 
@@ -118,6 +120,14 @@ class SaveWeightsForSampler(Request):
     @model_validator(mode="after")
     def _one_target(self) -> Self:
         check_one_given(path=self.path, sampling_session_seq_id=self.sampling_session_seq_id)
+        if self.kind == "inflight" and self.path is not None:
+            raise InputError(
+                "weights that are followed have no name",
+                field="kind",
+                value=self.kind,
+                allowed="snapshot with a path",
+                fix="call save_weights_and_get_sampling_client(kind='inflight')",
+            )
         return self
 
 
@@ -179,10 +189,21 @@ class Sample(Request):
     topk_prompt_logprobs: Int32 = 0
     topk_sample_logprobs: Int32 = 0
     prompt_logprobs_last_n: int | None = None
-    target_prompt_logprobs: JsonValue = None
+    target_prompt_logprobs: TensorSettings | None = None
     prompt_alt_tokens_k: Int32 = 0
     record_stability_info: bool | None = None
     """Accepted and ignored: it only prepares the loss stable_reinforce, which is refused by name."""
+
+    def asked(self) -> dict[str, JsonValue]:
+        """What is asked, without who asks it: what an unseeded request's seed is derived from.
+
+        A field that came later is left out while it is at its default, so that seeds derived before stay.
+        """
+        asked = self.model_dump(mode="json", exclude={"sampling_session_id", "seq_id"})
+        adjustments = self.sampling_params.adjustments
+        if adjustments is None or adjustments == AdjustmentSettings():
+            del asked["sampling_params"]["adjustments"]
+        return asked
 
 
 class OfFuture(Request):
@@ -190,6 +211,12 @@ class OfFuture(Request):
 
     request_id: str
     allow_metadata_only: bool = False
+
+
+class JoinSamplingSession(Request):
+    """POST join_sampling_session: a copy of a sampling client asks for a number of its own."""
+
+    sampling_session_id: str
 
 
 class WeightsInfo(Request):

@@ -6,8 +6,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
-from tinsmith.server.body import Finite, Int32, Settings, TokenId
+from tinsmith.server.body import Finite, Int32, SeqId, Settings, TokenId
 from tinsmith.types.errors import InputError
+from tinsmith.types.sampling import GrammarKind
 
 
 class OptimizerSettings(BaseModel):
@@ -49,6 +50,34 @@ class AdamSettings(Settings):
     grad_clip_norm: Finite = 0.0
 
 
+class GrammarSettings(Settings):
+    """What a completion must match."""
+
+    kind: GrammarKind
+    text: str = ""
+
+
+class AdjustmentSettings(Settings):
+    """How a token is chosen otherwise than by the distribution itself; see `types.sampling.Adjustments`."""
+
+    min_p: Finite = 0.0
+    repetition_penalty: Finite = 1.0
+    presence_penalty: Finite = 0.0
+    frequency_penalty: Finite = 0.0
+    logit_bias: tuple[tuple[TokenId, Finite], ...] = ()
+    grammar: GrammarSettings | None = None
+
+
+class TensorSettings(Settings):
+    """A tensor in JSON: dense, or sparse by rows (CSR)."""
+
+    data: tuple[int, ...] | tuple[float, ...]
+    dtype: str
+    shape: tuple[SeqId, ...] | None = None
+    sparse_crow_indices: tuple[SeqId, ...] | None = None
+    sparse_col_indices: tuple[SeqId, ...] | None = None
+
+
 class SamplingSettings(Settings):
     """How tokens are drawn."""
 
@@ -59,6 +88,8 @@ class SamplingSettings(Settings):
     temperature: Finite = 1.0
     top_k: Int32 = -1
     top_p: Finite = 1.0
+    adjustments: AdjustmentSettings | None = None
+    """The Tinker SDK does not send it; it is for requests of other protocols, and of one's own clients."""
 
 
 class PromptChunk(BaseModel):

@@ -18,17 +18,56 @@ class StopReason(StrEnum):
     LENGTH = "length"
 
 
+class GrammarKind(StrEnum):
+    """In which language it is said what a completion must look like."""
+
+    JSON_OBJECT = "json_object"
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    LARK = "lark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What every completion must match as a whole."""
+
+    kind: GrammarKind
+    text: str
+    """The schema as JSON, the pattern, or the grammar; "" for JSON_OBJECT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjustments:
+    """How a token is chosen otherwise than by the distribution itself (the law: `engine.choices`).
+
+    None of it changes the log-probabilities that are returned.
+    """
+
+    min_p: float = 0.0
+    """Keep the tokens at least this probable, relative to the most probable one; 0 keeps all."""
+    repetition_penalty: float = 1.0
+    """Divides the positive logits, and multiplies the negative ones, of tokens in prompt or output."""
+    presence_penalty: float = 0.0
+    """Taken from the logit of every token in the output so far."""
+    frequency_penalty: float = 0.0
+    """Taken from a token's logit once for every time that it is in the output so far."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token id, what is added to its logit), in ascending order of the ids. As OpenAI has it: -100 or lower all but
+    forbids a token, 100 or more all but demands it; it is added exactly, and nothing is cut off."""
+    grammar: Grammar | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How tokens are drawn. Tinker's fields and defaults, except that the seed is always given.
 
-    Returned log-probabilities are those of the temperature-scaled distribution *before* top-k and
+    Returned log-probabilities are those of the temperature-scaled distribution *before* adjustments, top-k and
     top-p (at temperature 0: of the unscaled distribution, and the most probable token is taken).
     """
 
     seed: int
     max_tokens: int | None = None
-    """None: as many as the model's context holds."""
+    """None: as many as the model's context holds. 0: none, where something is asked about the prompt."""
     temperature: float = 1.0
     top_k: int = -1
     """Keep the k most probable tokens; -1 keeps all."""
@@ -37,6 +76,7 @@ class SamplingParams:
     stop: tuple[str | int, ...] | None = None
     """None: stop at the tokenizer's end token. (): never stop. Otherwise these strings or token ids, and the
     end token too. What stopped a sequence is the end of its tokens."""
+    adjustments: Adjustments | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,6 +92,12 @@ class SampleRequest:
     """Also return the k most probable tokens at every sampled position."""
     topk_prompt_logprobs: int = 0
     """Also return the k most probable tokens at every prompt position but the first."""
+    target_prompt_logprobs: IntArray | None = None
+    """Also return log p(target | prompt[..t]) at temperature 1 of the token ids in row t, shape (prompt length - 1, K);
+    -1 asks nothing."""
+    prompt_alternatives: int = 0
+    """Also draw k tokens from the distribution over every prompt token but the first, with replacement, at the
+    request's temperature and without its top-k, top-p and adjustments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,3 +126,8 @@ class SampleResult:
     prompt_logprobs: NDArray[np.float32] | None = None
     """Shape (prompt length,), NaN at position 0, which has no predecessor."""
     prompt_top: TopLogprobs | None = None
+    target_prompt_logprobs: FloatArray | None = None
+    """Shape (prompt length - 1, K), 0.0 where nothing was asked."""
+    prompt_alternatives: TopLogprobs | None = None
+    """Shape (prompt length - 1, k): row t holds draws over prompt[t + 1], in the order drawn, and their
+    log-probabilities at temperature 1."""

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
-from tinsmith.server.draws import Drawn
+from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import BackendError, TinsmithError
 from tinsmith.types.sampling import StopReason
 
 Json = dict[str, object]
+Handler = Callable[[Request], Awaitable[Response]]
 
 IMPOSSIBLE = -9999.0
 """OpenAI's log-probability of what has none."""
+
+OPENAI_PATHS = ("/v1/", "/inference/", "/tokenize", "/detokenize")
+"""How the paths begin on which errors have OpenAI's shape."""
 
 _PARAMS = {"num_samples": "n", "topk_logprobs": "top_logprobs", "body": None, "base_model": "model"}
 
 
 class ModelNotFoundError(Exception):
     """The model that was asked for is not here; says why, and what is."""
+
+
+class QueueFullError(Exception):
+    """The server holds as many requests as it takes; the same may be asked again."""
+
+    def __init__(self, max_queue: int) -> None:
+        super().__init__(f"the queue holds {max_queue} requests: try again")
 
 
 def error_body(message: str, *, kind: str, param: str | None, code: str | None) -> Json:
@@ -57,52 +69,155 @@ def error_answer(error: TinsmithError | ModelNotFoundError) -> JSONResponse:
     return JSONResponse(body, status, headers={"x-should-retry": "false"})
 
 
+Top = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""The most probable tokens at one place, and their log-probabilities, descending."""
+
+
+def full_answer(error: QueueFullError) -> JSONResponse:
+    """Ask a client to try again."""
+    kind, code = "rate_limit_error", "rate_limit_exceeded"
+    return JSONResponse(error_body(str(error), kind=kind, param=None, code=code), 429)
+
+
+def answering(handler: Handler) -> Handler:
+    """Refuse in OpenAI's shape."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (TinsmithError, ModelNotFoundError) as error:
+            return error_answer(error)
+        except QueueFullError as error:
+            return full_answer(error)
+
+    return answer
+
+
 @dataclass(slots=True)
 class Progress:
     """One choice: its text, and what is known of its tokens."""
 
     choice: Choice
+    prompt: tuple[int, ...]
+    echoes: bool = False
+    """The prompt's tokens are the first of its own."""
+    drops: bool = False
+    """What is drawn is not part of it: only the prompt is told."""
     grown: Grown | None = None
     """What the last look added: all of it, where the tokens came at once."""
     reason: StopReason | None = None
-    drawn: list[int] = field(default_factory=list[int])
-    logprobs: list[float] = field(default_factory=list[float])
-    top: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = field(
-        default_factory=list[tuple[NDArray[np.int32], NDArray[np.float32]]]
-    )
+    scored: Scored | None = None
+    tokens: list[int] = field(default_factory=list[int])
+    logprobs: list[float | None] = field(default_factory=list[float | None])
+    """None: of a prompt's first token, and of a prompt that was not scored."""
+    top: list[Top | None] = field(default_factory=list[Top | None])
+
+    def __post_init__(self) -> None:
+        if self.echoes:
+            self.tokens = list(self.prompt)
+            self.logprobs = [None] * len(self.prompt)
+            self.top = [None] * len(self.prompt)
+
+    @property
+    def num_told(self) -> int:
+        """Prompt tokens among its own."""
+        return len(self.prompt) if self.echoes else 0
+
+    @property
+    def drawn(self) -> list[int]:
+        """The tokens that were drawn."""
+        return self.tokens[self.num_told :]
+
+    @property
+    def num_drawn(self) -> int:
+        """How many tokens were drawn."""
+        return len(self.tokens) - self.num_told
+
+    @property
+    def mean_logprob(self) -> float:
+        """Mean log-probability of the tokens that were drawn; 0.0 if there is none."""
+        logprobs = [p for p in self.logprobs[self.num_told :] if p is not None]
+        return sum(logprobs) / len(logprobs) if logprobs else 0.0
 
     def add(self, drawn: Drawn) -> Grown:
         """Take what was drawn; return what the client may see of it."""
-        self.drawn += drawn.tokens
-        self.logprobs += drawn.logprobs
-        self.top += drawn.top
-        self.reason = drawn.stop_reason
-        self.grown = self.choice.add(drawn.tokens, drawn.stop_reason)
+        if drawn.scored is not None:
+            self._score(drawn.scored)
+        tokens = () if self.drops else drawn.tokens
+        self.reason = StopReason.LENGTH if self.drops else drawn.stop_reason
+        if not self.drops:
+            self.tokens += tokens
+            self.logprobs += drawn.logprobs
+            self.top += drawn.top or [None] * len(tokens)
+        self.grown = self.choice.add(tokens, self.reason)
         return self.grown
 
+    def _score(self, scored: Scored) -> None:
+        self.scored = scored
+        if self.echoes:
+            self.logprobs[1 : self.num_told] = scored.logprobs[1:].tolist()
+            if scored.top is not None:
+                rows = zip(scored.top.tokens[1:], scored.top.logprobs[1:], strict=True)
+                self.top[1 : self.num_told] = list(rows)
 
-def chat_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int) -> Json:
-    """Log-probabilities of these tokens, as a chat tells them."""
+
+def chat_logprobs(
+    text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False
+) -> Json:
+    """Log-probabilities of these tokens, as a chat tells them; `as_ids` spells tokens `token_id:N`."""
     content: list[Json] = []
     for i in range(tokens.start, tokens.stop):
-        top = [_entry(text, token, p) for token, p in _top(progress, i, k)]
-        entry = _entry(text, progress.drawn[i], progress.logprobs[i])
+        top = [_entry(text, token, p, as_ids) for token, p in top_of(progress, i, k)]
+        logprob = progress.logprobs[i]
+        assert logprob is not None, "a chat echoes nothing"
+        entry = _entry(text, progress.tokens[i], logprob, as_ids)
         content.append({**entry, "top_logprobs": top})
     return {"content": content, "refusal": None}
 
 
-def completion_logprobs(text: ModelText, progress: Progress, tokens: slice, k: int) -> Json:
-    """Log-probabilities of these tokens, as a completion tells them."""
-    top = [
-        {_spelled(text, token): _finite(p) for token, p in _top(progress, i, k)}
-        for i in range(tokens.start, tokens.stop)
-    ]
+def completion_logprobs(
+    text: ModelText, progress: Progress, tokens: slice, k: int, *, as_ids: bool = False
+) -> Json:
+    """Log-probabilities of these tokens, as a completion tells them; null where a prompt's first token has none."""
+    places = range(tokens.start, tokens.stop)
     return {
-        "tokens": [_spelled(text, token) for token in progress.drawn[tokens]],
-        "token_logprobs": [_finite(p) for p in progress.logprobs[tokens]],
-        "top_logprobs": top if k else None,
+        "tokens": [_spelled(text, token, as_ids) for token in progress.tokens[tokens]],
+        "token_logprobs": [None if p is None else finite(p) for p in progress.logprobs[tokens]],
+        "top_logprobs": [
+            None if progress.top[i] is None else _table(text, top_of(progress, i, k), as_ids)
+            for i in places
+        ]
+        if k
+        else None,
         "text_offset": progress.choice.offsets[tokens],
     }
+
+
+def prompt_logprobs(
+    text: ModelText | None, prompt: Sequence[int], scored: Scored, k: int
+) -> list[Json | None]:
+    """What is known of a prompt's tokens, by id, as vLLM tells it: each token itself, then the `k` most probable.
+
+    Without `text` no token is spelled.
+    """
+    told: list[Json | None] = [None]
+    for i, token in enumerate(prompt[1:], start=1):
+        top = None if scored.top is None else (scored.top.tokens[i], scored.top.logprobs[i])
+        best = _pairs(top, k)
+        ranks = {each: rank for rank, (each, _) in enumerate(best, start=1)}
+        told.append(
+            {
+                str(each): {
+                    "logprob": finite(p),
+                    "rank": ranks.get(each),
+                    "decoded_token": None
+                    if text is None
+                    else text.bytes_of(each).decode("utf-8", "replace"),
+                }
+                for each, p in dict([(token, float(scored.logprobs[i])), *best]).items()
+            }
+        )
+    return told
 
 
 def usage(num_prompt: int, num_drawn: int) -> Json:
@@ -119,29 +234,59 @@ def finish_reason(reason: StopReason | None) -> str | None:
     return None if reason is None else reason.value
 
 
-def model_entry(model: str, created: float) -> Json:
-    """One model, as it is listed."""
-    return {"id": model, "object": "model", "created": int(created), "owned_by": "tinsmith"}
+def model_entry(
+    model: str, created: float, *, root: str, parent: str | None, length: int | None
+) -> Json:
+    """One model, as it is listed; `root`, `parent` and `max_model_len` are vLLM's."""
+    return {
+        "id": model,
+        "object": "model",
+        "created": int(created),
+        "owned_by": "tinsmith",
+        "root": root,
+        "parent": parent,
+        "max_model_len": length,
+    }
 
 
-def _top(progress: Progress, i: int, k: int) -> Sequence[tuple[int, float]]:
-    if not k:
+def top_of(progress: Progress, i: int, k: int) -> Sequence[tuple[int, float]]:
+    """The `k` most probable tokens where token `i` stands."""
+    return _pairs(progress.top[i], k)
+
+
+def as_id(token: int) -> str:
+    """A token spelled by its id, as vLLM does."""
+    return f"token_id:{token}"
+
+
+def _pairs(top: Top | None, k: int) -> Sequence[tuple[int, float]]:
+    if top is None:
         return ()
-    tokens, logprobs = progress.top[i]
-    return list(zip(tokens.tolist(), logprobs.tolist(), strict=True))[:k]
+    return list(zip(top[0].tolist(), top[1].tolist(), strict=True))[:k]
 
 
-def _entry(text: ModelText, token: int, logprob: float) -> Json:
+def _entry(text: ModelText, token: int, logprob: float, as_ids: bool) -> Json:
     raw = text.bytes_of(token)
     return {
-        "token": raw.decode("utf-8", "replace"),
-        "logprob": _finite(logprob),
+        "token": as_id(token) if as_ids else raw.decode("utf-8", "replace"),
+        "logprob": finite(logprob),
         "bytes": list(raw),
     }
 
 
-def _spelled(text: ModelText, token: int) -> str:
+def _table(text: ModelText, top: Sequence[tuple[int, float]], as_ids: bool) -> Json:
+    """Log-probabilities by spelling; of two tokens that are spelled alike the less probable one goes by its id."""
+    table: Json = {}
+    for token, p in top:
+        spelled = _spelled(text, token, as_ids)
+        table[as_id(token) if spelled in table else spelled] = finite(p)
+    return table
+
+
+def _spelled(text: ModelText, token: int, as_ids: bool) -> str:
     """A token's text; OpenAI's spelling for bytes that are not text by themselves, so that no two tokens look alike."""
+    if as_ids:
+        return as_id(token)
     raw = text.bytes_of(token)
     try:
         return raw.decode()
@@ -149,5 +294,6 @@ def _spelled(text: ModelText, token: int) -> str:
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
-def _finite(logprob: float) -> float:
+def finite(logprob: float) -> float:
+    """A log-probability that JSON can hold."""
     return logprob if math.isfinite(logprob) else IMPOSSIBLE

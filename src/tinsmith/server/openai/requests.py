@@ -1,129 +1,23 @@
-"""Bodies of the OpenAI-compatible requests. What would change the answer and is not served is refused by name."""
+"""Bodies of `/v1/chat/completions` and `/v1/completions`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
-from tinsmith.server.body import Finite, Int32, Request, TokenId
+from tinsmith.server.body import Int32, TokenId
+from tinsmith.server.openai.conversed import Conversed
+from tinsmith.server.openai.generation import Generation
 from tinsmith.server.openai.messages import ChatMessage, unread
 from tinsmith.server.requests import MAX_SAMPLES
-from tinsmith.server.settings import SamplingSettings
 from tinsmith.types.errors import InputError
 
 NUM_TOKENS = 16
 """Tokens of a completion that does not say how many: OpenAI's own default."""
 
-_REMARKS = frozenset(
-    {
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-    }
-)
-"""They change no token, so they are taken and ignored."""
 
-_NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = {
-    "echo": (False,),
-    "frequency_penalty": (0, 0.0),
-    "function_call": ("none", "auto"),
-    "functions": ([],),
-    "logit_bias": ({},),
-    "modalities": (["text"],),
-    "presence_penalty": (0, 0.0),
-    "response_format": ({"type": "text"},),
-    "suffix": ("",),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-}
-"""Values with which a parameter that is not known here means nothing."""
-
-
-class StreamOptions(Request):
-    """What a stream holds beside the text."""
-
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
-
-
-class Generation(Request):
-    """What both kinds of request have."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
-
-    model: str
-    max_tokens: Int32 | None = None
-    temperature: Finite | None = None
-    top_p: Finite | None = None
-    n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
-    stop: str | list[str] | None = None
-    seed: int | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-
-    @model_validator(mode="after")
-    def _is_served(self) -> Self:
-        for name, value in (self.model_extra or {}).items():
-            if value is None or name in _REMARKS or self._means_nothing(name, value):
-                continue
-            neutral = " or ".join(repr(each) for each in _NEUTRAL.get(name, ()))
-            raise InputError(
-                "this parameter is not served here, and ignoring it would change the answer",
-                field=name,
-                value=value,
-                allowed=f"{neutral or 'null'}, or to leave it out",
-            )
-        if self.stream_options is not None and not self.stream:
-            raise InputError(
-                "only a stream has stream options",
-                field="stream_options",
-                value="given",
-                allowed="with stream = true",
-            )
-        return self
-
-    def _means_nothing(self, name: str, value: JsonValue) -> bool:
-        if name == "best_of":
-            return value == self.num_samples and not isinstance(value, bool)
-        return any(
-            value == neutral and isinstance(value, bool) is isinstance(neutral, bool)
-            for neutral in _NEUTRAL.get(name, ())
-        )
-
-    @property
-    def num_samples(self) -> int:
-        """Choices for each prompt."""
-        return 1 if self.n is None else self.n
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts before which a choice ends."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether a stream ends with the token counts."""
-        return self.stream_options is not None and bool(self.stream_options.include_usage)
-
-    def settings(self, max_tokens: int | None) -> SamplingSettings:
-        """How tokens are drawn."""
-        return SamplingSettings(
-            max_tokens=max_tokens,
-            seed=self.seed,
-            stop=list(self.stops) or None,
-            temperature=1.0 if self.temperature is None else self.temperature,
-            top_p=1.0 if self.top_p is None else self.top_p,
-        )
-
-
-class ChatRequest(Generation):
+class ChatRequest(Generation, Conversed):
     """POST /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
@@ -155,12 +49,64 @@ class ChatRequest(Generation):
         """Tokens of a reply; None: as many as the context holds."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    @property
+    def only_prompt(self) -> bool:
+        """Whether nothing is drawn, and the prompt alone is told."""
+        return self.length == 0 and self.scores_prompt
+
 
 class CompletionRequest(Generation):
     """POST /v1/completions."""
 
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
     logprobs: Annotated[int, Field(ge=0)] | None = None
+    echo: bool | None = None
+    """The prompt is part of the text, and of what is told of its tokens."""
+    best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
+    """So many are drawn, and the `n` with the highest mean log-probability per token are choices."""
+    add_special_tokens: bool | None = None
+    """False: no begin token before a prompt that is a text."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.num_drawn < self.num_samples or (self.stream and self.num_drawn > self.num_samples):
+            raise InputError(
+                "the best cannot be chosen",
+                field="best_of",
+                value=self.best_of,
+                allowed=f"n = {self.num_samples} with stream, else at least that",
+            )
+        return self
+
+    @property
+    def num_drawn(self) -> int:
+        """Samples for each prompt."""
+        return self.num_samples if self.best_of is None else self.best_of
+
+    @property
+    def length(self) -> int:
+        """Tokens of a completion."""
+        return NUM_TOKENS if self.max_tokens is None else self.max_tokens
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether every token is told: with `echo` too, so that a scorer can count from the end."""
+        return bool(self.echo) or super().tells_all
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether anything about the prompt's tokens is to be computed."""
+        return super().scores_prompt or bool(self.echo and (self.logprobs is not None))
+
+    @property
+    def num_prompt_top(self) -> int:
+        """The most probable tokens that are told at every place of the prompt."""
+        return max(super().num_prompt_top, (self.logprobs or 0) if self.echo else 0)
+
+    @property
+    def only_prompt(self) -> bool:
+        """Whether nothing is drawn, and the prompt alone is told."""
+        return self.length == 0 and (bool(self.echo) or super().scores_prompt)
 
     @property
     def prompts(self) -> tuple[str | tuple[int, ...], ...]:

@@ -1,82 +1,107 @@
-"""One OpenAI answer as it comes into being: told whole at the end, or piece by piece as server-sent events."""
+"""One OpenAI completion as it comes into being: told whole at the end, or piece by piece as server-sent events."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-
-from fastapi import Request, Response
-from fastapi.responses import JSONResponse
 
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import (
     Json,
     Progress,
-    chat_logprobs,
     completion_logprobs,
     finish_reason,
+    prompt_logprobs,
     refusal,
     usage,
 )
-from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
+from tinsmith.server.openai.requests import CompletionRequest
 from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import TinsmithError
 from tinsmith.types.sampling import StopReason
 
 DONE = b"data: [DONE]\n\n"
 
-Draws = AsyncGenerator[tuple[Drawn, ...], None]
-
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """What was asked, and every choice so far."""
+    """What was asked on `/v1`, and every choice so far."""
 
-    body: ChatRequest | CompletionRequest
+    body: CompletionRequest
     found: Found
     text: ModelText
-    num_prompt: int
-    """Tokens of all prompts."""
+    prompts: tuple[tuple[int, ...], ...]
     choices: tuple[Progress, ...]
+    """Of every prompt so many as are drawn, prompt by prompt."""
     secret: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
+    told_prompts: set[int] = field(default_factory=set[int])
+    """Choices whose prompt's ids a stream has told."""
 
-    @staticmethod
-    def progress(text: ModelText, stops: tuple[str, ...], ends: frozenset[int]) -> Progress:
-        """A choice that is yet to begin."""
-        return Progress(Choice(text, stops=stops, ends=ends))
+    @classmethod
+    def of(
+        cls,
+        body: CompletionRequest,
+        found: Found,
+        text: ModelText,
+        prompts: tuple[tuple[int, ...], ...],
+        ends: frozenset[int],
+    ) -> Answer:
+        """The answer before anything was drawn; a token of `ends` that ends a choice is not part of its text."""
+        choices: list[Progress] = []
+        echoes = bool(body.echo)
+        for prompt in prompts:
+            choice = Choice(text, stops=body.stops, ends=ends, shown=body.shown)
+            if echoes:
+                choice.echo(prompt, silent=_silent(body, text))
+            choices += [
+                Progress(choice.fork(), prompt, echoes=echoes, drops=body.only_prompt)
+                for _ in range(body.num_drawn)
+            ]
+        return cls(body=body, found=found, text=text, prompts=prompts, choices=tuple(choices))
+
+    def take(self, drawn: Drawn) -> None:
+        """Keep what was drawn."""
+        self.choices[drawn.index].add(drawn)
 
     def whole(self) -> Json:
         """The answer, once every choice has ended."""
-        shown = [self._ended(i, progress) for i, progress in enumerate(self.choices)]
-        return {**self._head("chat.completion"), "choices": shown, "usage": self._usage()}
+        best = [
+            progress
+            for first in range(0, len(self.choices), self.body.num_drawn)
+            for progress in _best(
+                self.choices[first : first + self.body.num_drawn], self.body.num_samples
+            )
+        ]
+        shown = [self._ended(i, progress) for i, progress in enumerate(best)]
+        return {**self._head(), "choices": shown, "usage": self._usage()}
 
-    def opening(self) -> Iterator[Json]:
-        """A chat's first chunks: who speaks."""
-        if isinstance(self.body, ChatRequest):
-            for i in range(len(self.choices)):
-                yield self._chunk(i, {"role": "assistant", "content": ""}, None, None)
+    def opening(self) -> Iterator[bytes]:
+        """Nothing: a completion begins with its text."""
+        yield from ()
 
-    def grown(self, drawn: Drawn) -> Iterator[Json]:
+    def grown(self, drawn: Drawn) -> Iterator[bytes]:
         """The chunks that tell what was drawn."""
         progress = self.choices[drawn.index]
         grown = progress.add(drawn)
         if grown.text or grown.tokens.start < grown.tokens.stop:
-            logprobs = self._logprobs(progress, grown.tokens)
-            yield self._chunk(drawn.index, {"content": grown.text}, logprobs, None)
-        if drawn.stop_reason is not None:
-            yield self._chunk(drawn.index, {}, None, drawn.stop_reason)
+            yield event(self._chunk(drawn.index, grown.text, grown.tokens, None))
+        if progress.reason is not None:
+            yield event(self._chunk(drawn.index, "", None, progress.reason))
 
-    def closing(self) -> Iterator[Json]:
-        """The token counts, where they were asked for."""
+    def closing(self) -> Iterator[bytes]:
+        """The token counts, where they were asked for, and the end."""
         if self.body.include_usage:
-            head = self._head("chat.completion.chunk")
-            yield {**head, "choices": [], "usage": self._usage()}
+            yield event({**self._head(), "choices": [], "usage": self._usage()})
+        yield DONE
+
+    def failed(self, error: TinsmithError) -> bytes:
+        """The refusal."""
+        return event(refusal(error)[0])
 
     def _ended(self, index: int, progress: Progress) -> Json:
         grown = progress.grown or Grown("", slice(0, 0))
@@ -85,79 +110,75 @@ class Answer:
             "logprobs": self._logprobs(progress, grown.tokens),
             "finish_reason": finish_reason(progress.reason),
         }
-        if isinstance(self.body, ChatRequest):
-            message = {"role": "assistant", "content": grown.text, "refusal": None}
-            return {**shown, "message": message}
-        return {**shown, "text": grown.text}
+        if self.body.return_token_ids:
+            shown["token_ids"] = progress.drawn
+        ids, scored = self._prompt_ids(progress), self._prompt_logprobs(progress)
+        return {**shown, "text": grown.text, **ids, **scored}
 
     def _logprobs(self, progress: Progress, tokens: slice) -> Json | None:
-        if isinstance(self.body, ChatRequest):
-            if not self.body.logprobs:
-                return None
-            return chat_logprobs(self.text, progress, tokens, self.body.top_logprobs or 0)
+        as_ids = bool(self.body.return_tokens_as_token_ids)
         if self.body.logprobs is None:
             return None
-        return completion_logprobs(self.text, progress, tokens, self.body.logprobs)
+        return completion_logprobs(self.text, progress, tokens, self.body.logprobs, as_ids=as_ids)
+
+    def _prompt_ids(self, progress: Progress) -> Json:
+        """The prompt's ids where they were asked for: vLLM tells them in a completion's choices."""
+        return {"prompt_token_ids": progress.prompt} if self.body.return_token_ids else {}
+
+    def _prompt_logprobs(self, progress: Progress) -> Json:
+        k = self.body.prompt_logprobs
+        if k is None:
+            return {}
+        assert progress.scored is not None, "asked for with prompt_logprobs"
+        told = prompt_logprobs(self.text, progress.prompt, progress.scored, k)
+        return {"prompt_logprobs": told}
 
     def _chunk(
-        self, index: int, delta: Json, logprobs: Json | None, reason: StopReason | None
+        self, index: int, text: str, tokens: slice | None, reason: StopReason | None
     ) -> Json:
+        progress = self.choices[index]
         shown: Json = {
             "index": index,
-            "logprobs": logprobs,
+            "logprobs": None if tokens is None else self._logprobs(progress, tokens),
             "finish_reason": finish_reason(reason),
+            "text": text,
         }
-        if isinstance(self.body, ChatRequest):
-            shown["delta"] = delta
-        else:
-            shown["text"] = delta.get("content", "")
+        if index not in self.told_prompts:
+            self.told_prompts.add(index)
+            shown |= self._prompt_ids(progress)
+        if tokens is not None and self.body.return_token_ids:
+            shown["token_ids"] = progress.tokens[max(tokens.start, progress.num_told) : tokens.stop]
         counts: Json = {"usage": None} if self.body.include_usage else {}
-        return {**self._head("chat.completion.chunk"), "choices": [shown], **counts}
+        return {**self._head(), "choices": [shown], **counts}
 
-    def _head(self, kind: str) -> Json:
-        chat = isinstance(self.body, ChatRequest)
+    def _head(self) -> Json:
         return {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{self.secret}",
-            "object": kind if chat else "text_completion",
+            "id": f"cmpl-{self.secret}",
+            "object": "text_completion",
             "created": self.created,
             "model": self.body.model,
             "system_fingerprint": f"fp_{self.found.loaded.weights[:16]}",
         }
 
     def _usage(self) -> Json:
-        return usage(self.num_prompt, sum(len(progress.drawn) for progress in self.choices))
+        num_prompt = sum(len(prompt) for prompt in self.prompts)
+        return usage(num_prompt, sum(progress.num_drawn for progress in self.choices))
 
 
-async def whole(request: Request, answer: Answer, draws: Draws) -> Response:
-    """Answer at once; what is under way is dropped when the client is gone."""
-    async with aclosing(draws):
-        async for batch in draws:
-            for drawn in batch:
-                answer.choices[drawn.index].add(drawn)
-            if not batch and await request.is_disconnected():
-                return Response(status_code=499)
-    return JSONResponse(answer.whole())
+def _silent(body: CompletionRequest, text: ModelText) -> int:
+    """Begin tokens that were put before a prompt: a client that sent a text does not look for them in it."""
+    if body.add_special_tokens is False:
+        return 0
+    return text.num_opening if isinstance(body.prompts[0], str) else 0
 
 
-async def events(request: Request, answer: Answer, draws: Draws) -> AsyncGenerator[bytes, None]:
-    """Answer as a stream; an error after its beginning is an event of its own."""
-    async with aclosing(draws):
-        try:
-            for chunk in answer.opening():
-                yield _event(chunk)
-            async for batch in draws:
-                for drawn in batch:
-                    for chunk in answer.grown(drawn):
-                        yield _event(chunk)
-                if not batch and await request.is_disconnected():
-                    return
-        except TinsmithError as error:
-            yield _event(refusal(error)[0])
-            return
-    for chunk in answer.closing():
-        yield _event(chunk)
-    yield DONE
+def _best(drawn: Sequence[Progress], n: int) -> Sequence[Progress]:
+    """The `n` with the highest mean log-probability per token, best first; all of them as they were drawn."""
+    if n == len(drawn):
+        return drawn
+    return sorted(drawn, key=lambda progress: -progress.mean_logprob)[:n]
 
 
-def _event(values: Json) -> bytes:
+def event(values: Json) -> bytes:
+    """A server-sent event."""
     return b"data: " + json.dumps(values).encode() + b"\n\n"

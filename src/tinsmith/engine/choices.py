@@ -1,0 +1,123 @@
+"""The law of a token that is not drawn from the distribution alone.
+
+The order is vLLM's (`vllm/v1/sample/sampler.py`, steps 3 to 7): grammar mask, logit bias, repetition, frequency and
+presence penalty, temperature, min_p, top-k, top-p. Rows that are adjusted are copied, and changed by elementwise fp32
+steps in a fixed order, so that the same token comes on every machine; all other rows are drawn as ever. The
+log-probability is always that of the row as the model gave it, at the request's temperature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.ops.kernels import Draws, Kernels
+from tinsmith.types.datum import IntArray
+from tinsmith.types.sampling import Adjustments
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What adjusts one draw."""
+
+    adjustments: Adjustments
+    prompt: IntArray
+    output: Sequence[int]
+    """The sample's tokens so far."""
+    allowed: NDArray[np.bool_] | None
+    """What its grammar lets come next, (vocabulary,)."""
+
+
+def choose(
+    kernels: Kernels, logits: Tensor, draws: Draws, choices: Sequence[Choice | None]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Draw a token per entry of `draws`, those with a choice from an adjusted copy of their row.
+
+    Returns:
+        Tokens (N,), and their log-probabilities (N,) before anything was adjusted; -1 and NaN for a row that has no
+        distribution.
+    """
+    adjusted = np.array([i for i, choice in enumerate(choices) if choice is not None], np.int64)
+    if not len(adjusted):
+        return kernels.choose(logits, draws)
+    tokens = np.empty(len(choices), np.int32)
+    logprobs = np.empty(len(choices), np.float32)
+    plain = np.setdiff1d(np.arange(len(choices)), adjusted)
+    if len(plain):
+        tokens[plain], logprobs[plain] = kernels.choose(logits, _some(draws, plain))
+    size = max(1, logits.shape[0])  # as many rows again as there are, at most
+    for part in np.split(adjusted, range(size, len(adjusted), size)):
+        some = _some(draws, part)
+        rows = logits[torch.from_numpy(some.rows).to(logits.device)]
+        tokens[part] = _choose_adjusted(kernels, rows, some, [choices[i] for i in part.tolist()])
+        logprobs[part] = _logprobs(kernels, rows, some.temperatures, tokens[part])
+    tokens[np.isnan(logprobs)] = -1
+    return tokens, logprobs
+
+
+def _choose_adjusted(
+    kernels: Kernels, rows: Tensor, draws: Draws, choices: Sequence[Choice | None]
+) -> NDArray[np.int32]:
+    values = rows.cpu().numpy().copy()
+    for row, choice, temperature in zip(values, choices, draws.temperatures.tolist(), strict=True):
+        if choice is not None:
+            adjust(row, choice, temperature)
+    own = replace(draws, rows=np.arange(len(values)))
+    return kernels.choose(torch.from_numpy(values).to(rows.device), own)[0]
+
+
+def adjust(row: NDArray[np.float32], choice: Choice, temperature: float) -> None:
+    """Change the logits of one draw (vocabulary,) in place; a token that cannot come gets minus infinity."""
+    rules = choice.adjustments
+    if choice.allowed is not None:
+        row[~choice.allowed] = -np.inf
+    if rules.logit_bias:
+        biased = np.array([token for token, _ in rules.logit_bias], np.int64)
+        row[biased] += np.array([bias for _, bias in rules.logit_bias], np.float32)
+    if rules.repetition_penalty != 1.0:
+        seen = np.union1d(choice.prompt, np.asarray(choice.output, np.int32))
+        penalty, old = np.float32(rules.repetition_penalty), row[seen]
+        row[seen] = np.where(old > 0, old / penalty, old * penalty)
+    if rules.frequency_penalty or rules.presence_penalty:
+        said, counts = np.unique(np.asarray(choice.output, np.int64), return_counts=True)
+        row[said] -= np.float32(rules.frequency_penalty) * counts.astype(np.float32)
+        row[said] -= np.float32(rules.presence_penalty)
+    if rules.min_p > 0.0 and temperature > 0.0:
+        row[row < np.float64(row.max()) + temperature * ln(rules.min_p)] = -np.inf
+
+
+def ln(x: float) -> float:
+    """The natural logarithm, rounded from 28 digits: a system's own may differ in the last bit."""
+    return float(Decimal(x).ln())
+
+
+def _logprobs(
+    kernels: Kernels,
+    rows: Tensor,
+    temperatures: NDArray[np.float32],
+    tokens: NDArray[np.int32],
+) -> NDArray[np.float32]:
+    """Log-probabilities of `tokens` in the rows as they are, as `Kernels.choose` gives them."""
+    scale = torch.from_numpy(np.where(temperatures == 0, np.float32(1), temperatures))
+    scaled = rows / scale.to(rows.device)[:, None]
+    stats = kernels.row_stats(scaled, 1.0)
+    drawn = torch.from_numpy(np.maximum(tokens, 0)).to(rows.device)
+    return kernels.gather_logprobs(scaled, drawn, stats).cpu().numpy()
+
+
+def _some(draws: Draws, which: NDArray[np.int64]) -> Draws:
+    return Draws(
+        rows=draws.rows[which],
+        seeds=draws.seeds[which],
+        samples=draws.samples[which],
+        positions=draws.positions[which],
+        temperatures=draws.temperatures[which],
+        top_ks=draws.top_ks[which],
+        top_ps=draws.top_ps[which],
+    )

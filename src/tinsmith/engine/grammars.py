@@ -1,0 +1,238 @@
+"""Grammars a completion must match: compiled once per base model, followed token by token, by llguidance.
+
+llguidance says which tokens may come next; which of them comes is drawn here. It is imported when a grammar is first
+asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.types.errors import BackendError, InputError
+from tinsmith.types.sampling import Grammar, GrammarKind, SampleRequest
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher, LLTokenizer
+    from transformers import PreTrainedTokenizerBase
+
+MAX_GRAMMAR_CHARS = 1 << 15
+"""Longest schema, pattern or grammar."""
+ASCII_CLASSES = "dws"
+r"""\d, \w and \s of a pattern are ASCII's, so that what they match does not depend on anyone's edition of Unicode."""
+_TEMPERATURE = re.compile(r"\[[^\]\n]*\btemperature\b[^\]\n]*\]")
+KEPT = 32
+"""Grammars kept per base model, the latest used: compiled, or why not."""
+WHITESPACE = r"[ \n]?"
+"""Between the parts of a JSON text: at most one space or line break, so that a bounded schema has a longest text."""
+
+
+@dataclass(slots=True)
+class Matcher:
+    """How far one sample has come in its grammar."""
+
+    matcher: LLMatcher
+    ends: NDArray[np.int64]
+    """Tokens that end a completion where the grammar accepts it."""
+    vocab_size: int
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which tokens may come next, (vocab_size,).
+
+        Raises:
+            InputError: the grammar is too complex to be followed here.
+        """
+        bits = np.unpackbits(
+            np.frombuffer(self.matcher.compute_bitmask(), np.uint8), bitorder="little"
+        )
+        self._refuse_failed()
+        allowed = np.zeros(self.vocab_size, np.bool_)
+        allowed[: len(bits)] = bits[: self.vocab_size]
+        allowed[self.ends] = self.matcher.is_accepting()
+        return allowed
+
+    def take(self, token: int) -> bool:
+        """Go on by one allowed token; return whether nothing can follow it.
+
+        Raises:
+            InputError: the grammar is too complex to be followed here.
+        """
+        if token in self.ends:
+            return True
+        self.matcher.consume_token(token)
+        self._refuse_failed()
+        return self.matcher.is_stopped()
+
+    def _refuse_failed(self) -> None:
+        if self.matcher.is_error():
+            raise InputError(
+                f"a completion cannot follow its grammar any further: {_line(self.matcher.get_error())}",
+                field="grammar",
+                allowed="a grammar within llguidance's limits",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGrammar:
+    """A grammar before its first token."""
+
+    start: LLMatcher
+    tokenizer: LLTokenizer
+    config: DecoderConfig
+
+    def matcher(self, stops: Collection[int]) -> Matcher:
+        """A new sample's; of `stops`, those that are no text end a completion too."""
+        marks = (token for token in stops if self.tokenizer.is_special_token(token))
+        ends = sorted({*self.config.end_tokens, *marks})
+        return Matcher(self.start.deep_copy(), np.array(ends, np.int64), self.config.vocab_size)
+
+
+@dataclass(slots=True)
+class Grammars:
+    """Compiles the grammars of one base model. Any thread may call it."""
+
+    config: DecoderConfig
+    load: Callable[[], PreTrainedTokenizerBase]
+    _kept: OrderedDict[Grammar, CompiledGrammar | InputError] = field(
+        default_factory=OrderedDict[Grammar, "CompiledGrammar | InputError"]
+    )
+    _lock: Lock = field(default_factory=Lock)
+    _made: LLTokenizer | None = None
+
+    def compile(self, grammar: Grammar) -> CompiledGrammar:
+        """Return a grammar ready to be followed; the first time may take a second.
+
+        Raises:
+            InputError: naming the field, with what llguidance says of it.
+        """
+        with self._lock:
+            if grammar not in self._kept:
+                try:
+                    self._kept[grammar] = self._compile(grammar)
+                except InputError as error:
+                    self._kept[grammar] = error
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(grammar)
+            kept = self._kept[grammar]
+        if isinstance(kept, InputError):
+            raise kept.with_traceback(None)
+        return kept
+
+    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+        from llguidance import LLMatcher, LLParserLimits
+
+        source = _source(grammar)
+        limits = LLParserLimits(
+            initial_lexer_fuel=500_000,
+            max_lexer_states=50_000,
+            max_grammar_size=100_000,
+            precompute_large_lexemes=False,  # up to ten seconds, for patterns that nobody writes
+            verbose_errors=False,
+        )
+        tokenizer = self._tokenizer()
+        start = LLMatcher(tokenizer, source, log_level=0, limits=limits)
+        if start.is_error():
+            raise _refusal(grammar, start.get_error())
+        return CompiledGrammar(start, tokenizer, self.config)
+
+    def _tokenizer(self) -> LLTokenizer:
+        if self._made is None:
+            from llguidance.hf import from_tokenizer
+            from transformers import PreTrainedTokenizerFast
+
+            loaded = self.load()
+            if not isinstance(loaded, PreTrainedTokenizerFast):
+                raise InputError(
+                    "this model's tokenizer cannot follow a grammar",
+                    field="grammar",
+                    value=type(loaded).__name__,
+                    allowed="a tokenizer with a tokenizer.json",
+                )
+            ends = list(self.config.end_tokens) or None
+            try:
+                self._made = from_tokenizer(loaded, n_vocab=self.config.vocab_size, eos_token=ends)
+            except ValueError as error:
+                raise BackendError(
+                    f"llguidance cannot read this model's tokenizer: {_line(str(error))}",
+                    field="grammar",
+                ) from error
+        return self._made
+
+
+def compile_grammar(request: SampleRequest, grammars: Grammars | None) -> CompiledGrammar | None:
+    """Return the grammar a request asks for; None if it asks for none.
+
+    Raises:
+        InputError: it does not compile, or there is no tokenizer.
+    """
+    adjustments = request.params.adjustments
+    if adjustments is None or adjustments.grammar is None:
+        return None
+    if grammars is None:
+        raise InputError(
+            "a grammar needs a model with a tokenizer",
+            field=field_of(adjustments.grammar),
+            allowed="requests without one",
+        )
+    return grammars.compile(adjustments.grammar)
+
+
+def field_of(grammar: Grammar) -> str:
+    """The field of a request that a grammar of this kind comes in."""
+    json_kinds = (GrammarKind.JSON_OBJECT, GrammarKind.JSON_SCHEMA)
+    return "response_format" if grammar.kind in json_kinds else "grammar"
+
+
+def _source(grammar: Grammar) -> str:
+    """The grammar as llguidance takes it.
+
+    Raises:
+        InputError: for a text that is too long, no JSON, or asks for what a grammar cannot do here.
+    """
+    from llguidance import LLMatcher, regex_to_lark
+
+    if len(grammar.text) > MAX_GRAMMAR_CHARS:
+        raise InputError(
+            "a grammar is too long",
+            field=field_of(grammar),
+            value=f"{len(grammar.text)} characters",
+            allowed=f"at most {MAX_GRAMMAR_CHARS}",
+        )
+    if grammar.kind is GrammarKind.REGEX:
+        return LLMatcher.grammar_from_regex(regex_to_lark(grammar.text, ASCII_CLASSES))
+    if grammar.kind is GrammarKind.LARK:
+        if _TEMPERATURE.search(grammar.text):
+            raise _refusal(grammar, "a rule cannot have a temperature of its own")
+        return LLMatcher.grammar_from_lark(grammar.text)
+    text = '{"type": "object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
+    try:
+        json.loads(text)
+        return LLMatcher.grammar_from_json_schema(
+            text, defaults={"whitespace_pattern": WHITESPACE}, overrides={"lenient": False}
+        )
+    except (ValueError, RecursionError) as error:
+        raise _refusal(grammar, str(error)) from error
+
+
+def _refusal(grammar: Grammar, said: str) -> InputError:
+    return InputError(
+        f"this {grammar.kind.value.replace('_', ' ')} cannot be compiled: {_line(said)}",
+        field=field_of(grammar),
+        value=grammar.text[:80],
+        allowed="what llguidance implements",
+    )
+
+
+def _line(said: str) -> str:
+    """What was said, in one line."""
+    return " ".join(said.split())[:300]

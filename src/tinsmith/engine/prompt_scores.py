@@ -1,0 +1,157 @@
+"""What is said about a prompt's tokens, read from the same rows of logits that serve its samples.
+
+Every figure is at temperature 1, but for one: alternatives are drawn at the request's temperature. They have a noise of
+their own, a function of (seed, which alternative, position), whatever else is sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.ops.kernels import Draws, Kernels
+from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, TopLogprobs
+
+FIRST_ALTERNATIVE = 1 << 32
+"""The sample index of a position's first alternative: beyond every sample's own."""
+
+
+class PromptScores:
+    """The figures of one prompt, filled in as its rows are computed."""
+
+    def __init__(self, request: SampleRequest) -> None:
+        length = len(request.prompt)
+        self.request = request
+        self.logprobs = np.full(length, np.nan, np.float32)
+        self.top = _table(length, request.topk_prompt_logprobs)
+        targets = request.target_prompt_logprobs
+        self.targets = None if targets is None else np.zeros(targets.shape, np.float32)
+        self.alternatives = _table(length - 1, request.prompt_alternatives)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is asked about the prompt."""
+        return scores_prompt(self.request)
+
+    def result(self, sequences: tuple[SampledSequence, ...]) -> SampleResult:
+        """The figures that were asked for, beside the samples."""
+        request = self.request
+        return SampleResult(
+            sequences=sequences,
+            prompt_logprobs=self.logprobs if request.prompt_logprobs else None,
+            prompt_top=self.top if request.topk_prompt_logprobs else None,
+            target_prompt_logprobs=self.targets,
+            prompt_alternatives=self.alternatives if request.prompt_alternatives else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A row of logits, and the prompt token after it."""
+
+    row: int
+    scores: PromptScores
+    at: int
+    """Position of the token in its prompt, >= 1."""
+
+
+def scores_prompt(request: SampleRequest) -> bool:
+    """Whether a request asks anything about its prompt."""
+    return (
+        request.prompt_logprobs
+        or request.topk_prompt_logprobs > 0
+        or request.target_prompt_logprobs is not None
+        or request.prompt_alternatives > 0
+    )
+
+
+def read_prompts(kernels: Kernels, logits: Tensor, reads: Sequence[Read]) -> None:
+    """Fill in what these rows say of the tokens after them; a row that has no distribution says NaN."""
+    some = logits[torch.tensor([read.row for read in reads], device=logits.device)]
+    stats = kernels.row_stats(some, 1.0)
+    _own_tokens(kernels, some, stats, reads)
+    _most_probable(kernels, some, reads)
+    _targets(kernels, some, stats, reads)
+    _alternatives(kernels, some, stats, reads)
+
+
+def _own_tokens(
+    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
+) -> None:
+    targets = np.array([read.scores.request.prompt[read.at] for read in reads], np.int32)
+    logprobs = _gathered(kernels, some, stats, targets)
+    for read, logprob in zip(reads, logprobs, strict=True):
+        read.scores.logprobs[read.at] = logprob
+
+
+def _most_probable(kernels: Kernels, some: Tensor, reads: Sequence[Read]) -> None:
+    most = max(read.scores.request.topk_prompt_logprobs for read in reads)
+    if most == 0:
+        return
+    tokens, values = kernels.top_logprobs(
+        some, np.arange(len(reads)), np.ones(len(reads), np.float32), most
+    )
+    for i, read in enumerate(reads):
+        k, top = read.scores.request.topk_prompt_logprobs, read.scores.top
+        top.tokens[read.at], top.logprobs[read.at] = tokens[i, :k], values[i, :k]
+
+
+def _targets(
+    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
+) -> None:
+    for i, read in enumerate(reads):
+        wanted = read.scores.request.target_prompt_logprobs
+        if wanted is None or read.scores.targets is None:
+            continue
+        cells = np.flatnonzero(wanted[read.at - 1] >= 0)
+        if len(cells):
+            tokens = wanted[read.at - 1, cells].astype(np.int32)
+            rows = torch.full((len(cells),), i, dtype=torch.int64)
+            read.scores.targets[read.at - 1, cells] = _gathered(kernels, some, stats, tokens, rows)
+
+
+def _alternatives(
+    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
+) -> None:
+    for i, read in enumerate(reads):
+        request = read.scores.request
+        k = request.prompt_alternatives
+        if k == 0:
+            continue
+        draws = Draws(
+            rows=np.full(k, i, np.int64),
+            seeds=np.full(k, request.params.seed, np.uint64),
+            samples=np.arange(FIRST_ALTERNATIVE, FIRST_ALTERNATIVE + k, dtype=np.int64),
+            positions=np.full(k, read.at, np.int64),
+            temperatures=np.full(k, request.params.temperature, np.float32),
+            top_ks=np.full(k, -1, np.int64),
+            top_ps=np.ones(k, np.float64),
+        )
+        tokens = kernels.choose(some, draws)[0]
+        rows = torch.full((k,), i, dtype=torch.int64)
+        table = read.scores.alternatives
+        table.tokens[read.at - 1] = tokens
+        table.logprobs[read.at - 1] = _gathered(kernels, some, stats, np.maximum(tokens, 0), rows)
+
+
+def _gathered(
+    kernels: Kernels,
+    some: Tensor,
+    stats: tuple[Tensor, Tensor],
+    tokens: NDArray[np.int32],
+    rows: Tensor | None = None,
+) -> NDArray[np.float32]:
+    targets = torch.from_numpy(tokens).to(some.device)
+    return kernels.gather_logprobs(some, targets, stats, rows=rows).cpu().numpy()
+
+
+def _table(length: int, k: int) -> TopLogprobs:
+    return TopLogprobs(
+        tokens=np.full((length, k), -1, np.int32),
+        logprobs=np.full((length, k), np.nan, np.float32),
+    )

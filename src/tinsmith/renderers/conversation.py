@@ -1,0 +1,188 @@
+"""The prompts of conversations with tools, exactly as transformers makes them from the tokenizer's own chat template.
+
+`ChatRenderer` is for loops, which train on what was sampled; it refuses a template that shows an earlier turn in
+another form. Here the template has its way, as in every other server: it may drop a reply's earlier reasoning, trim
+and move. The words of all others must be there. What it has no place for, a turn's name for instance, it ignores.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, cast
+
+from tinsmith.renderers.chat import ChatRenderer, apply_template
+from tinsmith.renderers.codec import Codec
+from tinsmith.renderers.spellings import Spellings
+from tinsmith.renderers.tool_calls import CallStyle, call_style
+from tinsmith.renderers.turns import Opening, Speaker, Tool, ToolCall, Turn
+from tinsmith.types.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_PROBE: Final = "probe_of_tools"
+
+
+class ConversationRenderer:
+    """One tokenizer's chat template, with tools where it has them."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Check that the template can be followed.
+
+        Raises:
+            ConfigError: there is none, or one that cannot.
+        """
+        self.stop_tokens = ChatRenderer(tokenizer).stop_sequences()
+        """What ends a reply."""
+        self._tokenizer = tokenizer
+        codec = Codec(tokenizer)
+        self.control = frozenset(codec.decode((token,)) for token in codec.control)
+        """The spellings of control tokens."""
+        self._spellings = Spellings(tokenizer, codec)
+
+    def prompt(
+        self,
+        turns: Sequence[Turn],
+        *,
+        tools: Sequence[Tool] = (),
+        opening: Opening = Opening.REPLY,
+        options: Mapping[str, object] | None = None,
+    ) -> tuple[int, ...]:
+        """Return the template's tokens; `options` are variables of its own.
+
+        Raises:
+            InputError: the template refuses the turns, leaves words out, or has no place for tools or an option.
+        """
+        if tools:
+            self.require_tools()
+        self._require_options(options or {})
+        _require_opening(turns, opening)
+        shown = {"messages": [turn.shown() for turn in turns], "tools": [t.shown() for t in tools]}
+        hidden = self._spellings.hide(shown)
+        words = cast("dict[str, list[Mapping[str, object]]]", hidden.words)
+        try:
+            text = apply_template(
+                self._tokenizer,
+                words["messages"],
+                tools=words["tools"] or None,
+                add_generation_prompt=opening is Opening.REPLY,
+                continue_final_message=opening is Opening.CONTINUED,
+                **(options or {}),
+            )
+        except InputError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"the chat template cannot be applied to these messages: {error}",
+                field="messages",
+                value="given",
+                fix="give only what the model's template knows",
+            ) from error
+        _require_words(turns, hidden.restore(text))
+        return self._spellings.encode(text, hidden)
+
+    def mentions(self, option: str) -> bool:
+        """Whether the template reads a variable of this name."""
+        return (
+            re.search(rf"\b{re.escape(option)}\b", self._tokenizer.get_chat_template()) is not None
+        )
+
+    def require_tools(self) -> CallStyle:
+        """Return how the template writes calls.
+
+        Raises:
+            InputError: it has no tools, or writes calls in a way that is not known here.
+        """
+        if not self._prints_tools:
+            raise InputError(
+                "the chat template of this model has no tools",
+                field="tools",
+                value="given",
+                allowed="models whose template prints them, or to leave tools out",
+            )
+        if self._style is None:
+            raise InputError(
+                "the chat template of this model writes calls of tools in a way that cannot be read here",
+                field="tools",
+                value="given",
+                allowed="<tool_call>{JSON}</tool_call> as Qwen 2.5 and 3, or bare JSON as Llama 3.1",
+            )
+        return self._style
+
+    @cached_property
+    def _prints_tools(self) -> bool:
+        tool = Tool(name=_PROBE, description="", parameters={"type": "object", "properties": {}})
+        return _PROBE in self._probed((Turn(speaker=Speaker.USER, content="probe"),), (tool,))
+
+    @cached_property
+    def _style(self) -> CallStyle | None:
+        call = ToolCall(id="call00000", name=_PROBE, arguments={"a": 1})
+        user = Turn(speaker=Speaker.USER, content="probe")
+        reply = Turn(speaker=Speaker.ASSISTANT, calls=(call,))
+        return call_style(self._probed((user, reply), ()), _PROBE)
+
+    def _probed(self, turns: Sequence[Turn], tools: Sequence[Tool]) -> str:
+        """What the template makes of these; nothing if it refuses them."""
+        shown = [turn.shown() for turn in turns]
+        try:
+            return apply_template(
+                self._tokenizer, shown, tools=[tool.shown() for tool in tools] or None
+            )
+        except (InputError, TypeError, ValueError):
+            return ""
+
+    def _require_options(self, options: Mapping[str, object]) -> None:
+        own = {"messages", *inspect.signature(self._tokenizer.apply_chat_template).parameters}
+        for option in options:
+            if option in own or not self.mentions(option):
+                raise InputError(
+                    "the chat template of this model has no such variable",
+                    field=f"chat_template_kwargs.{option}",
+                    value=options[option],
+                    allowed="what the template reads, or to leave it out",
+                )
+
+
+def _require_opening(turns: Sequence[Turn], opening: Opening) -> None:
+    last = turns[-1] if turns else None
+    if last is None or (opening is Opening.CONTINUED and last.speaker is not Speaker.ASSISTANT):
+        raise InputError(
+            "there is nothing to reply to" if last is None else "there is no reply to go on with",
+            field="messages",
+            value=[turn.speaker.value for turn in turns],
+            allowed="one or more, the last one the assistant's where it is to be continued",
+        )
+    if opening is Opening.CONTINUED and last.calls:
+        raise InputError(
+            "a reply that calls tools cannot be continued",
+            field="messages",
+            value=[call.name for call in last.calls],
+            allowed="the tools' answers after it, or a last reply that is text alone",
+        )
+
+
+def _require_words(turns: Sequence[Turn], text: str) -> None:
+    """Check that the template kept calls, and everybody's words, as they are or as JSON; a reply's are its affair."""
+    for turn in turns:
+        for call in turn.calls:
+            if call.name not in text:
+                raise InputError(
+                    "the chat template of this model leaves out the calls of tools",
+                    field="messages",
+                    value=call.name,
+                    allowed="replies without calls, or a model whose template prints them",
+                )
+        content = turn.content.strip()
+        if turn.speaker is Speaker.ASSISTANT or content in text:
+            continue
+        if json.dumps(content, ensure_ascii=False)[1:-1] not in text:
+            raise InputError(
+                f"the chat template of this model leaves out or rewrites the {turn.speaker}'s words",
+                field="messages",
+                value=content,
+                fix="use a model whose chat template keeps every turn as it was written",
+            )

@@ -1,0 +1,204 @@
+"""How a model's replies spell the calls of tools, and the calls read out of a reply that is still growing.
+
+Which of the known ways a chat template has is asked of the template itself, by a call it is made to print. A call is
+read once it is complete; what looks like one and cannot be read stays text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Never, cast
+
+from tinsmith.renderers.turns import Json
+
+OPENED, CLOSED = "<tool_call>", "</tool_call>"
+PYTHON_TAG = "<|python_tag|>"
+"""What Llama 3.1 may put before a call."""
+
+
+class CallStyle(StrEnum):
+    """How calls stand in a reply."""
+
+    TAGGED = "tagged"
+    """`<tool_call>`, a JSON object with name and arguments, `</tool_call>`: Hermes, Qwen 2.5 and 3."""
+    BARE = "bare"
+    """A JSON object with name and parameters, and nothing else: Llama 3.1."""
+
+    @property
+    def arguments(self) -> str:
+        """The key of a call's arguments."""
+        return "arguments" if self is CallStyle.TAGGED else "parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCall:
+    """A call as a reply spells it."""
+
+    name: str
+    arguments: Json
+
+    @property
+    def text(self) -> str:
+        """The arguments as JSON."""
+        return json.dumps(self.arguments, ensure_ascii=False)
+
+
+Piece = str | ReadCall
+"""What a reply consists of, in order: text and calls."""
+
+
+def call_style(printed: str, name: str) -> CallStyle | None:
+    """Return how a template that `printed` a call of `name` writes calls; None: in a way that is not known here."""
+    tagged = re.search(f"{OPENED}(.*?){CLOSED}", printed, re.DOTALL)
+    if tagged is not None:
+        call = read_call(tagged[1], CallStyle.TAGGED)
+        return CallStyle.TAGGED if call is not None and call.name == name else None
+    for found in re.finditer(r"\{", printed):
+        calls = _bare_calls(printed[found.start() :], whole=False)
+        if calls and calls[0].name == name:
+            return CallStyle.BARE
+    return None
+
+
+def read_call(text: str, style: CallStyle) -> ReadCall | None:
+    """Return the call that `text` is as a whole; None if it is none."""
+    try:
+        return _call(_DECODER.decode(text), style)
+    except (ValueError, RecursionError):
+        return None
+
+
+class CallReader:
+    """Reads a reply as it grows. The pieces are the same however the text comes.
+
+    White space between a call and its neighbours belongs to the template, and is in no piece.
+    """
+
+    def __init__(self, style: CallStyle | None) -> None:
+        """Read calls of this style; None: everything is text."""
+        self._style = style
+        self._held = ""
+        self._after_call = False
+
+    def add(self, text: str) -> Sequence[Piece]:
+        """Take more of the reply; return what is certain by now."""
+        if self._style is None:
+            return (text,) if text else ()
+        self._held += text
+        return self._read_tagged() if self._style is CallStyle.TAGGED else self._read_bare()
+
+    def end(self, *, cut: bool) -> Sequence[Piece]:
+        """The reply has ended; return what was held back. A reply that was `cut` off ends in no call."""
+        pieces: list[Piece] = []
+        if self._style is CallStyle.TAGGED and not cut:
+            before, opened, rest = self._held.partition(OPENED)
+            call = read_call(rest, CallStyle.TAGGED) if opened else None
+            if call is not None:
+                self._held = ""
+                return (*self._text(before.rstrip()), call)
+        if self._style is CallStyle.BARE:
+            calls = _bare_calls(self._held.strip().removeprefix(PYTHON_TAG), whole=True)
+            if calls and not cut:
+                self._held = ""
+                return calls
+        if not (self._after_call and self._held.isspace()):
+            pieces += self._text(self._held)
+        self._held = ""
+        return pieces
+
+    def _read_tagged(self) -> Sequence[Piece]:
+        pieces: list[Piece] = []
+        while True:
+            begin = self._held.find(OPENED)
+            if begin < 0:
+                keep = _held_letters(self._held)
+                pieces += self._text(self._held[: len(self._held) - keep])
+                self._held = self._held[len(self._held) - keep :]
+                return pieces
+            end = self._held.find(CLOSED, begin)
+            if end < 0:
+                settled = self._held[:begin].rstrip()
+                pieces += self._text(settled)
+                self._held = self._held[len(settled) :]
+                return pieces
+            call = read_call(self._held[begin + len(OPENED) : end], CallStyle.TAGGED)
+            end += len(CLOSED)
+            if call is None:
+                pieces += self._text(self._held[:end])
+            else:
+                pieces += self._text(self._held[:begin].rstrip())
+                pieces.append(call)
+                self._after_call = True
+            self._held = self._held[end:]
+
+    def _read_bare(self) -> Sequence[Piece]:
+        begun = self._held.lstrip()
+        if not begun or begun.startswith("{") or PYTHON_TAG.startswith(begun[: len(PYTHON_TAG)]):
+            return ()
+        text, self._held, self._style = self._held, "", None
+        return (text,)
+
+    def _text(self, text: str) -> Sequence[str]:
+        if self._after_call:
+            text = text.lstrip()
+        self._after_call = self._after_call and not text
+        return (text,) if text else ()
+
+
+def _held_letters(text: str) -> int:
+    """Letters at the end that may be white space before a call, or the beginning of one."""
+    begun = next((k for k in range(len(OPENED) - 1, 0, -1) if text.endswith(OPENED[:k])), 0)
+    return len(text) - len(text[: len(text) - begun].rstrip())
+
+
+def _bare_calls(text: str, *, whole: bool) -> Sequence[ReadCall]:
+    """The calls with which `text` begins, one after the other; none unless all of a `whole` text is calls."""
+    calls: list[ReadCall] = []
+    rest = text.strip()
+    while rest:
+        try:
+            value, end = _DECODER.raw_decode(rest)
+            call = _call(value, CallStyle.BARE)
+        except (ValueError, RecursionError):
+            call, end = None, 0
+        if call is None:
+            return () if whole else calls
+        calls.append(call)
+        rest = rest[end:].lstrip("; \t\r\n")
+    return calls
+
+
+def _call(value: object, style: CallStyle) -> ReadCall | None:
+    """The call that a JSON value is.
+
+    Raises:
+        ValueError, RecursionError: it cannot be written as JSON again.
+    """
+    if not isinstance(value, dict):
+        return None
+    found = cast("dict[str, object]", value)
+    name, arguments = found.get("name"), found.get(style.arguments)
+    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+        return None
+    call = ReadCall(name, cast("Json", arguments))
+    f"{name}{call.text}".encode()  # a lone surrogate is no text
+    return call
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        return _no_number(digits)
+    return value
+
+
+def _no_number(word: str) -> Never:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_number, parse_constant=_no_number)

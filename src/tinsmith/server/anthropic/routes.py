@@ -1,0 +1,51 @@
+"""Anthropic's /v1/messages and /v1/messages/count_tokens over any served base model or checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from tinsmith.server.anthropic.answers import MessageAnswer, error_answer, status_of
+from tinsmith.server.anthropic.requests import CountRequest, MessageRequest
+from tinsmith.server.body import parse_json
+from tinsmith.server.chat.prepared import Chats
+from tinsmith.server.openai.answers import ModelNotFoundError, QueueFullError
+from tinsmith.types.errors import TinsmithError
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def add_message_routes(app: FastAPI, chats: Chats) -> None:
+    """Serve /v1/messages and /v1/messages/count_tokens."""
+
+    async def message(request: Request) -> Response:
+        body = parse_json(MessageRequest, await request.body())
+        prepared = await chats.prepare(body.ask())
+        telling = MessageAnswer(prepared)
+        return await chats.answer(request, prepared, telling, stream=bool(body.stream))
+
+    async def count(request: Request) -> Response:
+        body = parse_json(CountRequest, await request.body())
+        prepared = await chats.prepare(body.ask())
+        return JSONResponse({"input_tokens": len(prepared.prompt)})
+
+    app.post("/v1/messages")(_answering(message))
+    app.post("/v1/messages/count_tokens")(_answering(count))
+
+
+def _answering(handler: Handler) -> Handler:
+    """Refuse in Anthropic's shape."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except TinsmithError as error:
+            return error_answer(str(error), status_of(error))
+        except ModelNotFoundError as error:
+            return error_answer(str(error), 404)
+        except QueueFullError as error:
+            return error_answer(str(error), 429)
+
+    return answer

@@ -1,0 +1,118 @@
+"""What a chat request asks for, in the words of no protocol: the three routes for chats are turned into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+
+from tinsmith.renderers.turns import Opening, Speaker, Tool, Turn
+from tinsmith.server.openai.text import Shown
+from tinsmith.server.requests import Sample
+from tinsmith.server.settings import Prompt, PromptChunk, SamplingSettings
+from tinsmith.types.errors import InputError
+
+
+class Choice(StrEnum):
+    """Whether a reply calls tools."""
+
+    AUTO = auto()
+    """As the model likes."""
+    NONE = auto()
+    """It does not: the template is not told of any tools, and nothing is read as a call."""
+    REQUIRED = auto()
+    """It does nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The functions that a reply may call, and how."""
+
+    offered: tuple[Tool, ...] = ()
+    choice: Choice = Choice.AUTO
+    named: str | None = None
+    """The one function that has to be called."""
+    parallel: bool = True
+    """Whether a reply may hold several calls."""
+
+    def __post_init__(self) -> None:
+        names = [tool.name for tool in self.offered]
+        if len(set(names)) < len(names):
+            raise InputError(
+                "two tools have one name", field="tools", value=names, allowed="a name for each"
+            )
+        if self.named is not None and self.named not in names:
+            raise InputError(
+                "the tool to be called is not among the tools",
+                field="tool_choice",
+                value=self.named,
+                allowed=", ".join(names) or "none, as there are no tools",
+            )
+        if self.choice is Choice.REQUIRED and not names:
+            raise InputError(
+                "a call is required, and there are no tools",
+                field="tool_choice",
+                value="required",
+                allowed="auto or none, or with tools",
+            )
+
+    @property
+    def shown(self) -> tuple[Tool, ...]:
+        """The tools of which the template is told."""
+        return () if self.choice is Choice.NONE else self.offered
+
+    @property
+    def callable(self) -> tuple[Tool, ...]:
+        """The tools that the reply may call."""
+        return tuple(tool for tool in self.shown if self.named in (None, tool.name))
+
+    @property
+    def constrained(self) -> bool:
+        """Whether what the model would say by itself may not be what was asked for."""
+        strict = any(tool.strict for tool in self.shown)
+        return bool(self.shown) and (self.choice is Choice.REQUIRED or strict or not self.parallel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One chat request."""
+
+    model: str
+    turns: tuple[Turn, ...]
+    sample: Callable[[tuple[int, ...]], Sample]
+    """What is asked of the engine for a prompt of these tokens."""
+    tools: Tools = field(default_factory=Tools)
+    opening: Opening = Opening.REPLY
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Variables of the model's own chat template."""
+    thinks: bool | None = None
+    """False: told not to think, where the template knows of it (`enable_thinking`)."""
+    stops: tuple[str, ...] = ()
+    """Texts before which a reply ends."""
+    stop_tokens: tuple[int, ...] = ()
+    """Tokens with which it ends, beside the template's."""
+    ends: bool = True
+    """Whether it ends where the model ends it."""
+    shown: Shown = field(default_factory=Shown)
+    only_prompt: bool = False
+    """Whether nothing is drawn, and the prompt alone is told."""
+
+
+def sample_with(settings: SamplingSettings) -> Callable[[tuple[int, ...]], Sample]:
+    """Return what asks the engine for one sample drawn like this."""
+
+    def sample(prompt: tuple[int, ...]) -> Sample:
+        return Sample(
+            sampling_session_id="",
+            seq_id=0,
+            prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
+            sampling_params=settings,
+        )
+
+    return sample
+
+
+def opening_after(turns: tuple[Turn, ...]) -> Opening:
+    """A last reply is gone on with; after anything else a new one is begun."""
+    ended = bool(turns) and turns[-1].speaker is Speaker.ASSISTANT and not turns[-1].calls
+    return Opening.CONTINUED if ended else Opening.REPLY

@@ -1,0 +1,144 @@
+"""A chat that is ready to be sampled: its prompt, how tokens are drawn, and its replies as they grow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+
+from tinsmith.renderers.conversation import ConversationRenderer
+from tinsmith.renderers.tool_calls import CallStyle
+from tinsmith.server.chat.ask import Ask
+from tinsmith.server.chat.call_grammar import constrain
+from tinsmith.server.chat.reply import Part, Reply
+from tinsmith.server.chat.telling import Telling, tell
+from tinsmith.server.direct import Found
+from tinsmith.server.draws import Drawn
+from tinsmith.server.openai.answers import Progress
+from tinsmith.server.openai.served import Served
+from tinsmith.server.openai.text import Choice, Grown, ModelText
+from tinsmith.server.requests import Sample
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.sampling import StopReason
+
+THINKING = "enable_thinking"
+"""The variable by which chat templates are told whether the model thinks before it answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """One chat, and every choice so far."""
+
+    ask: Ask
+    found: Found
+    text: ModelText
+    sample: Sample
+    """The request as the Tinker protocol would put it."""
+    stop_tokens: tuple[int, ...]
+    """What ends a reply, beside the model's own end tokens."""
+    ends: frozenset[int]
+    """All tokens that end a reply."""
+    choices: tuple[Progress, ...]
+    replies: tuple[Reply, ...]
+
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The prompt's tokens."""
+        return self.sample.prompt.chunks[0].tokens
+
+    @property
+    def num_drawn(self) -> int:
+        """Tokens drawn so far, those that ended a reply included."""
+        return sum(progress.num_drawn for progress in self.choices)
+
+    def take(self, drawn: Drawn) -> tuple[Grown, Sequence[Part]]:
+        """Take what was drawn; return what is certain by now, as text with its tokens and as a reply's parts."""
+        progress = self.choices[drawn.index]
+        grown = progress.add(drawn)
+        return grown, self.replies[drawn.index].add(grown.text, progress.reason)
+
+    def stop_text(self, index: int) -> str | None:
+        """The stop text that ended a reply; None if it ended otherwise."""
+        progress = self.choices[index]
+        if progress.reason is not StopReason.STOP or progress.drawn[-1] in self.ends:
+            return None
+        text = self.text.codec.decode(progress.drawn)
+        places = {stop: text.find(stop) for stop in self.ask.stops}
+        found = [stop for stop, at in places.items() if at >= 0]
+        return min(found, key=places.__getitem__, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chats:
+    """Prepares chats and has them answered, for whichever protocol asks. Called on the event loop."""
+
+    served: Served
+
+    async def prepare(self, ask: Ask) -> Prepared:
+        """Return the chat with its prompt.
+
+        Raises:
+            ModelNotFoundError: there is no such model.
+            TinsmithError: the request cannot be served; it names the field.
+        """
+        found = await self.served.find(ask.model)
+        text = await self.served.text(found.name)
+        renderer = await asyncio.to_thread(lambda: text.conversation)
+        style = renderer.require_tools() if ask.tools.shown else None
+        prompt = await asyncio.to_thread(prompt_of, ask, renderer)
+        sample = _constrained(ask, ask.sample(prompt), style, renderer.control)
+        await self.served.check(found, (sample,))
+        own = renderer.stop_tokens if ask.ends else ()
+        stop_tokens = self.served.extra_stops(found, (*own, *ask.stop_tokens))
+        ends = frozenset((*self.served.service.engine.config(found.name).end_tokens, *stop_tokens))
+        mark = sha256_of(list(prompt))
+        choice = Choice(text, stops=ask.stops, ends=ends, shown=ask.shown)
+        return Prepared(
+            ask=ask,
+            found=found,
+            text=text,
+            sample=sample,
+            stop_tokens=stop_tokens,
+            ends=ends,
+            choices=tuple(
+                Progress(choice.fork(), prompt, drops=ask.only_prompt)
+                for _ in range(sample.num_samples)
+            ),
+            replies=tuple(Reply(style, prompt=mark, index=i) for i in range(sample.num_samples)),
+        )
+
+    async def answer(
+        self, request: Request, prepared: Prepared, telling: Telling, *, stream: bool
+    ) -> Response:
+        """Answer in a protocol's words, at once or as a stream.
+
+        Raises:
+            QueueFullError: not now.
+            TinsmithError: the request cannot be served after all.
+        """
+        samples, stops = (prepared.sample,), prepared.stop_tokens
+        draws = self.served.draws(prepared.found, samples, stops, watch=stream)
+        return await tell(request, telling, draws, stream=stream)
+
+
+def prompt_of(ask: Ask, renderer: ConversationRenderer) -> tuple[int, ...]:
+    """Return the tokens that a model with this template reads.
+
+    Raises:
+        InputError: the template cannot be applied to what is asked.
+    """
+    told = ask.thinks is not None and renderer.mentions(THINKING)
+    options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if told else {})}
+    tools = ask.tools.shown
+    return renderer.prompt(ask.turns, tools=tools, opening=ask.opening, options=options)
+
+
+def _constrained(
+    ask: Ask, sample: Sample, style: CallStyle | None, control: frozenset[str]
+) -> Sample:
+    sampling = constrain(sample.sampling_params, ask.tools, style, control)
+    if sampling is sample.sampling_params:
+        return sample
+    return sample.model_copy(update={"sampling_params": sampling})

@@ -1,0 +1,66 @@
+"""What OpenAI's clients and vLLM's say of a conversation beside its messages: tools, and where the reply begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ConfigDict, JsonValue
+
+from tinsmith.renderers.turns import Opening, Turn
+from tinsmith.server.body import Request
+from tinsmith.server.chat.ask import Tools, opening_after
+from tinsmith.server.openai.messages import ChatMessage
+from tinsmith.server.openai.tools import FunctionTool, NamedChoice, tools_of
+from tinsmith.types.errors import InputError
+
+
+class Conversed(Request):
+    """A request that holds a conversation."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
+
+    tools: list[FunctionTool] | None = None
+    tool_choice: str | NamedChoice | None = None
+    parallel_tool_calls: bool | None = None
+    add_generation_prompt: bool | None = None
+    """False: the prompt ends with the last message."""
+    continue_final_message: bool | None = None
+    """True: the last message is a reply, which is gone on with."""
+    chat_template_kwargs: dict[str, JsonValue] | None = None
+    """Variables of the model's own chat template."""
+
+    def told_tools(self) -> Tools:
+        """What may be called, and how.
+
+        Raises:
+            InputError: for what does not exist here.
+        """
+        return tools_of(self.tools, self.tool_choice, self.parallel_tool_calls)
+
+    def opening(self, turns: tuple[Turn, ...]) -> Opening:
+        """What vLLM's two switches say; a last reply is gone on with unless they say otherwise.
+
+        Raises:
+            InputError: they exclude each other.
+        """
+        if self.continue_final_message:
+            if self.add_generation_prompt:
+                raise InputError(
+                    "a reply is either begun or continued",
+                    field="add_generation_prompt",
+                    value=True,
+                    allowed="false or null with continue_final_message = true",
+                )
+            return Opening.CONTINUED
+        if self.continue_final_message is None and self.add_generation_prompt is None:
+            return opening_after(turns)
+        return Opening.NOTHING if self.add_generation_prompt is False else Opening.REPLY
+
+
+def turns_of(messages: Sequence[ChatMessage]) -> tuple[Turn, ...]:
+    """Return the turns of a conversation.
+
+    Raises:
+        InputError: naming the message that is not understood.
+    """
+    return tuple(message.turn(i) for i, message in enumerate(messages))

@@ -1,0 +1,309 @@
+"""How tokens are drawn, as OpenAI's clients and vLLM's write it. What is not computed here is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Annotated, Self
+
+from pydantic import ConfigDict, Field, JsonValue, model_validator
+
+from tinsmith.server.body import Finite, Int32, Request, TokenId
+from tinsmith.server.openai.grammars import grammar_of
+from tinsmith.server.openai.text import Shown
+from tinsmith.server.requests import MAX_SAMPLES
+from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
+from tinsmith.types.errors import InputError
+
+REMARKS = frozenset(
+    {
+        "cache_salt",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "spaces_between_special_tokens",
+        "store",
+        "user",
+    }
+)
+"""They change no token, so they are taken and ignored: no text has spaces between control tokens of itself."""
+
+NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
+    {
+        "add_generation_prompt": (True,),
+        "add_special_tokens": (False,),
+        "allowed_token_ids": ([],),
+        "bad_words": ([],),
+        "continue_final_message": (False,),
+        "echo": (False,),
+        "function_call": ("none", "auto"),
+        "functions": ([],),
+        "length_penalty": (1, 1.0),
+        "logprob_token_ids": ([],),
+        "min_tokens": (0,),
+        "modalities": (["text"],),
+        "priority": (0,),
+        "suffix": ("",),
+        "tool_choice": ("none", "auto"),
+        "tools": ([],),
+        "use_beam_search": (False,),
+        "vllm_xargs": ({},),
+    }
+)
+"""Values with which a parameter that is not known here means nothing."""
+
+
+class Sampling(Request):
+    """How tokens are drawn: what every request for tokens has."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", protected_namespaces=())
+
+    max_tokens: Int32 | None = None
+    temperature: Finite | None = None
+    top_p: Finite | None = None
+    top_k: Int32 | None = None
+    """0 and -1 keep all."""
+    min_p: Finite | None = None
+    repetition_penalty: Finite | None = None
+    presence_penalty: Finite | None = None
+    frequency_penalty: Finite | None = None
+    logit_bias: dict[str, Finite] | None = None
+    """By token id, spelled in decimals."""
+    n: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    """True leaves control tokens out of the text; None and False spell them."""
+    seed: int | None = None
+    prompt_logprobs: Annotated[int, Field(ge=0)] | None = None
+    """Tell every prompt token's log-probability, and so many of the most probable tokens."""
+    response_format: JsonValue = None
+    structured_outputs: JsonValue = None
+    guided_json: JsonValue = None
+    guided_regex: JsonValue = None
+    guided_choice: JsonValue = None
+    guided_grammar: JsonValue = None
+
+    @model_validator(mode="after")
+    def _is_served(self) -> Self:
+        best_of: tuple[JsonValue, ...] = (self.num_samples,)
+        check_extras(self.model_extra or {}, {**NEUTRAL, "best_of": best_of})
+        if self.ignore_eos and (self.stops or self.stop_token_ids):
+            raise InputError(
+                "an answer that goes on after its end token cannot be stopped otherwise here",
+                field="ignore_eos",
+                value=True,
+                allowed="without stop and stop_token_ids",
+            )
+        self.adjustments()
+        return self
+
+    @property
+    def num_samples(self) -> int:
+        """Choices for each prompt."""
+        return 1 if self.n is None else self.n
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether anything about the prompt's tokens is to be computed."""
+        return self.prompt_logprobs is not None
+
+    @property
+    def num_prompt_top(self) -> int:
+        """The most probable tokens that are told at every place of the prompt."""
+        return self.prompt_logprobs or 0
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts before which a choice ends."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    def grammar(self) -> tuple[str, GrammarSettings] | None:
+        """What every answer must look like, after the name of the parameter that says it.
+
+        Raises:
+            InputError: for what is not understood.
+        """
+        return grammar_of(
+            {
+                "response_format": self.response_format,
+                "structured_outputs": self.structured_outputs,
+                "guided_json": self.guided_json,
+                "guided_regex": self.guided_regex,
+                "guided_choice": self.guided_choice,
+                "guided_grammar": self.guided_grammar,
+            }
+        )
+
+    def adjustments(self) -> AdjustmentSettings | None:
+        """How a token is chosen otherwise than by the distribution; None where it is not.
+
+        Raises:
+            InputError: for a grammar or a bias that is not understood.
+        """
+        neutral, grammar = AdjustmentSettings(), self.grammar()
+        found = AdjustmentSettings(
+            min_p=neutral.min_p if self.min_p is None else self.min_p,
+            repetition_penalty=neutral.repetition_penalty
+            if self.repetition_penalty is None
+            else self.repetition_penalty,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            logit_bias=_biases(self.logit_bias or {}),
+            grammar=None if grammar is None else grammar[1],
+        )
+        return None if found == neutral else found
+
+    def settings(self, max_tokens: int | None) -> SamplingSettings:
+        """How tokens are drawn."""
+        never: list[JsonValue] | None = [] if self.ignore_eos else None
+        return SamplingSettings(
+            max_tokens=max_tokens,
+            seed=self.seed,
+            stop=list(self.stops) or never,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_k=self.top_k or -1,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            adjustments=self.adjustments(),
+        )
+
+
+class StreamOptions(Request):
+    """What a stream holds beside the text."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class Generation(Sampling):
+    """What both kinds of `/v1` request have."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool | None = None
+    """Tell the ids of the prompt's tokens, and of every token that was drawn."""
+    return_tokens_as_token_ids: bool | None = None
+    """Spell tokens `token_id:N` in log-probabilities."""
+
+    @model_validator(mode="after")
+    def _is_answered(self) -> Self:
+        check_stream(self.stream, self.stream_options)
+        if self.stream and self.prompt_logprobs is not None:
+            raise InputError(
+                "a stream does not tell the prompt's log-probabilities in this form",
+                field="prompt_logprobs",
+                value=self.prompt_logprobs,
+                allowed="without stream, or echo with logprobs on /v1/completions",
+            )
+        return self
+
+    @property
+    def num_drawn(self) -> int:
+        """Samples for each prompt: more than its choices where the best are chosen."""
+        return self.num_samples
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with the token counts."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether every token that was drawn is told, not only those that begin in the text."""
+        return bool(self.return_token_ids or self.return_tokens_as_token_ids)
+
+    @property
+    def shown(self) -> Shown:
+        """What is shown of what was drawn."""
+        return Shown(
+            control=not self.skip_special_tokens,
+            stop=bool(self.include_stop_str_in_output),
+            every_token=self.tells_all,
+        )
+
+
+@contextmanager
+def refused_by_name(given: Sampling) -> Generator[None]:
+    """Let the engine's refusal of a grammar name the parameter that it came in."""
+    try:
+        yield
+    except InputError as error:
+        grammar = given.grammar()
+        if grammar is None or error.field not in ("grammar", "response_format"):
+            raise
+        raise InputError(
+            error.what, field=grammar[0], value=error.value, allowed=error.allowed, fix=error.fix
+        ) from error
+
+
+def check_extras(
+    given: Mapping[str, JsonValue], neutral: Mapping[str, Sequence[JsonValue]]
+) -> None:
+    """Refuse parameters that are not known, unless they are remarks, null, or have a value in `neutral`.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for name, value in given.items():
+        allowed = neutral.get(name, ())
+        if (
+            value is None
+            or name in REMARKS
+            or any(
+                value == each and isinstance(value, bool) is isinstance(each, bool)
+                for each in allowed
+            )
+        ):
+            continue
+        raise InputError(
+            "this parameter is not served here, and ignoring it would change the answer",
+            field=name,
+            value=value,
+            allowed=f"{' or '.join(repr(each) for each in allowed) or 'null'}, or to leave it out",
+        )
+
+
+def check_stream(stream: bool | None, options: StreamOptions | None) -> None:
+    """Refuse stream options that cannot be followed.
+
+    Raises:
+        InputError: without a stream, or for counts in every chunk.
+    """
+    if options is None:
+        return
+    if not stream:
+        raise InputError(
+            "only a stream has stream options",
+            field="stream_options",
+            value="given",
+            allowed="with stream = true",
+        )
+    if options.continuous_usage_stats:
+        raise InputError(
+            "a stream tells its token counts once, at its end",
+            field="stream_options.continuous_usage_stats",
+            value=True,
+            allowed="false; include_usage = true",
+        )
+
+
+def _biases(given: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
+    biases: dict[int, float] = {}
+    for name, bias in given.items():
+        if not name.isdecimal() or len(name) > 10 or int(name) in biases:
+            raise InputError(
+                "a bias belongs to a token id, each given once",
+                field="logit_bias",
+                value=name,
+                allowed="token ids in decimals",
+            )
+        biases[int(name)] = bias
+    return tuple(sorted(biases.items()))

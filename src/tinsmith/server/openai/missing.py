@@ -1,0 +1,59 @@
+"""What `/v1` and its neighbours do not have: told in OpenAI's shape, by name."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.routing import BaseRoute, Match, Route
+
+from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
+
+_UNSERVED = {
+    "audio": "speech is neither read nor written here",
+    "batches": "there are no batches here: send the requests",
+    "embeddings": "embeddings are not computed here",
+    "files": "there are no files here",
+    "fine_tuning": "models are trained through the Tinker API here",
+    "images": "images are neither read nor made here",
+    "moderations": "nothing is moderated here",
+    "rerank": "nothing is ranked here",
+    "score": "nothing is ranked here",
+}
+"""What OpenAI and vLLM have under `/v1`, and why it is missing here."""
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
+
+def add_missing_routes(app: FastAPI) -> None:
+    """Answer what no route of `app` so far answers, on paths of OpenAI's and vLLM's."""
+    known = tuple(app.routes)
+
+    async def missing(request: Request) -> JSONResponse:
+        return _answer(request.url.path, _methods(known, request))
+
+    for path in OPENAI_PATHS:
+        app.api_route(f"{path}{{rest:path}}" if path.endswith("/") else path, methods=_METHODS)(
+            missing
+        )
+
+
+def _methods(known: tuple[BaseRoute, ...], request: Request) -> str:
+    """The methods that this path has, if any."""
+    found: set[str] = set()
+    for route in known:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is Match.PARTIAL:
+            found |= route.methods or set()
+    return ", ".join(sorted(found))
+
+
+def _answer(path: str, methods: str) -> JSONResponse:
+    """The refusal of a path, or of a method where the path has others."""
+    if methods:
+        message, status, code = f"{path} has only {methods}", 405, "method_not_allowed"
+    else:
+        why = _UNSERVED.get(path.removeprefix("/v1/").split("/")[0])
+        message = f"there is no {path} here{f': {why}' if why else ''}"
+        status, code = 404, "unknown_url"
+    body = error_body(message, kind="invalid_request_error", param=None, code=code)
+    headers = {"x-should-retry": "false"} | ({"allow": methods} if methods else {})
+    return JSONResponse(body, status, headers=headers)

@@ -1,0 +1,81 @@
+"""Requests of `/v1` and its neighbours, put as the Tinker protocol would put them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tinsmith.server.chat.ask import Ask
+from tinsmith.server.openai.conversed import turns_of
+from tinsmith.server.openai.generation import Sampling
+from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
+from tinsmith.server.requests import Sample
+from tinsmith.server.settings import Prompt, PromptChunk
+
+
+def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) -> Sample:
+    """What is asked of the engine for one prompt."""
+    top = body.top_logprobs if isinstance(body, ChatRequest) else body.logprobs
+    return to_sample(
+        body,
+        prompt,
+        length=body.length,
+        num_samples=body.num_drawn,
+        top=top or 0,
+        only_prompt=body.only_prompt,
+    )
+
+
+def chat_ask(body: ChatRequest) -> Ask:
+    """What a chat asks for, in the words of no protocol.
+
+    Raises:
+        InputError: naming what is not served.
+    """
+    turns = turns_of(body.messages)
+    return Ask(
+        model=body.model,
+        turns=turns,
+        sample=partial(body_sample, body),
+        tools=body.told_tools(),
+        opening=body.opening(turns),
+        options=body.chat_template_kwargs or {},
+        stops=body.stops,
+        stop_tokens=tuple(body.stop_token_ids or ()),
+        ends=not body.ignore_eos,
+        shown=body.shown,
+        only_prompt=body.only_prompt,
+    )
+
+
+def to_sample(
+    given: Sampling,
+    prompt: tuple[int, ...],
+    *,
+    length: int | None,
+    num_samples: int,
+    top: int,
+    only_prompt: bool,
+) -> Sample:
+    """What is asked of the engine for one prompt.
+
+    `length`: the most tokens that are drawn; None: as many as the context holds. `top`: the most probable tokens that
+    are told at every drawn place.
+    """
+    return Sample(
+        sampling_session_id="",
+        seq_id=0,
+        prompt=Prompt(chunks=(PromptChunk(tokens=prompt),)),
+        sampling_params=given.settings(_drawn_length(length, prompt, only_prompt)),
+        num_samples=num_samples,
+        prompt_logprobs=True if given.scores_prompt or only_prompt else None,
+        topk_prompt_logprobs=given.num_prompt_top,
+        topk_sample_logprobs=top,
+    )
+
+
+def _drawn_length(length: int | None, prompt: tuple[int, ...], only_prompt: bool) -> int | None:
+    """What the engine is told: it takes no request that asks nothing of it, as a prompt of one token does not.
+
+    Then one token is drawn, which nobody is shown.
+    """
+    return 1 if only_prompt and len(prompt) == 1 else length

@@ -1,0 +1,131 @@
+"""What can be asked for by a model's name on `/v1` and beside it: weights, and the tokenizer that goes with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tinsmith.models.published.packaged import PREFIX
+from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
+from tinsmith.server.chat.telling import Draws
+from tinsmith.server.direct import Direct, Found
+from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError, model_entry
+from tinsmith.server.openai.text import ModelText
+from tinsmith.server.requests import Sample
+from tinsmith.server.service import Service
+from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.errors import InputError, TinsmithError
+from tinsmith.types.model_names import ModelName
+
+
+@dataclass(slots=True)
+class Served:
+    """Served base models and checkpoints, and the tokenizers that were loaded, by base model."""
+
+    service: Service
+    direct: Direct
+    texts: dict[str, ModelText] = field(default_factory=dict[str, ModelText])
+    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def find(self, model: str | None) -> Found:
+        """Load what `model` names; None means the only base model that is served.
+
+        Raises:
+            ModelNotFoundError: there is no such model; says what there is.
+        """
+        names = self.service.engine.names
+        try:
+            if model is None and len(names) != 1:
+                raise InputError("several models are served", field="model", value=None)
+            return await self.direct.find(names[0] if model is None else model)
+        except TinsmithError as error:
+            raise self.unknown(error) from None
+
+    def unknown(self, error: TinsmithError) -> ModelNotFoundError:
+        """The refusal of a model that is not here."""
+        served = ", ".join(self.service.engine.names)
+        return ModelNotFoundError(
+            f"{error}\n  served: {served}; and tinker:// paths of its checkpoints"
+        )
+
+    def entries(self) -> Mapping[str, Json]:
+        """Everything that can be asked for, as it is listed: base models with every suffix, and checkpoints."""
+        engine = self.service.engine
+        entries: dict[str, Json] = {}
+        for name in engine.names:
+            length = engine.config(name).max_positions
+            for kind in AdapterKind:
+                model = name if kind is AdapterKind.LORA else f"{name}:{kind}"
+                entries[model] = model_entry(model, 0.0, root=name, parent=None, length=length)
+        for checkpoint in self.service.store.checkpoints():
+            path, parent = str(checkpoint.path), checkpoint.base_model
+            base = ModelName.parse(parent).base
+            length = engine.config(base).max_positions if base in engine.names else None
+            entries[path] = model_entry(
+                path, checkpoint.created_at, root=path, parent=parent, length=length
+            )
+        return entries
+
+    async def text(self, name: str) -> ModelText:
+        """Return the tokenizer of base model `name`.
+
+        Raises:
+            InputError: it has none.
+        """
+        # One after another: two threads that import transformers at once find half of it.
+        async with self.loading:
+            return await self._loaded(name)
+
+    async def _loaded(self, name: str) -> ModelText:
+        if name not in self.texts:
+            engine = self.service.engine
+            folder, source = engine.folder(name), engine.base(name).name
+
+            def load() -> ModelText:
+                if folder is not None:
+                    return ModelText(load_tokenizer(folder))
+                preset = source.removeprefix(PREFIX)
+                if preset in PRESET_VOCAB_SIZES:
+                    return ModelText(preset_tokenizer(preset))
+                raise InputError(
+                    "this model has no tokenizer, so text cannot be read or written",
+                    field="model",
+                    value=name,
+                    fix="put a tokenizer into the model's folder, or use the Tinker API",
+                )
+
+            self.texts[name] = await asyncio.to_thread(load)
+        return self.texts[name]
+
+    def extra_stops(self, found: Found, stops: Iterable[int]) -> tuple[int, ...]:
+        """Those of `stops` at which the model does not stop anyway."""
+        ends = self.service.engine.config(found.name).end_tokens
+        return tuple(dict.fromkeys(token for token in stops if token not in ends))
+
+    async def check(self, found: Found, samples: Iterable[Sample]) -> None:
+        """Refuse what cannot be sampled.
+
+        Raises:
+            InputError: naming the field.
+        """
+        for sample in samples:
+            adjustments = sample.sampling_params.adjustments
+            if adjustments is None or adjustments.grammar is None:
+                self.direct.check(found, sample)
+                continue
+            # A grammar takes its time to compile; and its first one loads a tokenizer.
+            async with self.loading:
+                await asyncio.to_thread(self.direct.check, found, sample)
+
+    def draws(
+        self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool
+    ) -> Draws:
+        """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
+
+        Raises:
+            QueueFullError: not now.
+        """
+        if self.service.full:
+            raise QueueFullError(self.service.max_queue)
+        return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)

@@ -1,0 +1,95 @@
+"""vLLM's `/tokenize` and `/detokenize`: what a text or a chat is in tokens, and what tokens are in text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from tinsmith.server.body import Request, TokenId, check_one_given
+from tinsmith.server.openai.answers import Json
+from tinsmith.server.openai.conversed import Conversed, turns_of
+from tinsmith.server.openai.generation import check_extras
+from tinsmith.server.openai.messages import ChatMessage
+from tinsmith.server.openai.text import ModelText
+from tinsmith.types.errors import InputError
+
+
+class TokenizeRequest(Conversed):
+    """POST /tokenize: of a text, or of a chat as `/v1/chat/completions` would read it."""
+
+    model: str | None = None
+    """None: the only one that is served."""
+    prompt: str | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
+    add_special_tokens: bool | None = None
+    """Of a text: whether a begin token stands before it, where the tokenizer puts one (the default). Of a chat only
+    false is known: the template has what it needs."""
+    return_token_strs: bool | None = None
+    """Tell how the vocabulary writes the tokens too."""
+
+    @model_validator(mode="after")
+    def _is_served(self) -> Self:
+        check_one_given(prompt=self.prompt, messages=self.messages)
+        check_extras(self.model_extra or {}, {})
+        if self.messages is not None and self.add_special_tokens:
+            raise InputError(
+                "a chat's template puts its special tokens itself",
+                field="add_special_tokens",
+                value=True,
+                allowed="false with messages",
+            )
+        return self
+
+    def tokens(self, text: ModelText) -> tuple[int, ...]:
+        """What the model would read.
+
+        Raises:
+            InputError, ConfigError: a chat that cannot be rendered.
+        """
+        if self.messages is None:
+            begin = self.add_special_tokens is not False
+            return text.prompt(self.prompt or "", begin=begin)
+        turns = turns_of(self.messages)
+        return text.conversation.prompt(
+            turns,
+            tools=self.told_tools().shown,
+            opening=self.opening(turns),
+            options=self.chat_template_kwargs,
+        )
+
+
+class DetokenizeRequest(Request):
+    """POST /detokenize."""
+
+    model: str | None = None
+    """None: the only one that is served."""
+    tokens: list[TokenId]
+
+    def text(self, text: ModelText, vocab_size: int) -> str:
+        """The text of the tokens, control tokens spelled out.
+
+        Raises:
+            InputError: for an id that the model does not have.
+        """
+        for i, token in enumerate(self.tokens):
+            if token >= vocab_size:
+                raise InputError(
+                    "there is no such token",
+                    field=f"tokens[{i}]",
+                    value=token,
+                    allowed=f"0 to {vocab_size - 1}",
+                )
+        return text.codec.decode(self.tokens)
+
+
+def tokenized(body: TokenizeRequest, text: ModelText, length: int) -> Json:
+    """The answer of /tokenize; `length`: the tokens that the model's context holds."""
+    tokens = body.tokens(text)
+    strings = [text.piece(token) for token in tokens] if body.return_token_strs else None
+    return {
+        "count": len(tokens),
+        "max_model_len": length,
+        "tokens": tokens,
+        "token_strs": strings,
+    }

@@ -1,0 +1,23 @@
+"""OpenAI's /v1/responses over any served base model or checkpoint; nothing is kept between requests."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request, Response
+
+from tinsmith.server.body import parse_json
+from tinsmith.server.chat.prepared import Chats
+from tinsmith.server.openai.answers import answering
+from tinsmith.server.responses.answers import ResponseAnswer
+from tinsmith.server.responses.requests import ResponseRequest
+
+
+def add_response_routes(app: FastAPI, chats: Chats) -> None:
+    """Serve /v1/responses."""
+
+    async def respond(request: Request) -> Response:
+        body = parse_json(ResponseRequest, await request.body())
+        prepared = await chats.prepare(body.ask())
+        telling = ResponseAnswer(body, prepared)
+        return await chats.answer(request, prepared, telling, stream=bool(body.stream))
+
+    app.post("/v1/responses")(answering(respond))

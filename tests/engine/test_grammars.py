@@ -1,0 +1,214 @@
+"""Completions under a grammar: valid as others read it, ended where it ends, and scored as the model has it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import jsonschema
+import numpy as np
+import pytest
+
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.grammars import MAX_GRAMMAR_CHARS, Grammars
+from tinsmith.renderers.tokenizer import preset_tokenizer
+from tinsmith.types.errors import InputError
+from tinsmith.types.sampling import (
+    Adjustments,
+    Grammar,
+    GrammarKind,
+    SampledSequence,
+    SampleRequest,
+    SamplingParams,
+    StopReason,
+)
+
+NANO = "tinsmith/nano"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "stars": {"type": "integer", "minimum": 0, "maximum": 99},
+        "kind": {"enum": ["red", "green"]},
+        "tags": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+    },
+    "required": ["name", "stars", "kind", "tags"],
+    "additionalProperties": False,
+}
+JSON_SCHEMA = Grammar(kind=GrammarKind.JSON_SCHEMA, text=json.dumps(SCHEMA))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine({NANO: NANO})
+
+
+def sample(
+    engine: Engine, grammar: Grammar, *, num_samples: int = 8, **params: object
+) -> tuple[tuple[SampledSequence, ...], list[str]]:
+    tokenizer = preset_tokenizer("nano")
+    settings = {"seed": 1, "max_tokens": 160, **params}
+    request = SampleRequest(
+        prompt=np.array(tokenizer.encode("Say it: ", add_special_tokens=False), np.int32),
+        params=SamplingParams(adjustments=Adjustments(grammar=grammar), **settings),  # pyright: ignore[reportArgumentType]
+        num_samples=num_samples,
+    )
+    sequences = engine.sample(NANO, [request], [engine.base_policy(NANO)])[0].sequences
+    texts = [tokenizer.decode(one.tokens.tolist(), skip_special_tokens=True) for one in sequences]
+    return sequences, [str(text) for text in texts]
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
+def test_every_answer_under_a_schema_is_valid(engine: Engine, temperature: float) -> None:
+    sequences, texts = sample(engine, JSON_SCHEMA, num_samples=24, temperature=temperature)
+    for sequence, text in zip(sequences, texts, strict=True):
+        assert sequence.stop_reason is StopReason.STOP
+        jsonschema.validate(json.loads(text), SCHEMA)
+    assert len(set(texts)) > 12
+
+
+def test_logprobs_are_those_of_the_model_without_the_grammar(engine: Engine) -> None:
+    tokenizer = preset_tokenizer("nano")
+    prompt = np.array(tokenizer.encode("Say it: ", add_special_tokens=False), np.int32)
+    sequences, _ = sample(engine, JSON_SCHEMA)
+    requests = [
+        SampleRequest(
+            prompt=np.concatenate([prompt, one.tokens]),
+            params=SamplingParams(seed=0, max_tokens=0),
+            prompt_logprobs=True,
+        )
+        for one in sequences
+    ]
+    results = engine.sample(NANO, requests, [engine.base_policy(NANO)] * len(requests))
+    for one, result in zip(sequences, results, strict=True):
+        assert result.prompt_logprobs is not None
+        assert result.prompt_logprobs[len(prompt) :].tobytes() == one.logprobs.tobytes()
+
+
+def test_a_text_cut_off_by_its_length_says_so(engine: Engine) -> None:
+    sequences, _ = sample(engine, JSON_SCHEMA, max_tokens=3)
+    assert {one.stop_reason for one in sequences} == {StopReason.LENGTH}
+
+
+@pytest.mark.parametrize("pattern", [r"[ab]{1,4}", r"\d{3}-\w{4}", r"(yes|no), (sir|madam)\.?"])
+def test_a_pattern_is_matched_as_a_whole(engine: Engine, pattern: str) -> None:
+    sequences, texts = sample(engine, Grammar(kind=GrammarKind.REGEX, text=pattern))
+    assert all(re.fullmatch(pattern, text, re.ASCII) for text in texts)
+    assert {one.stop_reason for one in sequences} == {StopReason.STOP}
+
+
+def test_any_object_is_one(engine: Engine) -> None:
+    """What is not bounded may be cut off; what ended is an object."""
+    grammar = Grammar(kind=GrammarKind.JSON_OBJECT, text="")
+    sequences, texts = sample(engine, grammar, num_samples=16)
+    ended = [
+        text
+        for one, text in zip(sequences, texts, strict=True)
+        if one.stop_reason is StopReason.STOP
+    ]
+    assert all(isinstance(json.loads(text), dict) for text in ended)
+    assert all(text.startswith("{") for text in texts)
+
+
+def test_a_lark_grammar_is_followed(engine: Engine) -> None:
+    lark = 'start: animal " " animal\nanimal: "cat" | "dog"\n'
+    _, texts = sample(engine, Grammar(kind=GrammarKind.LARK, text=lark))
+    assert set(texts) <= {f"{one} {other}" for one in ("cat", "dog") for other in ("cat", "dog")}
+
+
+def test_an_end_token_is_allowed_exactly_where_the_grammar_accepts() -> None:
+    tokenizer = preset_tokenizer("nano")
+    (a,) = tokenizer.encode("a", add_special_tokens=False)
+    config = Engine({NANO: NANO}).config(NANO)
+    grammars = Grammars(config, lambda: tokenizer)
+    compiled = grammars.compile(Grammar(kind=GrammarKind.REGEX, text="aa{1,2}"))
+    matcher, untouched = compiled.matcher(()), compiled.matcher(())
+    end = config.end_tokens[0]
+    assert not matcher.allowed()[end]
+    assert not matcher.take(a)
+    assert not matcher.allowed()[end]
+    assert not matcher.take(a)
+    assert matcher.allowed()[end]
+    assert matcher.take(a)
+    assert not untouched.allowed()[end]
+
+
+def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
+    tokenizer = preset_tokenizer("nano")
+    config = Engine({NANO: NANO}).config(NANO)
+    compiled = Grammars(config, lambda: tokenizer).compile(
+        Grammar(kind=GrammarKind.REGEX, text="a*")
+    )
+    (a,) = tokenizer.encode("a", add_special_tokens=False)
+    (mark,) = tokenizer.encode("<|user|>", add_special_tokens=False)
+    matcher = compiled.matcher((mark, a))
+    assert matcher.allowed()[mark]
+    assert not matcher.take(a)
+    assert matcher.take(mark)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "field"),
+    [
+        (Grammar(kind=GrammarKind.REGEX, text="(a"), "grammar"),
+        (Grammar(kind=GrammarKind.LARK, text="start: missing"), "grammar"),
+        (Grammar(kind=GrammarKind.LARK, text="start: a\na[temperature=0.5]: /x/"), "grammar"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text="{"), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[1]"), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "nope"}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"not": {}}'), "response_format"),
+        (
+            Grammar(
+                kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'
+            ),
+            "response_format",
+        ),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"$ref": "http://a.b/c"}'), "response_format"),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[" * 5000), "response_format"),
+        (Grammar(kind=GrammarKind.REGEX, text="a" * (MAX_GRAMMAR_CHARS + 1)), "grammar"),
+    ],
+    ids=lambda value: value.text[:20] if isinstance(value, Grammar) else value,
+)
+def test_what_does_not_compile_is_refused_by_name_before_anything_is_queued(
+    engine: Engine, grammar: Grammar, field: str
+) -> None:
+    request = SampleRequest(
+        prompt=np.array([5, 6], np.int32),
+        params=SamplingParams(seed=0, max_tokens=4, adjustments=Adjustments(grammar=grammar)),
+    )
+    with pytest.raises(InputError) as caught:
+        engine.check(NANO, request)
+    assert caught.value.field == field
+    assert len(str(caught.value).splitlines()) <= 5
+    with pytest.raises(InputError):
+        engine.sampler(NANO).submit(request, engine.base_policy(NANO))
+    assert not engine.sampler(NANO).busy
+
+
+def test_a_pattern_beyond_the_limits_is_found_out_while_it_is_followed(engine: Engine) -> None:
+    with pytest.raises(InputError, match="grammar"):
+        sample(engine, Grammar(kind=GrammarKind.REGEX, text=".*" * 200 + "x"))
+    assert not engine.sampler(NANO).busy
+
+
+def test_a_grammar_that_turns_out_too_complex_fails_its_request_alone(engine: Engine) -> None:
+    """A matcher that gives up is told as a user's mistake, and its neighbour goes on."""
+    good = SampleRequest(
+        prompt=np.array([5, 6], np.int32), params=SamplingParams(seed=0, max_tokens=6, stop=())
+    )
+    bad = SampleRequest(
+        prompt=np.array([5, 6], np.int32),
+        params=SamplingParams(seed=0, max_tokens=6, adjustments=Adjustments(grammar=JSON_SCHEMA)),
+    )
+    sampler, policy = engine.sampler(NANO), engine.base_policy(NANO)
+    free = sampler.pool.available
+    one, other = sampler.submit(bad, policy), sampler.submit(good, policy)
+    sampler.step()
+    matcher = one.samples[0].matcher
+    assert matcher is not None
+    matcher.matcher.consume_token(0)  # an end where none may be: the matcher is in error from here
+    while sampler.busy:
+        sampler.step()
+    assert isinstance(one.failure, InputError)
+    assert other.result is not None
+    assert sampler.pool.available == free
