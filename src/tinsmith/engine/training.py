@@ -24,10 +24,11 @@ from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values as published
 from tinsmith.models.steps import TrainSteps, target_logprobs
+from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import GivenGradient
 from tinsmith.ops.losses import LossValue
-from tinsmith.ops.objective import BuiltIn, Objective
+from tinsmith.ops.objective import Objective, objective_of
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.gradient import GradientUnit
@@ -77,7 +78,10 @@ class TrainingSession:
         self.optimizer = Optimizer(self.adapter)
 
     def forward(
-        self, datums: Sequence[Datum], loss: LossName, settings: Mapping[str, object] | None = None
+        self,
+        datums: Sequence[Datum],
+        loss: LossName | CustomLoss,
+        settings: Mapping[str, object] | None = None,
     ) -> ForwardBackwardResult:
         """Log-probabilities and loss, without gradients.
 
@@ -88,7 +92,10 @@ class TrainingSession:
             return self._run(datums, loss, settings or {}, backward=False)
 
     def forward_backward(
-        self, datums: Sequence[Datum], loss: LossName, settings: Mapping[str, object] | None = None
+        self,
+        datums: Sequence[Datum],
+        loss: LossName | CustomLoss,
+        settings: Mapping[str, object] | None = None,
     ) -> ForwardBackwardResult:
         """As `forward`, and add the gradient of the loss (a sum over tokens and datums) to the session's.
 
@@ -115,12 +122,12 @@ class TrainingSession:
     def _run(
         self,
         datums: Sequence[Datum],
-        loss: LossName,
+        loss: LossName | CustomLoss,
         settings: Mapping[str, object],
         *,
         backward: bool,
     ) -> ForwardBackwardResult:
-        objective = BuiltIn.of(loss, settings)
+        objective = objective_of(loss, settings)
         check_datums(datums, objective, self.adapter.decoder.config)
         order = self.order(len(datums))
         ordered = [datums[i] for i in order]
@@ -183,7 +190,10 @@ class TrainingSession:
         for i, _, targets in read:
             own = flat[at : at + targets.size].reshape(targets.shape).copy()
             at += targets.size
-            value = objective.value(own, datums[i].inputs)
+            try:
+                value = objective.value(own, datums[i].inputs)
+            except InputError as error:
+                raise error.told_at(f"data[{i}]") from None
             if not (
                 math.isfinite(value.total)
                 and np.isfinite(value.grad).all()

@@ -8,11 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
+from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.exact import fsum
 from tinsmith.ops.loss_inputs import require_finite
 from tinsmith.ops.losses import LOSSES, LossConfig, LossInputs, LossValue
 from tinsmith.types.datum import FloatArray, LossName
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import ConfigError, InputError
 
 
 class Objective(Protocol):
@@ -50,15 +51,6 @@ class BuiltIn:
 
     name: LossName
     config: LossConfig
-
-    @classmethod
-    def of(cls, name: LossName, settings: Mapping[str, object]) -> BuiltIn:
-        """The loss with a request's `loss_fn_config`.
-
-        Raises:
-            ConfigError: for a setting the loss does not take.
-        """
-        return cls(name, LossConfig.from_mapping(name, settings))
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -104,3 +96,21 @@ class BuiltIn:
         for name in LOSSES[self.name].metrics:
             found[f"{name}:sum"] = fsum(np.array([value.metrics[name] for value in values]))
         return found
+
+
+def objective_of(loss: LossName | CustomLoss, settings: Mapping[str, object]) -> Objective:
+    """Return a loss with a request's `loss_fn_config`, ready for that request.
+
+    Raises:
+        ConfigError: for a setting the loss does not take; a custom loss takes none.
+    """
+    if isinstance(loss, LossName):
+        return BuiltIn(loss, LossConfig.from_mapping(loss, settings))
+    for key, value in settings.items():
+        raise ConfigError(
+            "a custom loss has no settings",
+            field=f"loss_fn_config.{key}",
+            value=value,
+            allowed="none; what varies is an input of the loss",
+        )
+    return loss.objective()
