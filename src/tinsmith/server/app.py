@@ -92,6 +92,9 @@ def _session_routes(app: FastAPI, service: Service) -> None:
     async def healthz() -> Answer:
         return {"status": "ok"}
 
+    async def client_config() -> Answer:
+        return {"custom_loss_server_side": True}
+
     async def empty() -> Answer:
         return {}
 
@@ -137,7 +140,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
 
     app.get("/api/v1/healthz")(healthz)
-    app.post("/api/v1/client/config")(empty)
+    app.post("/api/v1/client/config")(client_config)
     app.post("/api/v1/client/dynamic_config")(empty)
     app.post("/api/v1/telemetry")(telemetry)
     app.post("/api/v1/create_session")(create_session)
@@ -168,6 +171,9 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         with _counting(lambda: forward_backward_place(body), runs.count_refused):
             call = await asyncio.to_thread(parse_forward_backward, body)
             return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
+
+    async def create_custom_loss(request: Request) -> Answer:
+        return {"request_id": await asyncio.to_thread(runs.losses.create, await request.body())}
 
     async def optim_step(request: Request) -> Answer:
         return {"request_id": await numbered(request, OptimStep, runs.optim_step)}
@@ -201,6 +207,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/create_model")(create_model)
     app.post("/api/v1/get_info")(get_info)
     app.post("/api/v1/forward_backward")(forward_backward)
+    app.post("/api/v1/create_custom_loss")(create_custom_loss)
     app.post("/api/v1/optim_step")(optim_step)
     app.post("/api/v1/save_weights")(save_weights)
     app.post("/api/v1/save_weights_for_sampler")(save_for_sampler)

@@ -7,6 +7,7 @@ node, {"tuple": [...]}, {"dict": {...}}, {"slice": [start, stop, step]}, {"ellip
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
@@ -98,8 +99,8 @@ class Decoder:
                     _refuse("a whole number is too large", "64 bits")
                 return sent
             case float():
-                if sent != sent:
-                    _refuse("an argument is NaN", "numbers")
+                if not math.isfinite(sent):
+                    _refuse(f"an argument is {sent}", 'finite numbers, {"float": "inf"}')
                 return sent
             case str():
                 if len(sent) > MAX_TEXT:
@@ -133,8 +134,10 @@ class Decoder:
                 return Slice(*(self.read(each, depth) for each in cast("list[object]", value)))
             case "ellipsis", True:
                 return ...
-            case "float", ("inf" | "-inf"):
-                return float(value)
+            case "float", "inf":
+                return math.inf
+            case "float", "-inf":
+                return -math.inf
             case "float", "nan":
                 _refuse("an argument is NaN", "numbers, inf and -inf")
             case _:
