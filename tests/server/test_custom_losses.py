@@ -1,12 +1,10 @@
-"""Custom losses through the official SDK: one request, the built-in losses' gradients, and refusals that name a node."""
+"""Custom losses through the official SDK: one request, the built-in losses' gradients, refusals by node."""
 
 from __future__ import annotations
 
 import gc
-import json
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import tinker
     from tinker import types
-    from tinker.lib.public_interfaces.custom_loss import encode_graph, trace_loss
+
+from written_losses import WRITTEN
 
 from running import HANG_S, KEY, NANO, Running
-from written_losses import WRITTEN
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

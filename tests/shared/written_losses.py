@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 
 Returned = tuple[torch.Tensor, dict[str, torch.Tensor]]
 Written = Callable[..., Returned]
@@ -41,7 +41,9 @@ def gspo(logprobs: Any, old: Any, advantages: Any, mask: Any) -> Returned:
     log_ratio = (logprobs.detach() - old)[inside].mean()
     ratio = torch.exp(log_ratio + logprobs - logprobs.detach())
     bound = ratio.clamp(min=0.8, max=1.2)
-    return -torch.minimum(ratio * advantages, bound * advantages).sum(), {"custom/s:mean": log_ratio}
+    return -torch.minimum(ratio * advantages, bound * advantages).sum(), {
+        "custom/s:mean": log_ratio
+    }
 
 
 def clip_higher(logprobs: Any, old: Any, advantages: Any) -> Returned:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from traced import by_torch, custom
+from written_losses import WRITTEN
+
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.losses import LOSSES, LossConfig
 from tinsmith.types.datum import LossName
-from written_losses import WRITTEN
 
 Inputs = dict[str, np.ndarray]
 NAMES = pytest.mark.parametrize("name", WRITTEN)
@@ -60,7 +60,8 @@ def test_value_gradient_and_metrics_are_torchs(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", [LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO, LossName.DRO, LossName.GSPO]
+    "loss",
+    [LossName.IMPORTANCE_SAMPLING, LossName.PPO, LossName.CISPO, LossName.DRO, LossName.GSPO],
 )
 def test_built_in_losses_written_as_custom_ones_have_the_same_bits(loss: LossName) -> None:
     objective = loss_of(loss.value).objective()

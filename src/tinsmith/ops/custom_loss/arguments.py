@@ -1,4 +1,4 @@
-"""What an operation may be given: tensors, numbers, dimensions, shapes and types, or a refusal that says what it wants."""
+"""What an operation may be given: tensors, numbers, dimensions, shapes, types; or a refusal that says what it wants."""
 
 from __future__ import annotations
 

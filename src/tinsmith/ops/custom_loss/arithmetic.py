@@ -42,7 +42,7 @@ def _plain(result: Array, *operands: object) -> Array | Number:
     """Return a number where all operands were numbers."""
     if any(isinstance(each, Array) for each in operands):
         return result
-    return result.value.item()  # pyright: ignore[reportReturnType]
+    return result.value.item()
 
 
 def _scaled(tape: Tape, other: object, alpha: object) -> object:
@@ -75,8 +75,10 @@ def mul(tape: Tape, /, input: object, other: object) -> object:
     a, b = pair(tape, input, other)
     x, y = a.value, b.value
     value = np.multiply(x, y)
-    links = (a, lambda grad: grad * floats(b)), (b, lambda grad: grad * floats(a))
-    return _plain(tape.result(value, *links), input, other)
+    result = tape.result(
+        value, (a, lambda grad: grad * floats(b)), (b, lambda grad: grad * floats(a))
+    )
+    return _plain(result, input, other)
 
 
 def div(tape: Tape, /, input: object, other: object, *, rounding_mode: object = None) -> object:
@@ -89,8 +91,8 @@ def div(tape: Tape, /, input: object, other: object, *, rounding_mode: object = 
     broadcast(tape, a, b)
     x, y = floats(a), floats(b)
     value = x / y
-    links = (a, lambda grad: grad / y), (b, lambda grad: -grad * (value / y))
-    return _plain(tape.result(value, *links), input, other)
+    result = tape.result(value, (a, lambda grad: grad / y), (b, lambda grad: -grad * (value / y)))
+    return _plain(result, input, other)
 
 
 def floordiv(tape: Tape, /, input: object, other: object) -> object:
@@ -107,7 +109,7 @@ def power(tape: Tape, /, input: object, exponent: object) -> object:
     """a**b; real unless both are whole and b is not negative."""
     a, b = pair(tape, input, exponent)
     if not a.is_float:
-        if bool((b.value < 0).any()):  # pyright: ignore[reportOperatorIssue]
+        if bool((b.value < 0).any()):
             refuse("a whole number is not raised to a negative power", "x.float() ** y")
         raised = np.power(a.value.astype(np.int64), b.value.astype(np.int64))
         return _plain(tape.constant(raised), input, exponent)

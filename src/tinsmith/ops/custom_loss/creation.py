@@ -26,6 +26,10 @@ from tinsmith.ops.custom_loss.tape import Array, Tape
 _REAL = np.dtype(np.float64)
 
 
+def _given(dtype: object, other: object) -> object:
+    return other if dtype is None else dtype
+
+
 def _filled(
     tape: Tape, shape: Sequence[int], value: object, dtype: object, device: object, layout: object
 ) -> Array:
@@ -48,7 +52,7 @@ def of_shape(fill: float) -> Operation:
         requires_grad: object = False, pin_memory: object = False,
     ) -> Array:  # fmt: skip
         _require_no_gradient(requires_grad, pin_memory)
-        return _filled(tape, sizes(size), fill, dtype or _REAL, device, layout)
+        return _filled(tape, sizes(size), fill, _given(dtype, _REAL), device, layout)
 
     return operation
 
@@ -59,7 +63,7 @@ def full(
 ) -> Array:  # fmt: skip
     """One number in every place."""
     _require_no_gradient(requires_grad)
-    wanted = dtype or np.asarray(number(fill_value)).dtype
+    wanted = _given(dtype, np.asarray(number(fill_value)).dtype)
     return _filled(tape, sizes((size,)), fill_value, wanted, device, layout)
 
 
@@ -67,7 +71,7 @@ def _like(
     tape: Tape, input: object, fill: object, dtype: object, device: object, layout: object
 ) -> Array:
     x = tensor(input)
-    return _filled(tape, x.shape, fill, dtype or x.value.dtype, device, layout)
+    return _filled(tape, x.shape, fill, _given(dtype, x.value.dtype), device, layout)
 
 
 def like(fill: float) -> Operation:
@@ -102,7 +106,7 @@ def new_of_shape(fill: float) -> Operation:
         layout: object = None, requires_grad: object = False,
     ) -> Array:  # fmt: skip
         _require_no_gradient(requires_grad)
-        wanted = dtype or tensor(input).value.dtype
+        wanted = _given(dtype, tensor(input).value.dtype)
         return _filled(tape, sizes(size), fill, wanted, device, layout)
 
     return operation
@@ -114,7 +118,7 @@ def new_full(
 ) -> Array:  # fmt: skip
     """One number in every place of a shape, in x's type."""
     _require_no_gradient(requires_grad)
-    wanted = dtype or tensor(input).value.dtype
+    wanted = _given(dtype, tensor(input).value.dtype)
     return _filled(tape, sizes((size,)), fill_value, wanted, device, layout)
 
 
@@ -163,7 +167,8 @@ def to(
     other: object = None, non_blocking: object = False, copy: object = False, memory_format: object = None,
 ) -> Array:  # fmt: skip
     """In another type: x.to(dtype), x.to(y), x.to(device)."""
-    flag(non_blocking), flag(copy)
+    flag(non_blocking)
+    flag(copy)
     if memory_format is not None and not isinstance(memory_format, MemoryFormat):
         refuse(f"{shown(memory_format)} is no order in memory", "a memory format")
     found = [] if dtype is None else [dtype]
@@ -224,13 +229,6 @@ def dimensions(tape: Tape, /, input: object) -> int:
     """The number of dimensions."""
     del tape
     return tensor(input).value.ndim
-
-
-def length(tape: Tape, input: object, /) -> int:
-    """len(x)."""
-    del tape
-    shape = tensor(input).shape
-    return shape[0] if shape else refuse("a tensor without dimensions has no length", "a dimension")
 
 
 ATTRIBUTES: dict[str, Callable[[Tape, Array], object]] = {

@@ -181,7 +181,7 @@ UNARY: Mapping[str, Operation] = {
         lambda x: -functions.softplus(-x), lambda grad, x, _: grad * functions.sigmoid(-x)
     ),
     "tanh": _smooth(functions.tanh, lambda grad, _, y: grad * (1.0 - y * y)),
-    "square": _kept(lambda x: x * x, lambda grad, x, _: grad * (2.0 * x)),  # pyright: ignore[reportOperatorIssue]
+    "square": _kept(lambda x: x * x, lambda grad, x, _: grad * (2.0 * x)),
     "sign": _kept(lambda x: np.sign(x), _FLAT),
     "floor": _kept(lambda x: np.floor(x), _FLAT),
     "ceil": _kept(lambda x: np.ceil(x), _FLAT),

@@ -37,7 +37,7 @@ def sigmoid(x: Float64Array) -> Float64Array:
 
 
 def tanh(x: Float64Array) -> Float64Array:
-    """Return tanh(x) elementwise; x's shape."""
+    """Return the hyperbolic tangent elementwise; x's shape."""
     below = expm1(-2.0 * np.abs(x))
     return np.copysign(-below / (below + 2.0), x)
 

@@ -38,10 +38,10 @@ _BINARY: Mapping[str, Operation] = {
     "minimum": arithmetic.minimum,
     "eq": arithmetic.compared(lambda a, b: a == b),
     "ne": arithmetic.compared(lambda a, b: a != b),
-    "lt": arithmetic.compared(lambda a, b: a < b),  # pyright: ignore[reportOperatorIssue]
-    "le": arithmetic.compared(lambda a, b: a <= b),  # pyright: ignore[reportOperatorIssue]
-    "gt": arithmetic.compared(lambda a, b: a > b),  # pyright: ignore[reportOperatorIssue]
-    "ge": arithmetic.compared(lambda a, b: a >= b),  # pyright: ignore[reportOperatorIssue]
+    "lt": arithmetic.compared(lambda a, b: a < b),
+    "le": arithmetic.compared(lambda a, b: a <= b),
+    "gt": arithmetic.compared(lambda a, b: a > b),
+    "ge": arithmetic.compared(lambda a, b: a >= b),
     "logical_and": arithmetic.connected(lambda a, b: np.logical_and(a, b), strict=False),
     "logical_or": arithmetic.connected(lambda a, b: np.logical_or(a, b), strict=False),
     "logical_xor": arithmetic.connected(lambda a, b: np.logical_xor(a, b), strict=False),
@@ -87,12 +87,12 @@ _BOTH: Mapping[str, Operation] = {
     "dot": reductions.dot,
     "reshape": shapes.reshape,
     "flatten": shapes.flatten,
-    "ravel": lambda tape, /, input: shapes.flatten(tape, input),
+    "ravel": shapes.ravel,
     "unsqueeze": shapes.unsqueeze,
     "squeeze": shapes.squeeze,
     "permute": shapes.permute,
     "transpose": shapes.transpose,
-    "swapaxes": lambda tape, /, input, axis0, axis1: shapes.transpose(tape, input, axis0, axis1),
+    "swapaxes": shapes.swapaxes,
     "t": shapes.transposed,
     "gather": shapes.gather,
     "index_select": shapes.index_select,
@@ -194,7 +194,6 @@ FUNCTIONS: Mapping[str, Operation] = MappingProxyType(
         "operator.inv": elementwise.invert,
         "operator.getitem": shapes.getitem,
         "getattr": _getattr,
-        "len": creation.length,
         **{f"math.{name}": of_number(function) for name, function in _MATH.items()},
         **{f"torch._C._special.special_{name}": _TORCH[name] for name in _SPECIAL},
         **{f"torch.special.{name}": _TORCH[name] for name in _SPECIAL},

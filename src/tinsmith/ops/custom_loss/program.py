@@ -115,14 +115,7 @@ class CustomObjective:
 
     def _value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
         graph, tape = self.graph, Tape(self.work)
-        found: dict[str, object] = {}
-        for name, source in graph.parameters.items():
-            if source == "logprobs":
-                found[name] = tape.leaf(logprobs.astype(np.float64))
-            else:
-                held = inputs[source]
-                rank = next(each.rank for each in graph.inputs if each.name == source)
-                found[name] = tape.constant(held.reshape(()) if rank == 0 else held)
+        found = self._parameters(tape, logprobs, inputs)
         leaf = cast("Array", next(iter(found.values())))
         for call in graph.calls:
             found[call.name] = _computed(tape, call, found)
@@ -142,6 +135,24 @@ class CustomObjective:
         return LossValue(
             total=float(loss.value[()]) + 0.0, grad=grad.astype(np.float32), metrics=metrics
         )
+
+    def _parameters(
+        self, tape: Tape, logprobs: FloatArray, inputs: LossInputs
+    ) -> dict[str, object]:
+        """What the placeholders stand for, by node, logprobs first."""
+        found: dict[str, object] = {}
+        for (name, source), each in zip(
+            self.graph.parameters.items(), self.graph.inputs, strict=True
+        ):
+            try:
+                if not found:
+                    found[name] = tape.leaf(logprobs.astype(np.float64))
+                else:
+                    held = inputs[source]
+                    found[name] = tape.constant(held.reshape(()) if each.rank == 0 else held)
+            except InputError as error:
+                raise at(f"graph.nodes {name} ({source})", error) from None
+        return found
 
     def _scalar(self, value: object, what: str) -> Array:
         if not isinstance(value, Array) or value.shape:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import EllipsisType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tinsmith.ops.custom_loss.arguments import (
     axis,
     flag,
     items,
+    number,
     real,
     refuse,
     shown,
@@ -24,7 +25,7 @@ from tinsmith.ops.custom_loss.arguments import (
 )
 from tinsmith.ops.custom_loss.encoded import Slice
 from tinsmith.ops.custom_loss.limits import require_shape
-from tinsmith.ops.custom_loss.tape import Array, Tape
+from tinsmith.ops.custom_loss.tape import Array, Back, Tape, Values
 from tinsmith.ops.exact import Float64Array
 
 _Index = int | slice | None | EllipsisType
@@ -68,6 +69,11 @@ def flatten(tape: Tape, /, input: object, start_dim: object = 0, end_dim: object
         refuse("the first dimension lies behind the last", "start_dim <= end_dim")
     middle = math.prod(x.shape[first : last + 1])
     return _reshaped(tape, x, (*x.shape[:first], middle, *x.shape[last + 1 :]))
+
+
+def ravel(tape: Tape, /, input: object) -> Array:
+    """All dimensions as one."""
+    return flatten(tape, input)
 
 
 def unsqueeze(tape: Tape, /, input: object, dim: object) -> Array:
@@ -146,6 +152,11 @@ def transpose(tape: Tape, /, input: object, dim0: object, dim1: object) -> Array
     )
 
 
+def swapaxes(tape: Tape, /, input: object, axis0: object, axis1: object) -> Array:
+    """Two dimensions exchanged, as numpy calls it."""
+    return transpose(tape, input, axis0, axis1)
+
+
 def transposed(tape: Tape, /, input: object) -> Array:
     """A matrix with rows and columns exchanged."""
     x = tensor(input)
@@ -166,8 +177,9 @@ def getitem(tape: Tape, input: object, index: object, /) -> object:
         return _part(tape, x, basic)
     if len(parts) > 1:
         refuse("a tensor stands beside other indices", "one tensor alone, or gather")
-    picked = parts[0]
-    chosen = tape.constant(items(picked)) if isinstance(picked, list) else tensor(picked)
+    (picked,) = parts
+    listed = [number(each) for each in items(picked)] if isinstance(picked, list) else None
+    chosen = tensor(picked) if listed is None else tape.constant(listed)
     if chosen.value.dtype == np.bool_:
         return _masked(tape, x, chosen)
     return index_select(tape, x, 0, chosen)
@@ -235,7 +247,7 @@ def masked_select(tape: Tape, /, input: object, mask: object) -> Array:
     return x if not x.shape and bool(truths(held)) else _masked(tape, x, held)
 
 
-def _places(index: object, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _places(index: object, size: int) -> Values:
     chosen = tensor(index)
     if chosen.value.dtype != np.int64:
         refuse(f"places are given as {chosen.value.dtype}", "whole numbers")
@@ -256,13 +268,16 @@ def index_select(tape: Tape, /, input: object, dim: object, index: object) -> Ar
 
     def back(grad: Float64Array) -> Float64Array:
         spread = np.zeros(x.shape)
-        np.add.at(spread, (*(slice(None),) * over, places), grad)  # one after another, in order
+        at: Any = (*(slice(None),) * over, places)
+        np.add.at(spread, at, grad)  # one after another, in order
         return spread
 
     return tape.result(np.take(x.value, places, axis=over), (x, back))
 
 
-def gather(tape: Tape, /, input: object, dim: object, index: object, *, sparse_grad: object = False) -> Array:  # fmt: skip
+def gather(
+    tape: Tape, /, input: object, dim: object, index: object, *, sparse_grad: object = False
+) -> Array:
     """Elements along a dimension, by their places."""
     x, over = tensor(input), axis(dim, tensor(input).value.ndim)
     if flag(sparse_grad):
@@ -331,19 +346,22 @@ def cat(tape: Tape, /, tensors: object, dim: object = 0) -> Array:
     """Tensors one after another along a dimension."""
     parts = _alike(tape, tensors)
     over = axis(dim, parts[0].value.ndim)
-    if any(not part.shape for part in parts) or len({
-        (*part.shape[:over], *part.shape[over + 1 :]) for part in parts
-    }) > 1:  # fmt: skip
+    first = parts[0].shape
+    others = {(*part.shape[:over], *part.shape[over + 1 :]) for part in parts}
+    if not first or len(others) > 1 or any(part.value.ndim != len(first) for part in parts):
         refuse("these tensors do not join", "the same sizes in every other dimension")
     ends = np.cumsum([0, *(part.shape[over] for part in parts)]).tolist()
-    first = parts[0].shape
     tape.room((*first[:over], ends[-1], *first[over + 1 :]))
     before = (slice(None),) * over
     links = [
-        (part, lambda grad, own=(*before, slice(begin, end)): grad[own])
+        (part, _cut((*before, slice(begin, end))))
         for part, begin, end in zip(parts, ends[:-1], ends[1:], strict=True)
     ]
     return tape.result(np.concatenate([part.value for part in parts], over), *links)
+
+
+def _cut(own: tuple[slice, ...]) -> Back:
+    return lambda grad: grad[own]
 
 
 def stack(tape: Tape, /, tensors: object, dim: object = 0) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from tinsmith.ops.custom_loss.sums import summed_to
 from tinsmith.ops.exact import Float64Array
 from tinsmith.types.errors import InputError
 
-Values = NDArray[np.generic]
+Values = NDArray[Any]
 """float64, int64 or bool: a float of a loss is float64 whatever its graph calls it, a whole number int64."""
 Back = Callable[[Float64Array], Float64Array]
 """From the gradient with respect to a result to that with respect to an operand, perhaps still broadcast."""
