@@ -170,14 +170,14 @@ def getitem(tape: Tape, input: object, index: object, /) -> object:
     if isinstance(input, tuple):
         return _member(cast("tuple[object, ...]", input), index)
     x = tensor(input)
-    parts = cast("tuple[object, ...]", index) if isinstance(index, tuple) else (index,)
+    parts = list(cast("tuple[object, ...]", index)) if isinstance(index, tuple) else [index]
     arrays = [at for at, part in enumerate(parts) if isinstance(part, (Array, list))]
     if not arrays:
         basic = tuple(_basic(part) for part in parts)
         return _part(tape, x, basic)
     if len(parts) > 1:
         refuse("a tensor stands beside other indices", "one tensor alone, or gather")
-    (picked,) = parts
+    picked = parts[0]
     listed = [number(each) for each in items(picked)] if isinstance(picked, list) else None
     chosen = tensor(picked) if listed is None else tape.constant(listed)
     if chosen.value.dtype == np.bool_:
