@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,13 +158,63 @@ def test_dense_tensors_of_every_type_are_read(fields: Any, expected: Any) -> Non
     assert _bits(datum.inputs["weights"]) == _bits(expected)
 
 
+def test_tensors_of_two_dimensions_arrive_as_the_sdk_sends_them_dense_or_sparse() -> None:
+    targets = torch.zeros(6, 8, dtype=torch.int64)
+    targets[0, 1], targets[3, 7], targets[3, 2] = 9, 2**31 - 1, 4
+    weights = torch.zeros(6, 8)
+    weights[3, 7] = -0.25
+    datum = _datum(tuple(range(6)), target_tokens=targets, weights=weights, advantages=weights)
+    assert datum.loss_fn_inputs["target_tokens"].sparse_crow_indices is not None
+    assert datum.loss_fn_inputs["advantages"].sparse_crow_indices is None
+    (read,) = parse_forward_backward(_request([datum])).datums
+    assert read.inputs["target_tokens"].dtype == np.int64
+    assert read.inputs["target_tokens"].tolist() == targets.tolist()
+    assert _bits(read.inputs["weights"]) == _bits(weights.numpy())
+    assert _bits(read.inputs["advantages"]) == _bits(weights.numpy())
+
+
+def _sparse(rows: int, columns: int, crow: list[int], col: list[int]) -> bytes:
+    encoded = sdk.SparseCsr(
+        values=np.ones(len(col), "<f4").tobytes(),
+        crow_indices=np.array(crow, "<i8").tobytes(),
+        col_indices=np.array(col, "<i8").tobytes(),
+    )
+    return _tensor(sparse_csr=encoded, dtype=F32, shape=[rows, columns])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _sparse(2, 2, [0, 1], [0]),
+        _sparse(2, 2, [0, 1, 3], [0, 1]),
+        _sparse(2, 2, [1, 1, 2], [0, 1]),
+        _sparse(2, 2, [0, 2, 1], [0]),
+        _sparse(2, 2, [0, 1, 2], [0, 2]),
+        _sparse(2, 2, [0, 1, 2], [-1, 0]),
+        _sparse(1, 2, [0, 2], [1, 1]),
+        _sparse(1, 2, [0, 2], [1, 0]),
+        _sparse(2**40, 2, [0, 0], []),
+        _sparse(1, 2**40, [0, 0], []),
+        _sparse(-1, -1, [0], []),
+        _sparse(2**15, 1024, [0] * (2**15 + 1), []),
+        _sparse(0, 0, [], []),
+    ],
+)
+def test_a_sparse_tensor_that_does_not_fit_its_shape_is_refused(body: bytes) -> None:
+    with pytest.raises(InputError, match=r"data\[0\]\.loss_fn_inputs\.weights") as caught:
+        parse_forward_backward(body)
+    _check_length(caught.value)
+
+
 @pytest.mark.parametrize(
     "body",
     [
         _tensor(dense=b"1234", dtype=F32, shape=[2]),
         _tensor(dense=b"123", dtype=F32),
         _tensor(dense=b"1234", dtype=F32, shape=[-1]),
-        _tensor(dense=b"1234", dtype=F32, shape=[1, 1]),
+        _tensor(dense=b"1234", dtype=F32, shape=[1, 2]),
+        _tensor(dense=b"1234", dtype=F32, shape=[-1, -1]),
+        _tensor(dense=b"1234", dtype=F32, shape=[1, 1, 1]),
         _tensor(dense=b"1234", dtype=0),
         _tensor(dense=b"1234", dtype=9),
         _tensor(dtype=F32, shape=[0]),
@@ -185,12 +236,14 @@ def test_refusals_name_the_place() -> None:
     datum = tinker.Datum(model_input=tinker.ModelInput(chunks=[image]), loss_fn_inputs={})
     with pytest.raises(InputError, match=r"data\[1\]\.model_input\[0\] = 'image'"):
         parse_forward_backward(_request([_datum(), datum]))
-    pairs = tinker.Datum(
+    cube = tinker.Datum(
         model_input=tinker.ModelInput.from_ints([1, 2]),
-        loss_fn_inputs={"target_tokens": np.array([[1, 2], [3, 4]])},
+        loss_fn_inputs={"target_tokens": np.zeros((2, 1, 2), np.int64)},
     )
-    with pytest.raises(InputError, match=r"data\[0\]\.loss_fn_inputs\.target_tokens[^\n]*\(2, 2\)"):
-        parse_forward_backward(_request([pairs]))
+    with pytest.raises(
+        InputError, match=r"data\[0\]\.loss_fn_inputs\.target_tokens[^\n]*\(2, 1, 2\)"
+    ):
+        parse_forward_backward(_request([cube]))
     message = sdk.ForwardBackwardRequest.FromString(VALID)
     later = CLASSES["Datum"].FromString(message.data[1].SerializeToString() + b"\x2a\x01x")
     message.data[1].CopyFrom(sdk.Datum.FromString(later.SerializeToString()))
@@ -251,6 +304,16 @@ def test_training_results_come_back_bit_for_bit(rows: Any) -> None:
     for got, sent in zip(decoded.loss_fn_outputs, outputs, strict=True):
         assert got["logprobs"].dtype == "float32"
         assert got["logprobs"].shape == [len(sent.logprobs)]
+        assert _bits(got["logprobs"].to_numpy()) == _bits(sent.logprobs)
+
+
+def test_results_of_several_targets_a_position_keep_their_shapes() -> None:
+    shapes = [(3,), (2, 4), (1, 4), (5, 2), (2,), (1, 1)]
+    rng = np.random.default_rng(0)
+    outputs = [DatumOutput(logprobs=rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+    decoded = deserialize_forward_backward_output(encode_forward_backward(outputs, {}, "logprobs"))
+    for got, sent in zip(decoded.loss_fn_outputs, outputs, strict=True):
+        assert got["logprobs"].shape == list(sent.logprobs.shape)
         assert _bits(got["logprobs"].to_numpy()) == _bits(sent.logprobs)
 
 

@@ -24,9 +24,11 @@ from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values as published
 from tinsmith.models.steps import TrainSteps, target_logprobs
+from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import GivenGradient
-from tinsmith.ops.losses import LOSSES, LossConfig, LossValue
+from tinsmith.ops.losses import LossValue
+from tinsmith.ops.objective import Objective, objective_of
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.gradient import GradientUnit
@@ -76,7 +78,10 @@ class TrainingSession:
         self.optimizer = Optimizer(self.adapter)
 
     def forward(
-        self, datums: Sequence[Datum], loss: LossName, settings: Mapping[str, object] | None = None
+        self,
+        datums: Sequence[Datum],
+        loss: LossName | CustomLoss,
+        settings: Mapping[str, object] | None = None,
     ) -> ForwardBackwardResult:
         """Log-probabilities and loss, without gradients.
 
@@ -87,7 +92,10 @@ class TrainingSession:
             return self._run(datums, loss, settings or {}, backward=False)
 
     def forward_backward(
-        self, datums: Sequence[Datum], loss: LossName, settings: Mapping[str, object] | None = None
+        self,
+        datums: Sequence[Datum],
+        loss: LossName | CustomLoss,
+        settings: Mapping[str, object] | None = None,
     ) -> ForwardBackwardResult:
         """As `forward`, and add the gradient of the loss (a sum over tokens and datums) to the session's.
 
@@ -114,12 +122,13 @@ class TrainingSession:
     def _run(
         self,
         datums: Sequence[Datum],
-        loss: LossName,
+        loss: LossName | CustomLoss,
         settings: Mapping[str, object],
         *,
         backward: bool,
     ) -> ForwardBackwardResult:
-        config = check_datums(datums, loss, settings, self.adapter.decoder.config)
+        objective = objective_of(loss, settings)
+        check_datums(datums, objective, self.adapter.decoder.config)
         order = self.order(len(datums))
         ordered = [datums[i] for i in order]
         units = units_of(
@@ -132,9 +141,7 @@ class TrainingSession:
             if backward:
                 sums.fresh()
             found.update(
-                self._micro_batch(
-                    [units[i] for i in block], ordered, loss, config, backward=backward
-                )
+                self._micro_batch([units[i] for i in block], ordered, objective, backward=backward)
             )
             if backward:
                 partials = joined(partials, sums.taken(sums.count + block.start))
@@ -143,19 +150,16 @@ class TrainingSession:
             sums.commit(partials, len(units))
         by_index = {order[i]: results for i, results in found.items()}
         values = [by_index[i][1] for i in range(len(datums))]
-        metrics = {"loss:sum": math.fsum(value.total for value in values)}
-        for name in LOSSES[loss].metrics:
-            metrics[f"{name}:sum"] = math.fsum(value.metrics[name] for value in values)
         return ForwardBackwardResult(
-            outputs=tuple(by_index[i][0] for i in range(len(datums))), metrics=metrics
+            outputs=tuple(by_index[i][0] for i in range(len(datums))),
+            metrics=objective.metrics(values),
         )
 
     def _micro_batch(
         self,
         units: list[Unit],
         datums: Sequence[Datum],
-        loss: LossName,
-        config: LossConfig,
+        objective: Objective,
         *,
         backward: bool,
     ) -> dict[int, tuple[DatumOutput, LossValue]]:
@@ -165,15 +169,13 @@ class TrainingSession:
         forest = Forest.of([unit.nodes for unit in units])
         begins = forest.units.tolist()
         read = [
-            (i, begin + rows)
+            (i, begin + rows, datums[i].inputs["target_tokens"])
             for begin, unit in zip(begins, units, strict=False)
             for i, rows in zip(unit.datums, unit.rows_of, strict=True)
         ]
         reads = Reads(
-            rows=np.concatenate([rows for _, rows in read]),
-            targets=np.concatenate([datums[i].inputs["target_tokens"] for i, _ in read]).astype(
-                np.int32
-            ),
+            rows=np.concatenate([np.repeat(rows, t.size // len(rows)) for _, rows, t in read]),
+            targets=np.concatenate([targets.ravel() for _, _, targets in read]).astype(np.int32),
         )
         ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
         logprobs = target_logprobs(
@@ -185,10 +187,13 @@ class TrainingSession:
         flat = logprobs.detach().cpu().numpy()
         results: dict[int, tuple[DatumOutput, LossValue]] = {}
         at = 0
-        for i, rows in read:
-            own = flat[at : at + len(rows)].copy()
-            at += len(rows)
-            value = LOSSES[loss].value(own, datums[i].inputs, config)
+        for i, _, targets in read:
+            own = flat[at : at + targets.size].reshape(targets.shape).copy()
+            at += targets.size
+            try:
+                value = objective.value(own, datums[i].inputs)
+            except InputError as error:
+                raise error.told_at(f"data[{i}]") from None
             if not (
                 math.isfinite(value.total)
                 and np.isfinite(value.grad).all()
@@ -202,7 +207,7 @@ class TrainingSession:
                 )
             results[i] = (DatumOutput(logprobs=own), value)
         if backward:
-            grad = np.concatenate([value.grad for _, value in results.values()])
+            grad = np.concatenate([value.grad.ravel() for _, value in results.values()])
             GivenGradient.apply(logprobs, torch.from_numpy(grad).to(device)).backward()
         return results
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.engine.adjustment_checks import check_adjustments, check_prompt_questions
 from tinsmith.models.config import DecoderConfig
-from tinsmith.ops.losses import LOSSES, LossConfig
-from tinsmith.types.datum import Datum, LossName
+from tinsmith.ops.objective import Objective
+from tinsmith.types.datum import MAX_READS, MAX_TARGETS, Datum, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import SampleRequest
 
@@ -37,24 +38,31 @@ def loss_by_name(name: str) -> LossName:
         ) from None
 
 
-def check_datums(
-    datums: Sequence[Datum], loss: LossName, settings: Mapping[str, object], config: DecoderConfig
-) -> LossConfig:
-    """Refuse a batch that cannot be computed, and return the loss's settings.
+def check_datums(datums: Sequence[Datum], objective: Objective, config: DecoderConfig) -> None:
+    """Refuse a batch that cannot be computed.
 
     Raises:
         InputError: naming the datum, the field, the value and what is allowed.
-        ConfigError: for a setting the loss does not take.
     """
     if not datums:
         raise InputError(
             "there is nothing to compute", field="data", value=[], allowed="at least one datum"
         )
-    parsed = LossConfig.from_mapping(loss, settings)
+    reads = 0
     for i, datum in enumerate(datums):
         _check_tokens(datum.tokens, f"data[{i}].model_input", config)
-        _check_inputs(datum, i, loss, config)
-    return parsed
+        field = f"data[{i}].loss_fn_inputs"
+        shape = _check_targets(datum, f"{field}.target_tokens", objective, config)
+        objective.check(datum.inputs, shape, field)
+        reads += math.prod(shape) if len(shape) == 2 else 0
+        if reads > MAX_READS:
+            raise InputError(
+                "this request asks for too many log-probabilities",
+                field=f"{field}.target_tokens",
+                value=shape,
+                allowed=f"{MAX_READS} targets in all, where positions have several",
+                fix="send fewer datums a request; gradients add up until optim_step",
+            )
 
 
 def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig) -> None:
@@ -83,67 +91,57 @@ def _check_tokens(tokens: NDArray[np.integer], field: str, config: DecoderConfig
 
 
 def _check_range(tokens: NDArray[np.integer], field: str, config: DecoderConfig) -> None:
-    bad = np.flatnonzero((tokens < 0) | (tokens >= config.vocab_size))
-    if len(bad):
+    bad = (tokens < 0) | (tokens >= config.vocab_size)
+    if bad.any():
+        at = np.unravel_index(int(np.argmax(bad)), tokens.shape)
         raise InputError(
             "a token id is outside the vocabulary",
-            field=f"{field}[{bad[0]}]",
-            value=int(tokens[bad[0]]),
+            field=field + "".join(f"[{int(i)}]" for i in at),
+            value=int(tokens[at]),
             allowed=f"0 to {config.vocab_size - 1}",
         )
 
 
-def _check_inputs(datum: Datum, index: int, loss: LossName, config: DecoderConfig) -> None:
-    entry = LOSSES[loss]
-    for name in entry.required:
-        if name not in datum.inputs:
-            raise InputError(
-                f"the loss {loss} needs this input",
-                field=f"data[{index}].loss_fn_inputs.{name}",
-                allowed=f"{', '.join(entry.required)} for every datum",
-            )
-    known = (*entry.required, *entry.optional)
-    for name in sorted(set(datum.inputs) - set(known)):
+def _check_targets(
+    datum: Datum, field: str, objective: Objective, config: DecoderConfig
+) -> tuple[int, ...]:
+    """Refuse targets that cannot be read, and return their shape: (N,), or (N, K) with K targets a position."""
+    if "target_tokens" not in datum.inputs:
         raise InputError(
-            f"the loss {loss} does not read this input, and would ignore it",
-            field=f"data[{index}].loss_fn_inputs.{name}",
-            allowed=", ".join(known),
+            "every loss needs this input", field=field, allowed="a token id per position"
         )
-    for name in known:
-        if name not in datum.inputs:
-            continue
-        field, values = f"data[{index}].loss_fn_inputs.{name}", datum.inputs[name]
-        if values.shape != datum.tokens.shape:
-            raise InputError(
-                "a loss input has another length than its tokens",
-                field=field,
-                value=values.shape,
-                allowed=str(datum.tokens.shape),
-            )
-        if name == "target_tokens":
-            if values.dtype.kind not in "iu":
-                raise InputError(
-                    "token ids must be integers",
-                    field=field,
-                    value=str(values.dtype),
-                    allowed="int32 or int64",
-                )
-            _check_range(values.astype(np.int64), field, config)
-        elif values.dtype.kind not in "iufb":
-            raise InputError(
-                "a loss input must be numbers",
-                field=field,
-                value=str(values.dtype),
-                allowed="float32",
-            )
-        elif not np.isfinite(values.astype(np.float64)).all():
-            at = int(np.flatnonzero(~np.isfinite(values.astype(np.float64)))[0])
-            raise InputError(
-                "a loss input is not finite",
-                field=f"{field}[{at}]",
-                value=float(values[at]),
-                allowed="finite numbers",
-            )
+    targets = datum.inputs["target_tokens"]
+    shape = targets.shape
+    if shape[:1] != datum.tokens.shape or len(shape) > 2:
+        raise InputError(
+            "the targets have another length than their tokens",
+            field=field,
+            value=shape,
+            allowed=f"{datum.tokens.shape}, or ({len(datum)}, K) with K targets a position",
+        )
+    if len(shape) not in objective.ranks:
+        raise InputError(
+            "this loss is not computed with targets of this many dimensions",
+            field=field,
+            value=shape,
+            allowed=" or ".join(f"{rank} dimension{'s'[: rank - 1]}" for rank in objective.ranks),
+        )
+    if len(shape) == 2 and not 1 <= shape[1] <= MAX_TARGETS:
+        raise InputError(
+            "a position has too many targets, or none",
+            field=field,
+            value=shape,
+            allowed=f"1 to {MAX_TARGETS} a position",
+        )
+    if targets.dtype.kind not in "iu":
+        raise InputError(
+            "token ids must be integers",
+            field=field,
+            value=str(targets.dtype),
+            allowed="int32 or int64",
+        )
+    _check_range(targets.astype(np.int64), field, config)
+    return shape
 
 
 def check_request(request: SampleRequest, config: DecoderConfig) -> int:

@@ -6,7 +6,8 @@ d logprobs, and who called runs the backward pass. Computed in float64 with `ops
 one rounding; the gradient is rounded to float32 once, at the end.
 
 Notation: logp the model's log-probability of the target token (nats), q the sampler's (the input
-named `logprobs`), A the advantage, r = exp(logp - q), sg(.) a constant in the gradient. All (N,).
+named `logprobs`), A the advantage, r = exp(logp - q), sg(.) a constant in the gradient. All (N,), or
+(N, K) where each of a position's K targets has columns of its own: the sum runs over all of them.
 
 A position with A = 0 has exactly zero loss and gradient even where r overflows or logp is -inf:
 prompt positions carry A = 0 and q = 0. The one exception is DRO, whose penalty does not contain A.
@@ -24,11 +25,12 @@ from numpy.typing import NDArray
 
 from tinsmith.ops.exact import Float64Array, exp, fsum, mean
 from tinsmith.ops.loss_config import LossConfig
+from tinsmith.ops.loss_inputs import require_finite
 from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import InputError
 
 LossInputs = Mapping[str, NDArray[np.generic]]
-"""A datum's inputs under Tinker's names, each (N,); what a loss does not read is ignored."""
+"""A datum's inputs under Tinker's names, each of logprobs' shape; what a loss does not read is ignored."""
 
 _ieee = np.errstate(over="ignore", invalid="ignore")
 """Overflow gives inf and inf - inf gives NaN, silently: the caller sees them in the result."""
@@ -41,7 +43,7 @@ class LossValue:
     total: float
     """Sum of the token losses."""
     grad: FloatArray
-    """d total / d logprobs, shape (N,)."""
+    """d total / d logprobs, of logprobs' shape."""
     metrics: Mapping[str, float]
     """Sums over the datum's tokens, under the names in `Loss.metrics`; datums are added."""
 
@@ -198,18 +200,12 @@ def _column(inputs: LossInputs, name: str, logprobs: FloatArray) -> Float64Array
             allowed=f"float32, shape {logprobs.shape}",
         )
     column = np.asarray(inputs[name], dtype=np.float64)
-    if logprobs.ndim != 1 or column.shape != logprobs.shape:
+    if column.shape != logprobs.shape:
         raise InputError(
-            "an input has one number per position",
+            "an input has one number per target",
             field=f"loss_fn_inputs.{name}.shape",
             value=column.shape,
             allowed=f"{logprobs.shape}",
         )
-    if not np.isfinite(column).all():
-        raise InputError(
-            "an input is not finite",
-            field=f"loss_fn_inputs.{name}[{int(np.argmin(np.isfinite(column)))}]",
-            value=float(column[~np.isfinite(column)][0]),
-            allowed="finite numbers",
-        )
+    require_finite(column, f"loss_fn_inputs.{name}")
     return column

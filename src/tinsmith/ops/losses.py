@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 LossFunction = Callable[[FloatArray, LossInputs, LossConfig], LossValue]
-"""(model's logprobs (N,), the datum's inputs, settings) -> value and gradient.
+"""(model's logprobs (N,) or (N, K), the datum's inputs, settings) -> value and gradient.
 
 Raises InputError for a missing input, another shape than logprobs', or an input that is not finite.
 """
@@ -39,7 +39,7 @@ Raises InputError for a missing input, another shape than logprobs', or an input
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One loss. The inputs have Tinker's names and one number per position."""
+    """One loss. The inputs have Tinker's names and one number per target."""
 
     value: LossFunction
     required: tuple[str, ...]
@@ -56,6 +56,10 @@ class Loss:
     kl_sample_train_v1: sum of q - logp. kl_sample_train_v2: sum of (q - logp)**2 / 2.
     clipped_low, clipped_high: tokens whose gradient a threshold zeroed (CISPO: bounded).
     """
+    ranks: tuple[int, ...] = (1, 2)
+    """Dimensions its targets may have. Two mean a loss that is a sum over targets, to which one with w = 0, or with
+    A = 0, adds nothing: so padding costs nothing. Not so DRO, whose penalty would pull padding towards probability 1,
+    nor GSPO, whose ratio is that of a sequence, which K candidates a position are not."""
 
 
 _SAMPLED = ("target_tokens", "logprobs", "advantages")
@@ -94,12 +98,14 @@ LOSSES: Mapping[LossName, Loss] = MappingProxyType(
             required=_SAMPLED,
             defaults=DEFAULTS[LossName.DRO],
             metrics=_MISMATCH,
+            ranks=(1,),
         ),
         LossName.GSPO: Loss(
             value=gspo,
             required=(*_SAMPLED, "sequence_ratio_mask"),
             defaults=DEFAULTS[LossName.GSPO],
             metrics=_CLIPPED,
+            ranks=(1,),
         ),
     }
 )

@@ -98,7 +98,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return {"status": "ok"}
 
     async def config() -> Answer:
-        return {"sample_join_sampling_session": True}
+        return {"sample_join_sampling_session": True, "custom_loss_server_side": True}
 
     async def dynamic_config() -> Answer:
         return {"sample_cancel_enabled": True}
@@ -177,6 +177,9 @@ def _training_routes(app: FastAPI, service: Service) -> None:
             call = await asyncio.to_thread(parse_forward_backward, body)
             return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
 
+    async def create_custom_loss(request: Request) -> Answer:
+        return {"request_id": await asyncio.to_thread(runs.losses.create, await request.body())}
+
     async def optim_step(request: Request) -> Answer:
         return {"request_id": await numbered(request, OptimStep, runs.optim_step)}
 
@@ -209,6 +212,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/create_model")(create_model)
     app.post("/api/v1/get_info")(get_info)
     app.post("/api/v1/forward_backward")(forward_backward)
+    app.post("/api/v1/create_custom_loss")(create_custom_loss)
     app.post("/api/v1/optim_step")(optim_step)
     app.post("/api/v1/save_weights")(save_weights)
     app.post("/api/v1/save_weights_for_sampler")(save_for_sampler)

@@ -12,10 +12,19 @@ class _HasOneof(Protocol):
         ...
 
 
+class SparseMessage(Protocol):
+    """A matrix that lists its values row by row (CSR); the indices are int64, little-endian."""
+
+    values: bytes
+    crow_indices: bytes
+    col_indices: bytes
+
+
 class TensorMessage(_HasOneof, Protocol):
     """A tensor as it came."""
 
     dense: bytes
+    sparse_csr: SparseMessage
     dtype: int
     shape: Sequence[int]
 

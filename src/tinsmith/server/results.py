@@ -6,6 +6,7 @@ The SDK gives back the same bits. Nothing here knows HTTP or a model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 from google.protobuf.message import Message
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from tinsmith.server.messages import CLASSES, DType, WireStop
 from tinsmith.server.target_tables import TargetTable
-from tinsmith.types.datum import DatumOutput
+from tinsmith.types.datum import DatumOutput, FloatArray
 from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
 
 NO_TOKEN, NO_LOGPROB = 0, -99999.0
@@ -23,21 +24,33 @@ NO_TOKEN, NO_LOGPROB = 0, -99999.0
 def encode_forward_backward(
     outputs: Sequence[DatumOutput], metrics: Mapping[str, float], loss_fn_output_type: str
 ) -> bytes:
-    """Return the bytes of a training result: every datum's logprobs, in order, and the metrics."""
-    logprobs = [output.logprobs for output in outputs]
-    ends = np.cumsum([0, *(4 * len(each) for each in logprobs)], dtype="<i8")
-    joined = np.concatenate([np.empty(0, np.float32), *logprobs])
-    tensor = CLASSES["BatchedTensor"](
-        data=_bytes(joined, "<f4"), offsets=ends.tobytes(), dtype=int(DType.FLOAT32)
-    )
-    record = CLASSES["ArrayRecord"](
-        type_tag=loss_fn_output_type, fields={"logprobs": tensor}, num_datums=len(outputs)
-    )
+    """Return the bytes of a training result: every datum's logprobs, in order, and the metrics.
+
+    A record has one number of targets a position: neighbours that differ in it are records of their own.
+    """
+    groups = groupby(outputs, key=lambda output: output.logprobs.shape[1:])
     return CLASSES["ForwardBackwardOutput"](
         loss_fn_output_type=loss_fn_output_type,
-        loss_fn_outputs=[record] if outputs else [],
+        loss_fn_outputs=[
+            _record([output.logprobs for output in group], trailing, loss_fn_output_type)
+            for trailing, group in groups
+        ],
         metrics={name: float(metrics[name]) for name in sorted(metrics)},
     ).SerializeToString(deterministic=True)
+
+
+def _record(logprobs: Sequence[FloatArray], trailing: tuple[int, ...], type_tag: str) -> Message:
+    ends = np.cumsum([0, *(4 * each.size for each in logprobs)], dtype="<i8")
+    joined = np.concatenate([each.ravel() for each in logprobs])
+    tensor = CLASSES["BatchedTensor"](
+        data=_bytes(joined, "<f4"),
+        offsets=ends.tobytes(),
+        dtype=int(DType.FLOAT32),
+        trailing_shape=trailing,
+    )
+    return CLASSES["ArrayRecord"](
+        type_tag=type_tag, fields={"logprobs": tensor}, num_datums=len(logprobs)
+    )
 
 
 def encode_sample(

@@ -14,9 +14,9 @@ from tinsmith.engine.sequences import Policy
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
-from tinsmith.engine.validation import loss_by_name
 from tinsmith.models.slots import values
 from tinsmith.server.conversions import to_adam, to_adapter_spec
+from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.records import Finished
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
@@ -79,6 +79,7 @@ class Runs:
     live: dict[str, LiveRun]
     snapshot: Snapshot
     external: External
+    losses: CustomLosses
     loop: asyncio.AbstractEventLoop
     gap_seconds: float = GAP_SECONDS
 
@@ -190,9 +191,9 @@ class Runs:
 
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
             del run
-            loss = loss_by_name(call.loss_fn)
+            loss, settings = self.losses.named(call.model_id, call.loss_fn, call.loss_fn_config)
             carry_out = session.forward if call.forward_only else session.forward_backward
-            result = carry_out(call.datums, loss, call.loss_fn_config)
+            result = carry_out(call.datums, loss, settings)
             body = encode_forward_backward(result.outputs, result.metrics, "logprobs")
             return Finished(body=body, media_type=CONTENT_TYPE)
 

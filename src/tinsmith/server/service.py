@@ -20,6 +20,7 @@ from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import is_hub_name
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
@@ -76,6 +77,7 @@ class Service:
             {},
             self.samplers.hold_snapshot,
             External(state, secrets.token_hex(32)),
+            CustomLosses(self.store, self.futures, state / "custom_losses"),
             loop,
         )
         self.worker.start()

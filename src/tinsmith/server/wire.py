@@ -5,7 +5,8 @@ Nothing here knows HTTP, a model, or which losses exist. What goes back is in `r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
@@ -19,10 +20,11 @@ from tinsmith.server.message_types import (
     DatumMessage,
     ForwardBackwardMessage,
     LossConfigValueMessage,
+    SparseMessage,
     TensorMessage,
 )
 from tinsmith.server.messages import CLASSES, CONTENT_TYPE, DType
-from tinsmith.types.datum import Datum
+from tinsmith.types.datum import MAX_READS, MAX_TARGETS, Datum
 from tinsmith.types.errors import InputError
 
 _STORED = {
@@ -31,6 +33,9 @@ _STORED = {
     DType.INT32: np.dtype("<i4"),
     DType.BFLOAT16: np.dtype("<u2"),
 }
+
+MAX_SPARSE = 4 * MAX_READS
+"""Most elements of a request's sparse tensors together: targets and three inputs of the largest request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +69,7 @@ def parse_forward_backward(body: bytes) -> ForwardBackwardCall:
         ) from None
     _refuse_unknown(message, "request")
     request = cast("ForwardBackwardMessage", message)
+    _require_room(request.data)
     if request.seq_id < 1:
         raise InputError(
             "a training request needs a seq_id",
@@ -139,23 +145,82 @@ def _chunk(chunk: ChunkMessage, field: str) -> NDArray[np.int32]:
 
 
 def _tensor(tensor: TensorMessage, field: str) -> NDArray[np.generic]:
-    """Return a 1-D float32 or int64 array; a shape that was not given is the number of elements."""
+    """Return a float32 or int64 array of one or two dimensions; a shape that was not given is the number of elements.
+
+    What a sparse tensor does not list is 0, as in the SDK, which sends no other value for it: token 0, with weight 0.
+    """
     _refuse_unknown(tensor, field)
     shape = tuple(tensor.shape)
-    encoding = tensor.WhichOneof("encoding")
-    if encoding != "dense" or len(shape) > 1:
-        layout = "sparse" if encoding == "sparse_csr" else "dense" if encoding else "without values"
-        _refuse_tensor(field, f"{layout}, shape {shape}")
     try:
         dtype = DType(tensor.dtype)
     except ValueError:
         _refuse_tensor(field, f"element type {tensor.dtype}")
-    values = _array(tensor.dense, dtype, field)
-    if shape and shape[0] != len(values):
-        _refuse_tensor(field, f"{len(values)} values, shape {shape}")
+    match tensor.WhichOneof("encoding"):
+        case "dense" if len(shape) <= 2:
+            values = _array(tensor.dense, dtype, field)
+            shape = shape or values.shape
+            if min(shape) < 0 or math.prod(shape) != len(values):
+                _refuse_tensor(field, f"{len(values)} values, shape {shape}")
+            values = values.reshape(shape)
+        case "sparse_csr" if len(shape) == 2:
+            values = _dense(tensor.sparse_csr, dtype, shape, field)
+        case None:
+            _refuse_tensor(field, f"without values, shape {shape}")
+        case encoding:
+            _refuse_tensor(field, f"{encoding}, shape {shape}")
     if dtype is DType.BFLOAT16:
         return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return values.astype(np.float32 if dtype is DType.FLOAT32 else np.int64)
+
+
+def _dense(
+    sparse: SparseMessage, dtype: DType, shape: tuple[int, ...], field: str
+) -> NDArray[np.generic]:
+    """Return the whole of a matrix that lists its values row by row (CSR)."""
+    _refuse_unknown(sparse, field)
+    rows, columns = shape
+    values = _array(sparse.values, dtype, field)
+    ends = _array(sparse.crow_indices, DType.INT64, field).astype(np.int64)
+    at = _array(sparse.col_indices, DType.INT64, field).astype(np.int64)
+    counts = np.diff(ends)
+    well_formed = (
+        len(ends) == rows + 1
+        and len(values) == len(at) == ends[-1]
+        and ends[0] == 0
+        and bool((counts >= 0).all())
+        and bool(((at >= 0) & (at < columns)).all())
+    )
+    if not well_formed:
+        _refuse_tensor(field, f"sparse_csr with indices that do not fit shape {shape}")
+    cells = np.repeat(np.arange(rows), counts) * columns + at
+    if (np.diff(cells) <= 0).any():
+        _refuse_tensor(field, "sparse_csr with columns of a row twice, or not in order")
+    dense = np.zeros(rows * columns, values.dtype)
+    dense[cells] = values
+    return dense.reshape(shape)
+
+
+def _require_room(datums: Sequence[DatumMessage]) -> None:
+    """Refuse a request whose sparse tensors are larger than what is ever computed, before one is written out."""
+    elements = 0
+    for i, datum in enumerate(datums):
+        for name in sorted(datum.loss_fn_inputs):
+            tensor = datum.loss_fn_inputs[name]
+            if tensor.WhichOneof("encoding") != "sparse_csr":
+                continue
+            field = f"data[{i}].loss_fn_inputs.{_shown(name)}"
+            shape = tuple(tensor.shape)
+            if len(shape) != 2 or min(shape) < 0 or shape[1] > MAX_TARGETS:
+                _refuse_tensor(field, f"sparse_csr, shape {shape}")
+            elements += math.prod(shape)
+            if elements > MAX_SPARSE:
+                raise InputError(
+                    "the sparse arrays of this request are too large when written out",
+                    field=field,
+                    value=shape,
+                    allowed=f"{MAX_SPARSE} elements in all",
+                    fix="send fewer datums a request; gradients add up until optim_step",
+                )
 
 
 def _array(data: bytes, dtype: DType, field: str) -> NDArray[np.generic]:
@@ -170,6 +235,6 @@ def _refuse_tensor(field: str, value: str) -> NoReturn:
         "this array cannot be read",
         field=field,
         value=value,
-        allowed="1-D dense, shape (N,), of float32, int64, int32 or bfloat16",
-        fix="2-D and sparse target_tokens (distillation over K candidates) are not computed here",
+        allowed="dense, shape (N,) or (N, K), or sparse_csr, shape (N, K), of float32, int64, int32 or bfloat16",
+        fix=f"K is at most {MAX_TARGETS}",
     )

@@ -13,6 +13,11 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int32]
 
+MAX_TARGETS = 1024
+"""Most targets of one position."""
+MAX_READS = 1 << 22
+"""Most log-probabilities that one request may ask for with several targets a position."""
+
 
 class LossName(StrEnum):
     """The losses of the Tinker API that have a published formula; all are sums over tokens."""
@@ -27,10 +32,11 @@ class LossName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Datum:
-    """One sequence. `tokens[t]` is the input at position t, `inputs["target_tokens"][t]` its target.
+    """One sequence. `tokens[t]` is the input at position t, `inputs["target_tokens"][t]` its target or its K targets.
 
-    `inputs` has the Tinker names: target_tokens (int, N) always; weights | logprobs, advantages,
-    sequence_ratio_mask (float, N) as the loss asks. `engine.validation` checks them.
+    `inputs` has the Tinker names: target_tokens (int, (N,) or (N, K)) always; weights | logprobs, advantages,
+    sequence_ratio_mask (float, of the same shape) as the loss asks; a custom loss's inputs under the names of its
+    parameters. `engine.validation` checks them.
     """
 
     tokens: IntArray
@@ -45,7 +51,7 @@ class DatumOutput:
     """What the model said about one datum."""
 
     logprobs: FloatArray
-    """log p(target_tokens[t] | tokens[..t]) in nats, shape (N,)."""
+    """log p(target_tokens[t] | tokens[..t]) in nats, of the shape of target_tokens: (N,) or (N, K)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

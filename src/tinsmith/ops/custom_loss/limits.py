@@ -1,0 +1,52 @@
+"""How large a custom loss may be, and how much may be computed for it: counted in elements, never by a clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tinsmith.types.errors import InputError
+
+MAX_INPUTS: Final = 16
+"""The model's log-probabilities included."""
+MAX_NODES: Final = 512
+MAX_CONSTANTS: Final = 4096
+"""Numbers, texts, references and the like in all arguments of a graph together."""
+MAX_DEPTH: Final = 8
+"""How deep lists, tuples and dicts may be nested in an argument."""
+MAX_TEXT: Final = 128
+"""Longest name, target or text of a node, in characters."""
+MAX_DIMENSIONS: Final = 8
+MAX_ELEMENTS: Final = 1 << 22
+"""Most elements of one value: 32 MiB."""
+MAX_DATUM_WORK: Final = 1 << 25
+"""Most elements of all values of one datum together; they are held until its gradient is computed."""
+MAX_REQUEST_WORK: Final = 1 << 29
+"""Most elements computed for all datums of a request."""
+
+
+@dataclass(slots=True)
+class Work:
+    """How many elements may still be computed for a request."""
+
+    left: int = MAX_REQUEST_WORK
+
+
+def require_shape(shape: Sequence[int]) -> None:
+    """Refuse a shape that no value may have.
+
+    Raises:
+        InputError: too many dimensions, a negative one, or too many elements.
+    """
+    if len(shape) > MAX_DIMENSIONS or any(size < 0 for size in shape):
+        raise InputError(
+            f"a value cannot have the shape {tuple(shape)[: MAX_DIMENSIONS + 1]}",
+            allowed=f"at most {MAX_DIMENSIONS} dimensions, none negative",
+        )
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise InputError(
+            f"a value of shape {tuple(shape)} is too large",
+            allowed=f"at most {MAX_ELEMENTS} elements",
+        )

@@ -1,0 +1,209 @@
+"""A custom loss computed: what its graph says of one datum, with the gradient, in float64, rounded to float32 once.
+
+Torch's semantics, but for types: float32 and float64 are both float64, all whole numbers are int64. There is no float16
+and no bfloat16, as a loss in float64 would not round as they do. Nothing of a graph is executed: each node is a call of
+one of our operations. The same graph and datum give the same bits on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from tinsmith.ops.custom_loss.arguments import shown
+from tinsmith.ops.custom_loss.encoded import Ref, Slice
+from tinsmith.ops.custom_loss.graph import Call, Graph, LossInput, SentNode, at, parse
+from tinsmith.ops.custom_loss.limits import MAX_TEXT, Work
+from tinsmith.ops.custom_loss.tape import Array, Tape
+from tinsmith.ops.exact import fsum
+from tinsmith.ops.loss_formulas import LossInputs, LossValue
+from tinsmith.ops.loss_inputs import require_finite
+from tinsmith.types.datum import FloatArray
+from tinsmith.types.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CustomLoss:
+    """A loss that a user sent: a function of a datum's log-probabilities and inputs, summed over datums."""
+
+    name: str
+    graph: Graph
+
+    @classmethod
+    def of(cls, name: str, inputs: Sequence[LossInput], nodes: Sequence[SentNode]) -> CustomLoss:
+        """Read a graph and check it; nodes that read no input are computed.
+
+        Raises:
+            InputError: naming the node.
+        """
+        if not 0 < len(name) <= MAX_TEXT or not name.isprintable():
+            raise InputError(
+                "a loss needs a name", field="name", allowed=f"1 to {MAX_TEXT} printable characters"
+            )
+        graph = parse(inputs, nodes)
+        _compute_constants(graph)
+        return cls(name, graph)
+
+    def objective(self) -> CustomObjective:
+        """The loss as one request computes it."""
+        return CustomObjective(self.name, self.graph)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CustomObjective:
+    """A custom loss in one request, whose datums together have a bound on what is computed."""
+
+    name: str
+    graph: Graph
+    work: Work = field(default_factory=Work)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Dimensions that a datum's targets may have: those declared for logprobs."""
+        return (self.graph.inputs[0].rank,)
+
+    def check(self, inputs: LossInputs, shape: tuple[int, ...], field: str) -> None:
+        """Refuse a datum that lacks one of the loss's parameters, or has one of another rank or not finite.
+
+        Inputs that are no parameter are left alone: the loss's parameters say what it reads.
+        """
+        for each in self.graph.inputs[1:]:
+            if each.name not in inputs:
+                raise InputError(
+                    f"the loss {self.name!r} needs this input",
+                    field=f"{field}.{each.name}",
+                    allowed=", ".join(one.name for one in self.graph.inputs[1:]),
+                )
+            values = inputs[each.name]
+            if each.rank == 0 and values.size == 1:
+                allowed = None
+            elif each.rank == 2 and len(shape) == 1:
+                allowed = (
+                    f"({shape[0]}, K)" if values.shape[:1] != shape or values.ndim != 2 else None
+                )
+            else:
+                wanted = shape[: each.rank]
+                allowed = str(wanted) if values.shape != wanted else None
+            if allowed is not None:
+                raise InputError(
+                    f"the loss {self.name!r} declared this input with rank {each.rank}",
+                    field=f"{field}.{each.name}",
+                    value=values.shape,
+                    allowed=allowed,
+                )
+            require_finite(values, f"{field}.{each.name}")
+
+    def value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
+        """Value, gradient and metrics of one datum.
+
+        Raises:
+            InputError: naming the node that cannot be computed.
+        """
+        with np.errstate(all="ignore"):
+            return self._value(logprobs, inputs)
+
+    def metrics(self, values: Sequence[LossValue]) -> dict[str, float]:
+        """The sum of the loss, and the sum or the mean over datums of every metric of the graph."""
+        found = {"loss:sum": fsum(np.array([value.total for value in values]))}
+        for name in self.graph.metrics:
+            total = fsum(np.array([value.metrics[name] for value in values]))
+            found[name] = total / len(values) if name.endswith(":mean") else total
+        return found
+
+    def _value(self, logprobs: FloatArray, inputs: LossInputs) -> LossValue:
+        graph, tape = self.graph, Tape(self.work)
+        found = self._parameters(tape, logprobs, inputs)
+        leaf = cast("Array", next(iter(found.values())))
+        for call in graph.calls:
+            found[call.name] = _computed(tape, call, found)
+        loss = self._scalar(found[graph.loss], "the loss")
+        if loss.number < 0 or not loss.is_float:
+            raise InputError(
+                "the loss does not depend on logprobs",
+                field=graph.output,
+                allowed="a loss that has a gradient",
+                fix="look for detach, and for comparisons and counts",
+            )
+        metrics = {
+            name: float(self._scalar(found[node], f"the metric {name}").value[()])
+            for name, node in graph.metrics.items()
+        }
+        grad = tape.gradient(loss, leaf) + 0.0  # -0.0 + 0.0 is +0.0
+        return LossValue(
+            total=float(loss.value[()]) + 0.0, grad=grad.astype(np.float32), metrics=metrics
+        )
+
+    def _parameters(
+        self, tape: Tape, logprobs: FloatArray, inputs: LossInputs
+    ) -> dict[str, object]:
+        """What the placeholders stand for, by node, logprobs first."""
+        found: dict[str, object] = {}
+        for (name, source), each in zip(
+            self.graph.parameters.items(), self.graph.inputs, strict=True
+        ):
+            try:
+                if not found:
+                    found[name] = tape.leaf(logprobs.astype(np.float64))
+                else:
+                    held = inputs[source]
+                    found[name] = tape.constant(held.reshape(()) if each.rank == 0 else held)
+            except InputError as error:
+                raise at(f"graph.nodes {name} ({source})", error) from None
+        return found
+
+    def _scalar(self, value: object, what: str) -> Array:
+        if not isinstance(value, Array) or value.shape:
+            raise InputError(
+                f"{what} is {shown(value)}",
+                field=self.graph.output,
+                allowed="a tensor without dimensions, such as x.sum()",
+            )
+        return value
+
+
+def _computed(tape: Tape, call: Call, found: Mapping[str, object]) -> object:
+    try:
+        return call.operation(
+            tape,
+            *(_resolved(each, found) for each in call.args),
+            **{name: _resolved(each, found) for name, each in call.kwargs.items()},
+        )
+    except InputError as error:
+        raise at(call.place, error) from None
+
+
+def _resolved(argument: object, found: Mapping[str, object]) -> object:
+    """Return an argument with nodes' results in the place of their names."""
+    match argument:
+        case Ref():
+            return found[argument.name]
+        case Slice():
+            return Slice(
+                *(_resolved(e, found) for e in (argument.start, argument.stop, argument.step))
+            )
+        case tuple() | list():
+            members = [_resolved(each, found) for each in cast("Sequence[object]", argument)]
+            return tuple(members) if isinstance(argument, tuple) else members
+        case dict():
+            return {k: _resolved(v, found) for k, v in cast("dict[str, object]", argument).items()}
+        case _:
+            return argument
+
+
+def _compute_constants(graph: Graph) -> None:
+    """Compute the nodes that no input reaches, and refuse what cannot be, or is NaN whatever the datum."""
+    tape, found = Tape(Work()), dict[str, object]()
+    with np.errstate(all="ignore"):
+        for call in graph.calls:
+            if not all(name in found for name in call.reads):
+                continue
+            value = _computed(tape, call, found)
+            found[call.name] = value
+            held: Any = value.value if isinstance(value, Array) else value
+            if isinstance(held, (float, np.ndarray)) and bool(np.isnan(held).any()):
+                raise InputError(
+                    "this is NaN whatever the datum", field=call.place, allowed="numbers"
+                )

@@ -1,0 +1,384 @@
+"""Operations that move elements and compute nothing: shapes, parts, orders. Gradients go back where they came from."""
+
+from __future__ import annotations
+
+import math
+from types import EllipsisType
+from typing import Any, cast
+
+import numpy as np
+
+from tinsmith.ops.custom_loss.arguments import (
+    array,
+    axes,
+    axis,
+    flag,
+    items,
+    number,
+    real,
+    refuse,
+    shown,
+    sizes,
+    tensor,
+    truths,
+    whole,
+)
+from tinsmith.ops.custom_loss.encoded import Slice
+from tinsmith.ops.custom_loss.limits import require_shape
+from tinsmith.ops.custom_loss.tape import Array, Back, Tape, Values
+from tinsmith.ops.exact import Float64Array
+
+_Index = int | slice | None | EllipsisType
+_Basic = tuple[_Index, ...]
+
+
+def expanded(values: Float64Array, shape: tuple[int, ...]) -> Float64Array:
+    """Return values broadcast to a shape, without a copy."""
+    return np.broadcast_to(values, shape)
+
+
+def _reshaped(tape: Tape, x: Array, shape: tuple[int, ...]) -> Array:
+    return tape.result(x.value.reshape(shape), (x, lambda grad: grad.reshape(x.shape)))
+
+
+def reshape(tape: Tape, /, input: object, *shape: object, **named: object) -> Array:
+    """The same elements in another shape; one size may be -1."""
+    x = tensor(input)
+    if named.keys() - {"shape", "size"} or len(named) + len(shape[:1]) != 1:
+        refuse("a shape is given once", "reshape(2, 3), reshape((2, 3)), shape=(2, 3)")
+    wanted = sizes(shape or tuple(named.values()))
+    known = math.prod(size for size in wanted if size != -1)
+    if wanted.count(-1) == 1 and known > 0 and x.value.size % known == 0:
+        wanted = tuple(x.value.size // known if size == -1 else size for size in wanted)
+    if any(size < 0 for size in wanted) or math.prod(wanted) != x.value.size:
+        refuse(f"{x.value.size} elements have no shape {wanted}", "a shape of as many elements")
+    require_shape(wanted)
+    return _reshaped(tape, x, wanted)
+
+
+def reshape_as(tape: Tape, /, input: object, other: object) -> Array:
+    """The same elements in another tensor's shape."""
+    return reshape(tape, input, list(tensor(other).shape))
+
+
+def flatten(tape: Tape, /, input: object, start_dim: object = 0, end_dim: object = -1) -> Array:
+    """Several dimensions as one."""
+    x = tensor(input)
+    first, last = axis(start_dim, x.value.ndim), axis(end_dim, x.value.ndim)
+    if first > last:
+        refuse("the first dimension lies behind the last", "start_dim <= end_dim")
+    middle = math.prod(x.shape[first : last + 1])
+    return _reshaped(tape, x, (*x.shape[:first], middle, *x.shape[last + 1 :]))
+
+
+def ravel(tape: Tape, /, input: object) -> Array:
+    """All dimensions as one."""
+    return flatten(tape, input)
+
+
+def unsqueeze(tape: Tape, /, input: object, dim: object) -> Array:
+    """One more dimension, of size 1."""
+    x = tensor(input)
+    at = axis(dim, x.value.ndim + 1)
+    shape = (*x.shape[:at], 1, *x.shape[at:])
+    require_shape(shape)
+    return _reshaped(tape, x, shape)
+
+
+def squeeze(tape: Tape, /, input: object, dim: object = None) -> Array:
+    """Without dimensions of size 1: all, or those named."""
+    x = tensor(input)
+    named = axes(dim, x.value.ndim)
+    shape = tuple(size for at, size in enumerate(x.shape) if size != 1 or at not in named)
+    return _reshaped(tape, x, shape)
+
+
+def expand(tape: Tape, /, input: object, *size: object) -> Array:
+    """Dimensions of size 1 repeated; -1 keeps a size."""
+    x, wanted = tensor(input), sizes(size)
+    added = len(wanted) - x.value.ndim
+    shape = tuple(
+        x.shape[at - added] if each == -1 and at >= added else each
+        for at, each in enumerate(wanted)
+    )
+    tape.room(shape)
+    fits = added >= 0 and all(
+        mine in (1, each) for mine, each in zip(x.shape, shape[added:], strict=True)
+    )
+    if not fits:
+        refuse(f"shape {x.shape} does not expand to {wanted}", "sizes of 1 become larger")
+    return tape.result(np.broadcast_to(x.value, shape), (x, lambda grad: grad))
+
+
+def expand_as(tape: Tape, /, input: object, other: object) -> Array:
+    """Expanded to another tensor's shape."""
+    return expand(tape, input, list(tensor(other).shape))
+
+
+def repeat(tape: Tape, /, input: object, *repeats: object) -> Array:
+    """The tensor repeated along each dimension."""
+    x, times = tensor(input), sizes(repeats)
+    if len(times) < x.value.ndim:
+        refuse("repeat has fewer numbers than dimensions", "one number per dimension")
+    inner = (1,) * (len(times) - x.value.ndim) + x.shape
+    require_shape(times)
+    tape.room(tuple(a * b for a, b in zip(times, inner, strict=True)))
+    split = tuple(each for both in zip(times, inner, strict=True) for each in both)
+    ones = tuple(each for size in inner for each in (1, size))
+    wide = np.broadcast_to(x.value.reshape(ones), split)
+    value = wide.reshape(tuple(a * b for a, b in zip(times, inner, strict=True)))
+    spread = tape.result(wide, (_reshaped(tape, x, ones), lambda grad: grad))
+    return tape.result(value, (spread, lambda grad: grad.reshape(split)))
+
+
+def permute(tape: Tape, /, input: object, *dims: object) -> Array:
+    """The dimensions in another order."""
+    x = tensor(input)
+    order = tuple(axis(each, x.value.ndim) for each in sizes(dims))
+    if sorted(order) != list(range(x.value.ndim)):
+        refuse(f"{order} is no order of {x.value.ndim} dimensions", "each dimension once")
+    back = tuple(int(each) for each in np.argsort(np.array(order, np.int64)))
+    return tape.result(x.value.transpose(order), (x, lambda grad: grad.transpose(back)))
+
+
+def transpose(tape: Tape, /, input: object, dim0: object, dim1: object) -> Array:
+    """Two dimensions exchanged."""
+    x = tensor(input)
+    one, two = axis(dim0, x.value.ndim), axis(dim1, x.value.ndim)
+    if not x.shape:
+        return x
+    return tape.result(
+        np.swapaxes(x.value, one, two), (x, lambda grad: np.swapaxes(grad, one, two))
+    )
+
+
+def swapaxes(tape: Tape, /, input: object, axis0: object, axis1: object) -> Array:
+    """Two dimensions exchanged, as numpy calls it."""
+    return transpose(tape, input, axis0, axis1)
+
+
+def transposed(tape: Tape, /, input: object) -> Array:
+    """A matrix with rows and columns exchanged."""
+    x = tensor(input)
+    if x.value.ndim > 2:
+        refuse("only a matrix is transposed like this", "at most 2 dimensions, or permute")
+    return x if x.value.ndim < 2 else transpose(tape, x, 0, 1)
+
+
+def getitem(tape: Tape, input: object, index: object, /) -> object:
+    """A part of a tensor or, of a shape or a pair, one of its members."""
+    if isinstance(input, tuple):
+        return _member(cast("tuple[object, ...]", input), index)
+    x = tensor(input)
+    parts = list(cast("tuple[object, ...]", index)) if isinstance(index, tuple) else [index]
+    arrays = [at for at, part in enumerate(parts) if isinstance(part, (Array, list))]
+    if not arrays:
+        basic = tuple(_basic(part) for part in parts)
+        return _part(tape, x, basic)
+    if len(parts) > 1:
+        refuse("a tensor stands beside other indices", "one tensor alone, or gather")
+    picked = parts[0]
+    listed = [number(each) for each in items(picked)] if isinstance(picked, list) else None
+    chosen = tensor(picked) if listed is None else tape.constant(listed)
+    if chosen.value.dtype == np.bool_:
+        return _masked(tape, x, chosen)
+    return index_select(tape, x, 0, chosen)
+
+
+def _member(values: tuple[object, ...], index: object) -> object:
+    if isinstance(index, Slice):
+        part = _basic(index)
+        assert isinstance(part, slice)
+        return values[part]
+    at = whole(index)
+    if not -len(values) <= at < len(values):
+        refuse(f"there is no member {at} of {len(values)}", "a place that there is")
+    return values[at]
+
+
+def _basic(part: object) -> _Index:
+    if part is None or part is ...:
+        return cast("_Index", part)
+    if isinstance(part, Slice):
+        ends = [None if end is None else whole(end) for end in (part.start, part.stop, part.step)]
+        if ends[2] is not None and ends[2] < 1:
+            refuse("a slice runs backwards", "a step of at least 1, or flip")
+        return slice(*ends)
+    if isinstance(part, bool):
+        refuse("a truth value is no place", "a number, a slice, None, ... or a tensor")
+    return whole(part)
+
+
+def _part(tape: Tape, x: Array, index: _Basic) -> Array:
+    try:
+        value = np.asarray(x.value[index])
+    except IndexError:
+        refuse(f"a tensor of shape {x.shape} has no such part", "places that there are")
+    require_shape(value.shape)
+
+    def back(grad: Float64Array) -> Float64Array:
+        whole_grad = np.zeros(x.shape)
+        whole_grad[index] = grad
+        return whole_grad
+
+    return tape.result(value, (x, back))
+
+
+def _masked(tape: Tape, x: Array, mask: Array) -> Array:
+    held = truths(mask)
+    if not mask.shape or x.shape[: held.ndim] != held.shape:
+        refuse(
+            f"a mask of shape {mask.shape} for a tensor of shape {x.shape}", "the same first sizes"
+        )
+
+    def back(grad: Float64Array) -> Float64Array:
+        spread = np.zeros(x.shape)
+        spread[held] = grad
+        return spread
+
+    return tape.result(x.value[held], (x, back))
+
+
+def masked_select(tape: Tape, /, input: object, mask: object) -> Array:
+    """The elements where a mask of the same shape holds, in order."""
+    x, held = tensor(input), tensor(mask)
+    if x.shape != held.shape:
+        refuse(f"a mask of shape {held.shape} for shape {x.shape}", "the same shape")
+    return x if not x.shape and bool(truths(held)) else _masked(tape, x, held)
+
+
+def _places(index: object, size: int) -> Values:
+    chosen = tensor(index)
+    if chosen.value.dtype != np.int64:
+        refuse(f"places are given as {chosen.value.dtype}", "whole numbers")
+    places = chosen.value.astype(np.int64)
+    if bool(((places < -size) | (places >= size)).any()):
+        refuse("there is no such place", f"{-size} to {size - 1}")
+    return np.where(places < 0, places + size, places)
+
+
+def index_select(tape: Tape, /, input: object, dim: object, index: object) -> Array:
+    """Parts along a dimension, by their places; a part that is taken twice has both gradients."""
+    x, over = tensor(input), axis(dim, tensor(input).value.ndim)
+    if not x.shape:
+        refuse("a tensor without dimensions has no parts", "a tensor with dimensions")
+    places = _places(index, x.shape[over])
+    shape = (*x.shape[:over], *places.shape, *x.shape[over + 1 :])
+    tape.room(shape)
+
+    def back(grad: Float64Array) -> Float64Array:
+        spread = np.zeros(x.shape)
+        at: Any = (*(slice(None),) * over, places)
+        np.add.at(spread, at, grad)  # one after another, in order
+        return spread
+
+    return tape.result(np.take(x.value, places, axis=over), (x, back))
+
+
+def gather(
+    tape: Tape, /, input: object, dim: object, index: object, *, sparse_grad: object = False
+) -> Array:
+    """Elements along a dimension, by their places."""
+    x, over = tensor(input), axis(dim, tensor(input).value.ndim)
+    if flag(sparse_grad):
+        refuse("a gradient is not sparse here", "sparse_grad=False")
+    places = _places(index, x.shape[over] if x.shape else 1)
+    inside = places.ndim == x.value.ndim and all(
+        mine <= other
+        for at, (mine, other) in enumerate(zip(places.shape, x.shape, strict=False))
+        if at != over
+    )
+    if not inside or not x.shape:
+        refuse(
+            f"places of shape {places.shape} in shape {x.shape}", "as many dimensions, no larger"
+        )
+    tape.room(places.shape)
+    grid = list(np.ogrid[tuple(slice(size) for size in places.shape)])
+    grid[over] = places
+    at = tuple(grid)
+
+    def back(grad: Float64Array) -> Float64Array:
+        spread = np.zeros(x.shape)
+        np.add.at(spread, at, grad)  # one after another, in order
+        return spread
+
+    return tape.result(x.value[at], (x, back))
+
+
+def select(tape: Tape, /, input: object, dim: object, index: object) -> Array:
+    """One part along a dimension."""
+    x = tensor(input)
+    over = axis(dim, x.value.ndim)
+    return _part(tape, x, (*(slice(None),) * over, whole(index)))
+
+
+def narrow(tape: Tape, /, input: object, dim: object, start: object, length: object) -> Array:
+    """Some parts along a dimension, one after another."""
+    x, first, count = tensor(input), whole(start), whole(length)
+    over = axis(dim, x.value.ndim)
+    if not (x.shape and 0 <= first <= first + count <= x.shape[over]):
+        refuse(f"{count} parts from {first} on in shape {x.shape}", "parts that there are")
+    return _part(tape, x, (*(slice(None),) * over, slice(first, first + count)))
+
+
+def flip(tape: Tape, /, input: object, *dims: object) -> Array:
+    """The order along some dimensions reversed."""
+    x = tensor(input)
+    over = tuple(axis(each, x.value.ndim) for each in sizes(dims))
+    if not x.shape:
+        return x
+    return tape.result(np.flip(x.value, over), (x, lambda grad: np.flip(grad, over)))
+
+
+def roll(tape: Tape, /, input: object, shifts: object, dims: object = None) -> Array:
+    """Elements moved along a dimension; what leaves at one end comes in at the other."""
+    x, by = tensor(input), sizes((shifts,))
+    if len(by) != 1 or (dims is not None and len(sizes((dims,))) != 1):
+        refuse("roll moves along one dimension", "one number and one dimension")
+    over = None if dims is None else axis(sizes((dims,))[0], x.value.ndim)
+    step = by[0] % max(x.value.size if over is None else (x.shape or (1,))[over], 1)
+    if not x.shape:
+        return x
+    return tape.result(np.roll(x.value, step, over), (x, lambda grad: np.roll(grad, -step, over)))
+
+
+def cat(tape: Tape, /, tensors: object, dim: object = 0) -> Array:
+    """Tensors one after another along a dimension."""
+    parts = _alike(tape, tensors)
+    over = axis(dim, parts[0].value.ndim)
+    first = parts[0].shape
+    others = {(*part.shape[:over], *part.shape[over + 1 :]) for part in parts}
+    if not first or len(others) > 1 or any(part.value.ndim != len(first) for part in parts):
+        refuse("these tensors do not join", "the same sizes in every other dimension")
+    ends = np.cumsum([0, *(part.shape[over] for part in parts)]).tolist()
+    tape.room((*first[:over], ends[-1], *first[over + 1 :]))
+    before = (slice(None),) * over
+    links = [
+        (part, _cut((*before, slice(begin, end))))
+        for part, begin, end in zip(parts, ends[:-1], ends[1:], strict=True)
+    ]
+    return tape.result(np.concatenate([part.value for part in parts], over), *links)
+
+
+def _cut(own: tuple[slice, ...]) -> Back:
+    return lambda grad: grad[own]
+
+
+def stack(tape: Tape, /, tensors: object, dim: object = 0) -> Array:
+    """Tensors of one shape beside one another, along a dimension of their own."""
+    parts = _alike(tape, tensors)
+    if len({part.shape for part in parts}) > 1:
+        refuse("these tensors do not stack", "the same shape")
+    at = axis(dim, parts[0].value.ndim + 1)
+    return cat(tape, [unsqueeze(tape, part, at) for part in parts], at)
+
+
+def _alike(tape: Tape, tensors: object) -> list[Array]:
+    parts = [tensor(each) for each in items(tensors)]
+    if not parts:
+        refuse(f"there is nothing in {shown(tensors)}", "at least one tensor")
+    if any(part.is_float for part in parts):
+        return [real(tape, part) for part in parts]
+    if len({part.value.dtype for part in parts}) > 1:
+        return [array(tape, tape.constant(part.value.astype(np.int64))) for part in parts]
+    return parts

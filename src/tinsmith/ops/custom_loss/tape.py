@@ -1,0 +1,126 @@
+"""Values of a loss being computed, and the way back from its result to the log-probabilities: reverse-mode derivatives.
+
+Contributions to a value's gradient are added in one order, from the last operation to the first; what was broadcast is
+summed with one rounding (`sums`). So the gradient's bits depend on nothing but the graph and the datum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.ops.custom_loss.limits import (
+    MAX_DATUM_WORK,
+    MAX_REQUEST_WORK,
+    Work,
+    require_shape,
+)
+from tinsmith.ops.custom_loss.sums import summed_to
+from tinsmith.ops.exact import Float64Array
+from tinsmith.types.errors import InputError
+
+Values = NDArray[Any]
+"""float64, int64 or bool: a float of a loss is float64 whatever its graph calls it, a whole number int64."""
+Back = Callable[[Float64Array], Float64Array]
+"""From the gradient with respect to a result to that with respect to an operand, perhaps still broadcast."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """A tensor of the graph."""
+
+    value: Values
+    number: int
+    """Its place on the tape; -1: no gradient flows through it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The value's shape."""
+        return self.value.shape
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds real numbers."""
+        return self.value.dtype == np.float64
+
+
+@dataclass(slots=True)
+class Tape:
+    """What one datum's loss was computed from."""
+
+    work: Work
+    left: int = MAX_DATUM_WORK
+    links: list[tuple[tuple[Array, Back], ...]] = field(
+        default_factory=list[tuple[tuple[Array, Back], ...]]
+    )
+
+    def leaf(self, value: Float64Array) -> Array:
+        """A value that a gradient is wanted for."""
+        return self._add(value, ())
+
+    def constant(self, value: object) -> Array:
+        """A value without a gradient, from an array or a number.
+
+        Raises:
+            InputError: it is too large, or too much was computed.
+        """
+        held = np.asarray(value)
+        if held.dtype.kind == "f":
+            held = held.astype(np.float64, copy=False)
+        elif held.dtype.kind in "iu":
+            held = held.astype(np.int64, copy=False)
+        self._charge(held.size)
+        return Array(held, -1)
+
+    def result(self, value: Values, *links: tuple[Array, Back]) -> Array:
+        """What an operation made of its operands.
+
+        Raises:
+            InputError: it is too large, or too much was computed.
+        """
+        flowing = tuple(link for link in links if link[0].number >= 0)
+        return self._add(value, flowing) if flowing else self.constant(value)
+
+    def room(self, shape: Sequence[int]) -> None:
+        """Refuse a result of this shape before it is computed.
+
+        Raises:
+            InputError: it is too large, or too much was computed.
+        """
+        require_shape(shape)
+        self._charge(0)
+
+    def gradient(self, of: Array, to: Array) -> Float64Array:
+        """The derivative of a scalar with respect to a leaf, of the leaf's shape."""
+        grads: dict[int, Float64Array] = {of.number: np.ones(of.shape)}
+        for number in range(of.number, to.number, -1):
+            grad = grads.pop(number, None)
+            if grad is None:
+                continue
+            for operand, back in self.links[number]:
+                part = summed_to(back(grad), operand.shape)
+                before = grads.get(operand.number)
+                grads[operand.number] = part if before is None else before + part
+        found = grads.get(to.number)
+        return np.zeros(to.shape) if found is None else found
+
+    def _add(self, value: Values, links: tuple[tuple[Array, Back], ...]) -> Array:
+        held = np.asarray(value)
+        self._charge(held.size)
+        self.links.append(links)
+        return Array(held, len(self.links) - 1)
+
+    def _charge(self, elements: int) -> None:
+        self.left -= elements
+        self.work.left -= elements
+        if self.left < 0 or self.work.left < 0:
+            raise InputError(
+                "this loss computes too much",
+                allowed=f"{MAX_DATUM_WORK} elements of all values of a datum together"
+                if self.left < 0
+                else f"{MAX_REQUEST_WORK} elements of all values of a request's datums together",
+            )

@@ -1,0 +1,206 @@
+"""Custom losses of sessions: uploaded as graphs, checked, kept on the disk, and read again when one is named.
+
+A loss belongs to its session: its id begins with the session's, and only models of that session can name it. The same
+graph has the same id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Final, Literal
+
+from pydantic import Field, JsonValue
+
+from tinsmith.engine.validation import loss_by_name
+from tinsmith.ops.custom_loss.graph import LossInput, SentNode
+from tinsmith.ops.custom_loss.program import CustomLoss
+from tinsmith.server.body import Request, SeqId, Settings, parse_json
+from tinsmith.server.database.store import Store
+from tinsmith.server.futures import Futures, json_result
+from tinsmith.types.datum import LossName
+from tinsmith.types.errors import InputError
+
+CUSTOM: Final = "custom"
+"""What the SDK calls every custom loss; the setting loss_id says which."""
+MAX_BODY: Final = 1 << 20
+"""Largest graph in bytes, as it is sent."""
+MAX_LOSSES: Final = 256
+"""Most losses of a session."""
+HELD: Final = 64
+"""Losses held in memory; others are read from the disk again."""
+
+
+class SentInput(Settings):
+    """An input of a loss as it is sent."""
+
+    name: str
+    rank: int
+
+
+class SentGraphNode(Settings):
+    """A node as it is sent; `ops.custom_loss.encoded` says what its arguments may be."""
+
+    op: str
+    name: str
+    target: str
+    args: tuple[JsonValue, ...] = ()
+    kwargs: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+class SentGraph(Settings):
+    """A graph as it is sent."""
+
+    format: Literal[1] = 1
+    nodes: tuple[SentGraphNode, ...]
+
+
+class KeptLoss(Request):
+    """What makes a loss what it is."""
+
+    name: str
+    inputs: tuple[SentInput, ...]
+    graph: SentGraph
+
+    def read(self) -> CustomLoss:
+        """Return the loss.
+
+        Raises:
+            InputError: naming the node that is not allowed.
+        """
+        return CustomLoss.of(
+            self.name,
+            [LossInput(each.name, each.rank) for each in self.inputs],
+            [
+                SentNode(
+                    op=node.op,
+                    name=node.name,
+                    target=node.target,
+                    args=node.args,
+                    kwargs=node.kwargs,
+                )
+                for node in self.graph.nodes
+            ],
+        )
+
+
+class CreateCustomLoss(KeptLoss):
+    """POST create_custom_loss."""
+
+    session_id: str
+    custom_loss_seq_id: SeqId
+
+
+@dataclass(slots=True)
+class CustomLosses:
+    """All custom losses."""
+
+    store: Store
+    futures: Futures
+    folder: Path
+    held: OrderedDict[str, CustomLoss] = field(default_factory=OrderedDict[str, CustomLoss])
+    """By id, the most recently used last."""
+    lock: Lock = field(default_factory=Lock)
+    """Losses are made while others are named, on the compute thread."""
+
+    def create(self, body: bytes) -> str:
+        """Keep a loss; return the request's id, whose answer has the loss's.
+
+        Raises:
+            InputError: naming what is not allowed, the node above all; nothing was kept.
+        """
+        if len(body) > MAX_BODY:
+            raise InputError(
+                "this graph is too large",
+                field="graph",
+                value=f"{len(body)} bytes",
+                allowed=f"{MAX_BODY} bytes",
+            )
+        asked = parse_json(CreateCustomLoss, body)
+        session = asked.session_id
+        if self.store.session(session) is None:
+            raise InputError("there is no such session", field="session_id", value=session)
+        loss = asked.read()
+        kept = asked.model_dump_json(include={"name", "inputs", "graph"}).encode()
+        digest = hashlib.sha256(kept).hexdigest()[:32]
+        loss_id = f"{session}:loss:{digest}"
+        with self.lock:
+            self._keep(session, digest, kept)
+            self._hold(loss_id, loss)
+        request_id, new = self.futures.accept(
+            owner=f"{session}:loss", seq_id=asked.custom_loss_seq_id, kind="create_custom_loss"
+        )
+        if new:
+            answer = json_result({"loss_id": loss_id, "type": "create_custom_loss"})
+            self.futures.finish(request_id, answer)
+        return request_id
+
+    def named(
+        self, model_id: str, loss_fn: str, settings: Mapping[str, object]
+    ) -> tuple[LossName | CustomLoss, Mapping[str, object]]:
+        """Return the loss that a model's request names, and its settings.
+
+        Raises:
+            InputError: there is none of this name, or not in the model's session.
+        """
+        if loss_fn != CUSTOM:
+            return loss_by_name(loss_fn), settings
+        loss_id = settings.get("loss_id")
+        if not isinstance(loss_id, str) or len(settings) != 1:
+            raise InputError(
+                "a custom loss is named by its id",
+                field="loss_fn_config",
+                value=dict(settings),
+                allowed='{"loss_id": ...} alone, as forward_backward_custom sends it',
+            )
+        with self.lock:
+            return self._loss(model_id.rpartition(":train:")[0], loss_id), {}
+
+    def _loss(self, session: str, loss_id: str) -> CustomLoss:
+        held = self.held.get(loss_id)
+        owner, _, digest = loss_id.rpartition(":loss:")
+        if owner == session and held is not None:
+            self._hold(loss_id, held)
+            return held
+        file = self._file(session, digest)
+        if owner != session or not digest.isalnum() or not file.is_file():
+            raise InputError(
+                "this session has no such custom loss",
+                field="loss_fn_config.loss_id",
+                value=loss_id,
+                fix="call create_custom_loss with a client of the model's session",
+            )
+        loss = parse_json(KeptLoss, file.read_bytes()).read()
+        self._hold(loss_id, loss)
+        return loss
+
+    def _hold(self, loss_id: str, loss: CustomLoss) -> None:
+        self.held[loss_id] = loss
+        self.held.move_to_end(loss_id)
+        while len(self.held) > HELD:
+            self.held.popitem(last=False)
+
+    def _file(self, session: str, digest: str) -> Path:
+        return self.folder / session / f"{digest}.json"
+
+    def _keep(self, session: str, digest: str, kept: bytes) -> None:
+        file = self._file(session, digest)
+        if file.exists():
+            return
+        if file.parent.is_dir() and len(list(file.parent.iterdir())) >= MAX_LOSSES:
+            raise InputError(
+                "this session has too many custom losses",
+                field="session_id",
+                value=session,
+                allowed=f"{MAX_LOSSES} losses",
+                fix="make what varies an input of the loss",
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(".part")
+        unfinished.write_bytes(kept)
+        os.replace(unfinished, file)

@@ -1,0 +1,50 @@
+"""Functions in torch as the SDK sends them, read as custom losses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from tinker.lib.public_interfaces.custom_loss import encode_graph, trace_loss
+
+from tinsmith.ops.custom_loss.graph import LossInput, SentNode
+from tinsmith.ops.custom_loss.program import CustomLoss
+
+
+def sent_nodes(function: Callable[..., Any], ranks: Mapping[str, int]) -> list[SentNode]:
+    """The nodes of a function's graph as they arrive."""
+    handle = trace_loss(function, dict(ranks), "session")  # pyright: ignore[reportArgumentType]
+    return [
+        SentNode(op=node.op, name=node.name, target=node.target, args=node.args, kwargs=node.kwargs)
+        for node in encode_graph(handle).nodes
+    ]
+
+
+def custom(function: Callable[..., Any], ranks: Mapping[str, int]) -> CustomLoss:
+    """The loss that a function is."""
+    inputs = [LossInput(name, rank) for name, rank in ranks.items()]
+    return CustomLoss.of(function.__name__, inputs, sent_nodes(function, ranks))
+
+
+def by_torch(
+    function: Callable[..., Any], logprobs: np.ndarray, inputs: Mapping[str, np.ndarray]
+) -> tuple[float, np.ndarray, dict[str, float]]:
+    """Loss, gradient and metrics by torch in float64; the inputs in the order of the parameters."""
+    leaf = torch.tensor(logprobs.astype(np.float64), requires_grad=True)
+    tensors = [
+        torch.tensor(v.astype(np.float64) if v.dtype.kind == "f" else v) for v in inputs.values()
+    ]
+    loss, metrics = function(leaf, *tensors)
+    loss.backward()
+    assert leaf.grad is not None
+    return (
+        float(loss.detach()),
+        leaf.grad.numpy(),
+        {name: float(value.detach()) for name, value in metrics.items()},
+    )
