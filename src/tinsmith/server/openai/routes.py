@@ -102,6 +102,7 @@ class _Routes:
     ) -> Response:
         """Sample from every prompt, and answer at once or as a stream."""
         for sample in samples:
+            await self.direct.prepare(found, sample)
             self.direct.check(found, sample)
         if self.service.full:
             message = f"the queue holds {self.service.max_queue} requests: try again"
