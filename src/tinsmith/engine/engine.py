@@ -180,6 +180,11 @@ class Engine:
         """Every sampler made so far."""
         return tuple(self._samplers.values())
 
+    @property
+    def samplers_by_name(self) -> dict[str, Sampler]:
+        """The same by the base model's name."""
+        return dict(self._samplers)
+
     def sample(
         self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]
     ) -> list[SampleResult]:
