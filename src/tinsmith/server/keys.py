@@ -155,4 +155,5 @@ def _place_of(error: tomllib.TOMLDecodeError) -> str:
 
 
 def _refusal(file: Path, what: str, field: str, allowed: str) -> ConfigError:
-    return ConfigError(f"{file} {what}", field=field, allowed=allowed)
+    shown = re.sub(rf"{PREFIX}.*", f"{PREFIX}...", field)  # a key where a field's name belongs
+    return ConfigError(f"{file} {what}", field=shown, allowed=allowed)
