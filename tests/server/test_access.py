@@ -11,8 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
-from starlette.routing import Route
+from bad_requests import routes_of
 from tenants import NANO, Tenant, Tenants, let, sample
 from training_requests import forward_backward
 
@@ -198,15 +197,6 @@ OF_NOBODY = {
     **{(m, "/{path:path}"): "is not there" for m in ("GET", "POST", "PUT", "DELETE")},
 }
 """Routes on which there is nothing of a key's, and why."""
-
-
-def routes_of(app: FastAPI) -> set[tuple[str, str]]:
-    return {
-        (method, route.path)
-        for route in app.routes
-        if isinstance(route, Route)
-        for method in (route.methods or set()) - {"HEAD"}
-    }
 
 
 @pytest.fixture(scope="module")
