@@ -17,7 +17,7 @@ from stored import OWNER, PROTO, finished
 from running import HANG_S
 from tinsmith.server.database.database import Durability
 from tinsmith.server.database.records import Finished, NoResult
-from tinsmith.server.database.schema import VERSION
+from tinsmith.server.database.schema import OWNED, VERSION
 from tinsmith.server.database.store import FILE, Store
 from tinsmith.types.errors import ConfigError, InputError
 
@@ -95,6 +95,9 @@ def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
         session = store.create_session().session_id
     connection = sqlite3.connect(state / FILE)
     connection.execute("ALTER TABLE checkpoints DROP COLUMN public")
+    for table in OWNED:
+        connection.execute(f"DROP INDEX owned_{table}")
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN key_name")
     connection.execute("UPDATE schema_version SET version = 1")
     connection.commit()
     connection.close()
@@ -104,6 +107,7 @@ def test_an_older_state_is_brought_up_to_date(state: Path) -> None:
     connection = sqlite3.connect(state / FILE)
     assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]
     assert "public" in {row[1] for row in connection.execute("PRAGMA table_info(checkpoints)")}
+    assert connection.execute("SELECT key_name FROM sessions").fetchall() == [("default",)]
     connection.close()
 
 

@@ -6,7 +6,6 @@ the one where functions import. A mistake is at most five lines and exit code 2,
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from tinsmith.cli.new import new
 from tinsmith.cli.replay import replay
 from tinsmith.cli.report import report
 from tinsmith.cli.run import INTERRUPTED, run
+from tinsmith.cli.serve import serve
 from tinsmith.cli.sweep import sweep
 from tinsmith.types.errors import LostError, TinsmithError
 from tinsmith.types.version import VERSION
@@ -45,6 +45,7 @@ app.command()(replay)
 app.command()(diff)
 app.command()(sweep)
 app.command()(doctor)
+app.command()(serve)
 app.add_typer(analyse_app)
 
 
@@ -101,103 +102,6 @@ def tinsmith(
     ] = False,
 ) -> None:
     """Post-training that can be run again: bit for bit, on your own machine."""
-
-
-@app.command()
-def serve(
-    model: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=PATH",
-            help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, a fetched "
-            "tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
-        ),
-    ],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    arithmetic: Annotated[
-        Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")
-    ] = "canonical",
-    seed: Annotated[
-        int, typer.Option(help="Seeds that requests leave open are derived from it.")
-    ] = 0,
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME."
-        ),
-    ] = None,
-    micro_batch: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory."
-        ),
-    ] = 0,
-    deviation: Annotated[
-        Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
-        typer.Option(help="A deliberate fault, to see that the checks find it."),
-    ] = "none",
-    gradient_unit: Annotated[
-        Literal["tree", "datum"],
-        typer.Option(help="tree: datums that begin alike share their computation."),
-    ] = "tree",
-    max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
-    max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
-    exit_with_stdin: Annotated[
-        bool, typer.Option("--exit-with-stdin", help="Stop when standard input closes.")
-    ] = False,
-) -> None:
-    """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
-    from tinsmith.server.parent_watch import ParentWatch
-    from tinsmith.types.announcements import STARTING
-
-    named = _found(model)
-    parent = ParentWatch() if exit_with_stdin else None
-    print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
-    gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
-    from tinsmith.server.serve import ServeSettings
-    from tinsmith.server.serve import serve as run
-    from tinsmith.types.arithmetic import Arithmetic
-    from tinsmith.types.deviation import Deviation
-    from tinsmith.types.gradient import GradientUnit
-    from tinsmith.types.home import state_folder
-
-    gc.enable()
-    gc.freeze()
-    run(
-        ServeSettings(
-            models=named,
-            state=state or state_folder(),
-            host=host,
-            port=port,
-            device=device,
-            arithmetic=Arithmetic(arithmetic),
-            seed=seed,
-            micro_batch=micro_batch,
-            deviation=Deviation(deviation),
-            gradient_unit=GradientUnit(gradient_unit),
-            max_body=max_body,
-            max_queue=max_queue,
-            parent=parent,
-        )
-    )
-
-
-def _found(models: list[str]) -> dict[str, str]:
-    """Return where each served name comes from; a mistake is told before what is heavy is imported."""
-    from tinsmith.models.published.sources import find_model
-
-    named = dict(map(_named, models))
-    for source in named.values():
-        find_model(source)
-    return named
-
-
-def _named(text: str) -> tuple[str, str]:
-    """Split NAME=PATH; a bare name is its own source."""
-    name, equals, source = text.partition("=")
-    return name, source if equals else name
 
 
 @app.command()

@@ -179,20 +179,28 @@ class Engine:
             )
         return self._samplers[name]
 
-    def check(self, name: str, request: SampleRequest) -> None:
-        """Refuse a request that cannot be served on this base model. Any thread may call this.
+    def check(self, name: str, request: SampleRequest) -> int:
+        """Refuse a request that cannot be served on this base model; return the most tokens one sample may have.
+
+        Any thread may call this.
 
         Raises:
             InputError: naming the field.
             ConfigError: for a model that is not served.
         """
-        check_request(request, self.config(name))
+        max_tokens = check_request(request, self.config(name))
         compile_grammar(request, self._grammars[name])
+        return max_tokens
 
     @property
     def samplers(self) -> tuple[Sampler, ...]:
         """Every sampler made so far."""
         return tuple(self._samplers.values())
+
+    @property
+    def samplers_by_name(self) -> dict[str, Sampler]:
+        """The same by the base model's name."""
+        return dict(self._samplers)
 
     def sample(
         self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]

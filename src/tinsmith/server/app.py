@@ -16,8 +16,11 @@ from fastapi.responses import FileResponse, JSONResponse
 from tinsmith.server.body import R, parse_json
 from tinsmith.server.database.records import Failed, Finished, NoResult
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
-from tinsmith.server.guard import Guard, error_answer
+from tinsmith.server.guard import Guard, Observer, error_answer
+from tinsmith.server.keys import Keys
+from tinsmith.server.limits import BusyError
 from tinsmith.server.listing import Listing
+from tinsmith.server.metrics import CONTENT_TYPE, Answers, exposition, metrics
 from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.places import Place, forward_backward_place, json_place
@@ -51,16 +54,25 @@ POLL_SECONDS = 40.0
 Answer = Mapping[str, object]
 
 
-def build_app(service: Service, *, key: str, max_body: int) -> FastAPI:
-    """Make the application; every request but healthz needs `key`."""
+def build_app(
+    service: Service, *, key: str | Keys, max_body: int, observers: tuple[Observer, ...] = ()
+) -> FastAPI:
+    """Make the application; every request but healthz needs the `key`, or one of several.
+
+    `observers` are told of every request that is over.
+    """
     app = FastAPI(title="tinsmith", docs_url=None, redoc_url=None, openapi_url=None)
+    answers = Answers()
     app.add_middleware(
         Guard,
-        key=key,
+        keys=Keys.single(key) if isinstance(key, str) else key,
         max_body=max_body,
         open_paths=("/api/v1/healthz", EXTERNAL_ROUTE + "/"),
+        observers=(answers, *observers),
     )
     app.exception_handler(TinsmithError)(_refuse)
+    app.exception_handler(BusyError)(_put_off)
+    _metrics_route(app, service, answers)
     _session_routes(app, service)
     _training_routes(app, service)
     _sampling_routes(app, service)
@@ -73,6 +85,18 @@ def build_app(service: Service, *, key: str, max_body: int) -> FastAPI:
 async def _refuse(request: Request, error: Exception) -> Response:
     del request
     return error_answer(str(error))
+
+
+async def _put_off(request: Request, error: Exception) -> Response:
+    del request
+    return error_answer(str(error), 429)
+
+
+def _metrics_route(app: FastAPI, service: Service, answers: Answers) -> None:
+    async def told() -> Response:
+        return Response(exposition(metrics(service, answers)), media_type=CONTENT_TYPE)
+
+    app.get("/metrics")(told)
 
 
 async def _body(model: type[R], request: Request) -> R:
@@ -195,8 +219,7 @@ def _training_routes(app: FastAPI, service: Service) -> None:
             body = parse_json(LoadWeights, sent)
             if body.model_id is not None:
                 return {"request_id": runs.load_into(body), "model_id": body.model_id}
-        found = service.worker.call(lambda: runs.read_checkpoint(body.path))
-        request_id, model_id = runs.create_from(body, await asyncio.wrap_future(found))
+        request_id, model_id = runs.create_from(body, await runs.read_checkpoint(body.path))
         return {"request_id": request_id, "model_id": model_id}
 
     async def unload_model(request: Request) -> Answer:

@@ -12,6 +12,7 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.staging import present
+from tinsmith.server.access import DEFAULT, caller, caller_limits, current_call, without_owner
 from tinsmith.server.conversions import to_sample_request
 from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.requests import Sample
@@ -57,20 +58,32 @@ class Direct:
         Raises:
             InputError, ConfigError, CheckpointError: there is no such thing, or it cannot be loaded.
         """
-        job = self._checkpoint if model.startswith(SCHEME) else self._base
-        return await asyncio.wrap_future(self.service.worker.call(lambda: job(model)))
+        if not model.startswith(SCHEME):
+            return await asyncio.wrap_future(self.service.worker.call(lambda: self._base(model)))
+        readable = self.service.store.may_read(model)  # who calls is known here only
+        found = self.service.worker.call(lambda: self._checkpoint(model, readable))
+        return await asyncio.wrap_future(found)
 
     async def prepare(self, found: Found, request: Sample) -> None:
         """Compile a request's grammar beside the event loop, before `check` is asked."""
         await prepare(self.service.engine, found.name, request)
 
     def check(self, found: Found, request: Sample) -> None:
-        """Refuse a request that cannot be served.
+        """Refuse a request that cannot be served; from now on it is under way, until its client is answered or gone.
 
         Raises:
             InputError: naming the field.
+            BusyError: its key has as much under way as it may.
         """
-        self.service.engine.check(found.name, to_sample_request(request, seed=0))
+        asked = to_sample_request(request, seed=0)
+        max_tokens = self.service.engine.check(found.name, asked)
+        call, usage, limits = current_call(), self.service.futures.usage, caller_limits()
+        limits.check_sampling(request.num_samples, max_tokens)
+        if call is not None:
+            ticket = object()
+            usage.require_room(call.name, limits, num_samples=request.num_samples)
+            usage.begin(ticket, call.name, num_samples=request.num_samples)
+            call.at_end.callback(usage.end, ticket)
 
     async def draw(
         self,
@@ -88,6 +101,7 @@ class Direct:
             InputError, BackendError: a request is not, or cannot be, served.
         """
         samplers, loop = self.service.samplers, asyncio.get_running_loop()
+        owner = caller() or DEFAULT
         queue: asyncio.Queue[tuple[Drawn, ...] | TinsmithError] = asyncio.Queue()
         groups: list[Group] = []
 
@@ -96,7 +110,7 @@ class Direct:
 
         def start() -> None:
             for i, request in enumerate(requests):
-                asked = _with_stops(self._seeded(found, request), stop_tokens)
+                asked = _with_stops(self._seeded(found, request, owner), stop_tokens)
                 follower = follow(i * request.num_samples, request.num_samples)
                 groups.append(
                     samplers.start(
@@ -129,9 +143,11 @@ class Direct:
         finally:
             self.service.worker.post(drop)
 
-    def _seeded(self, found: Found, request: Sample) -> SampleRequest:
-        weights = found.loaded.weights
-        seed = self.service.samplers.seed_of(found.model, weights, request, route=ROUTE)
+    def _seeded(self, found: Found, request: Sample, owner: str) -> SampleRequest:
+        model = without_owner(found.model) if found.model.startswith(SCHEME) else found.model
+        seed = self.service.samplers.seed_of(
+            model, found.loaded.weights, request, owner=owner, route=ROUTE
+        )
         return to_sample_request(request, seed=seed)
 
     def _base(self, model: str) -> Found:
@@ -140,12 +156,14 @@ class Direct:
         self.service.engine.base(name)
         return Found(name=name, model=model, loaded=load_base(self.service.engine, name, kind))
 
-    def _checkpoint(self, model: str) -> Found:
+    def _checkpoint(self, model: str, readable: bool) -> Found:
         """A checkpoint is read again only if it is another one by now: its marker holds the hashes of its files."""
         folder = TinkerPath.parse(model).folder(self.service.state)
         marker = present(folder) / MARKER
-        if not marker.is_file():
+        there = marker.is_file()
+        if not there:
             self.kept.pop(model, None)
+        if not there or not readable:
             raise InputError("there is no such checkpoint", field="model", value=model)
         content = marker.read_bytes()
         kept = self.kept.get(model)

@@ -20,6 +20,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import merged_config, merged_weights
 from tinsmith.models.peft_format import export_peft
+from tinsmith.server.access import is_own
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError
 
@@ -72,7 +73,7 @@ class External:
     def exports(self, model_id: str) -> list[Export]:
         """The exports of one training run, by name."""
         parent = self._folder(model_id, "x").parent
-        if not parent.is_dir():
+        if not is_own(model_id) or not parent.is_dir():
             return []
         folders = [f for f in sorted(parent.iterdir()) if f.is_dir() and not f.name.startswith(".")]
         return [
@@ -91,9 +92,7 @@ class External:
         Raises:
             InputError: there is no such export.
         """
-        folder = self._folder(model_id, name)
-        if not folder.is_dir():
-            raise InputError("there is no such export", field="path", value=f"{model_id}/{name}")
+        folder = self._existing(model_id, name)
         shutil.rmtree(folder)
 
     def urls(self, model_id: str, name: str, base_url: str) -> dict[str, object]:
@@ -102,9 +101,7 @@ class External:
         Raises:
             InputError: there is no such export.
         """
-        folder = self._folder(model_id, name)
-        if not folder.is_dir():
-            raise InputError("there is no such export", field="path", value=f"{model_id}/{name}")
+        folder = self._existing(model_id, name)
         expires = int(time.time()) + VALID_SECONDS
         files = sorted(file.name for file in folder.iterdir() if file.is_file())
         return {
@@ -132,6 +129,12 @@ class External:
         if file not in found:
             raise InputError("there is no such file", field="file", value=file)
         return found[file]
+
+    def _existing(self, model_id: str, name: str) -> Path:
+        folder = self._folder(model_id, name)
+        if not is_own(model_id) or not folder.is_dir():
+            raise InputError("there is no such export", field="path", value=f"{model_id}/{name}")
+        return folder
 
     def _folder(self, model_id: str, name: str) -> Path:
         """Validated like a checkpoint's name, so that it cannot leave the state folder."""

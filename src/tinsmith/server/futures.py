@@ -9,13 +9,17 @@ import sqlite3
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
+from tinsmith.server.access import caller_limits, is_own, owner_of
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
-from tinsmith.types.errors import BackendError, DeterminismError, TinsmithError
+from tinsmith.server.limits import UNLIMITED, BusyError, Usage
+from tinsmith.types.errors import BackendError, DeterminismError, InputError, TinsmithError
 
 logger = logging.getLogger(__name__)
 
 JSON = "application/json"
+SAMPLE, UNLOAD = "sample", "unload_model"
+"""Kinds of requests: the SDK waits and repeats only the first where there is no room; the second makes room."""
 KEEP_PER_OWNER, KEEP_IN_ALL = 4096, 16384
 """Result bodies kept for clients that ask again; older ones are dropped."""
 
@@ -28,8 +32,9 @@ def json_result(values: Mapping[str, object]) -> Finished:
 class Futures:
     """Every accepted request's result, once."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-        """Keep results in `store`; waiters live on `loop`."""
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, usage: Usage) -> None:
+        """Keep results in `store`; waiters live on `loop`, and `usage` counts there what is not settled."""
+        self.usage = usage
         self._store = store
         self._loop = loop
         self._waiters: dict[str, asyncio.Event] = {}
@@ -46,13 +51,29 @@ class Futures:
         """
         return self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
 
-    def accept(self, *, owner: str, seq_id: int, kind: str) -> tuple[str, bool]:
-        """Return the request's id and whether it is new rather than a retry.
+    def accept(
+        self, *, owner: str, seq_id: int, kind: str, num_samples: int = 0
+    ) -> tuple[str, bool]:
+        """Return the request's id and whether it is new rather than a retry. On the event loop.
 
         Raises:
-            InputError: the number was used for something else.
+            InputError: the number was used for something else; or the key has as much under way as it may.
+            BusyError: the latter, of a sampling request.
         """
-        return self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
+        limits = caller_limits()
+        if limits is not UNLIMITED and kind != UNLOAD:
+            known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
+            if known is not None:
+                return known, False
+            # What is no sampling request, the SDK would repeat for minutes without telling its user why.
+            refusal = BusyError if kind == SAMPLE else InputError
+            self.usage.require_room(
+                owner_of(owner), limits, num_samples=num_samples, refusal=refusal
+            )
+        request_id, new = self._store.open_request(owner=owner, seq_id=seq_id, kind=kind)
+        if new:
+            self.usage.begin(request_id, owner_of(owner), num_samples=num_samples)
+        return request_id, new
 
     def run(self, request_id: str, compute: Callable[[], Finished]) -> None:
         """Carry a request out, on the compute thread, and settle it whatever happens."""
@@ -95,7 +116,9 @@ class Futures:
                 self._store.fail(request.request_id, message=message, category=ErrorCategory.SERVER)
 
     async def wait(self, request_id: str, seconds: float) -> Outcome:
-        """Return the outcome as soon as there is one; PENDING after `seconds`."""
+        """Return the outcome as soon as there is one; PENDING after `seconds`; another's is not known."""
+        if not is_own(request_id):
+            return NoResult.UNKNOWN
         event = self._waiters.setdefault(request_id, asyncio.Event())
         outcome = self._result(request_id)
         if outcome is NoResult.PENDING:
@@ -137,7 +160,12 @@ class Futures:
         if before // 1024 != self._settled // 1024:
             self._store.forget_older_than(KEEP_PER_OWNER, total=KEEP_IN_ALL)
         if request_ids:
-            self._loop.call_soon_threadsafe(self._wake, *request_ids)
+            self._loop.call_soon_threadsafe(self._end, *request_ids)
+
+    def _end(self, *request_ids: str) -> None:
+        for request_id in request_ids:
+            self.usage.end(request_id)
+        self._wake(*request_ids)
 
     def _wake(self, *request_ids: str) -> None:
         for request_id in request_ids:

@@ -1,20 +1,50 @@
-"""What every request passes first: the key, and the largest body. Plain ASGI, because each request pays for it."""
+"""What every request passes first: its key, and the largest body; and what is told of it once it is over.
+
+Plain ASGI, because each request pays for it.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from tinsmith.server.access import Call, answering
+from tinsmith.server.keys import Keys
 from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+REFUSED = "refused"
+"""The route of a request that was let through to none."""
+GONE, BROKEN = 499, 500
+"""The status of a request whose client left before there was one, and of one that broke."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One request that is over. Nothing of its headers, its query or its bodies."""
+
+    name: str
+    """The key's; empty where none fitted, or none was needed."""
+    method: str
+    path: str
+    route: str
+    """The pattern that the path fitted (`/api/v1/samplers/{sampler_id}`)."""
+    status: int
+    num_bytes: int
+    """Of the answer's body."""
+    seconds: float
+
+
+Observer = Callable[[Answered], None]
 
 
 def error_answer(message: str, status: int = 400) -> JSONResponse:
@@ -31,41 +61,98 @@ def _refusal(path: str, message: str, status: int) -> JSONResponse:
     return JSONResponse(body, status, headers={"x-should-retry": "false"})
 
 
+@dataclass(slots=True)
+class _Sending:
+    """Passes an answer on, and keeps what is told of it."""
+
+    send: Send
+    status: int = 0
+    num_bytes: int = 0
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.num_bytes += len(message.get("body", b""))
+        await self.send(message)
+
+
 class Guard:
-    """Lets a request with the key and a body that is not too large through."""
+    """Lets a request with a key and a body that is not too large through."""
 
     def __init__(
-        self, app: Application, *, key: str, max_body: int, open_paths: tuple[str, ...]
+        self,
+        app: Application,
+        *,
+        keys: Keys,
+        max_body: int,
+        open_paths: tuple[str, ...],
+        observers: tuple[Observer, ...] = (),
     ) -> None:
-        """Stand before `app`; `open_paths` need no key: whole paths, or beginnings that end in a slash."""
+        """Stand before `app`; `open_paths` need no key: whole paths, or beginnings that end in a slash.
+
+        `observers` are told of every request that is over.
+        """
         self._app = app
-        self._key = key.encode()
+        self._keys = keys
         self._max_body = max_body
         self._open_paths = open_paths
+        self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request, or hand it on."""
+        """Refuse a request, or hand it on; then tell of it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        begin, sending, broken = time.perf_counter(), _Sending(send), True
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        call = self._call(scope["path"], headers)
+        try:
+            await self._answer(call, headers, scope, receive, sending)
+            broken = False
+        finally:
+            answered = Answered(
+                name="" if call is None else call.name,
+                method=scope["method"],
+                path=scope["path"],
+                route=getattr(scope.get("route"), "path", REFUSED),
+                status=sending.status or (BROKEN if broken else GONE),
+                num_bytes=sending.num_bytes,
+                seconds=time.perf_counter() - begin,
+            )
+            for observe in self._observers:
+                observe(answered)
+
+    def _call(self, path: str, headers: Mapping[bytes, bytes]) -> Call | None:
+        """Whose request it is; None if its key is not taken."""
+        if self._is_open(path):
+            return Call("")
         given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(
             b"Bearer "
         )
-        if not self._is_open(scope["path"]) and not secrets.compare_digest(given, self._key):
-            refused = _refusal(
-                scope["path"],
-                "the key is missing or wrong: set TINKER_API_KEY to the server's",
-                401,
-            )
-            await refused(scope, receive, send)
+        key = self._keys.find(given)
+        return None if key is None else Call(key.name, key.limits)
+
+    async def _answer(
+        self,
+        call: Call | None,
+        headers: Mapping[bytes, bytes],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        path = scope["path"]
+        if call is None:
+            message = "the key is missing or wrong: set TINKER_API_KEY to the server's"
+            await _refusal(path, message, 401)(scope, receive, send)
             return
+        most = min(self._max_body, call.limits.max_body or self._max_body)
         length = headers.get(b"content-length", b"0").decode("latin-1")
-        if not length.isdecimal() or int(length) > self._max_body:
-            refused = _refusal(scope["path"], self._too_large(length), 413)
-            await refused(scope, receive, send)
+        if not length.isdecimal() or int(length) > most:
+            await _refusal(path, _too_large(length, most), 413)(scope, receive, send)
             return
-        await self._app(scope, self._counted(receive), send)
+        with answering(call):
+            await self._app(scope, _counted(receive, most), send)
 
     def _is_open(self, path: str) -> bool:
         return any(
@@ -73,19 +160,21 @@ class Guard:
             for each in self._open_paths
         )
 
-    def _counted(self, receive: Receive) -> Receive:
-        """Bodies in pieces do not say their length beforehand."""
-        total = 0
 
-        async def counted() -> MutableMapping[str, Any]:
-            nonlocal total
-            message = await receive()
-            total += len(message.get("body", b""))
-            if total > self._max_body:
-                raise HTTPException(413, self._too_large(f"{total} and more"))
-            return message
+def _counted(receive: Receive, most: int) -> Receive:
+    """Bodies in pieces do not say their length beforehand."""
+    total = 0
 
-        return counted
+    async def counted() -> MutableMapping[str, Any]:
+        nonlocal total
+        message = await receive()
+        total += len(message.get("body", b""))
+        if total > most:
+            raise HTTPException(413, _too_large(f"{total} and more", most))
+        return message
 
-    def _too_large(self, length: str) -> str:
-        return f"the body is larger than this server takes: {length} > {self._max_body} bytes"
+    return counted
+
+
+def _too_large(length: str, most: int) -> str:
+    return f"the body is larger than this server takes: {length} > {most} bytes"

@@ -11,6 +11,7 @@ from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import delete, read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.server.access import is_own
 from tinsmith.server.database.records import CheckpointRecord, TrainingRun
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import KIND as EXTERNAL_KIND
@@ -133,7 +134,7 @@ class Listing:
         return {}
 
     def set_public(self, model_id: str, kind: str, name: str, *, public: bool) -> Answer:
-        """Publish a checkpoint or take that back. A mark only: whoever has the key reads every checkpoint."""
+        """Publish a checkpoint, so that every key of this server reads it, or take that back."""
         self.store.set_public(self._existing(model_id, kind, name), public)
         return {}
 
@@ -177,7 +178,7 @@ class Listing:
 
     def _existing(self, model_id: str, kind: str, name: str) -> TinkerPath:
         path = TinkerPath.parse(f"tinker://{model_id}/{kind}/{name}")
-        if self.store.checkpoint(path) is None:
+        if not is_own(model_id) or self.store.checkpoint(path) is None:
             raise InputError("there is no such checkpoint", field="path", value=str(path))
         return path
 

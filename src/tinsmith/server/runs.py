@@ -15,6 +15,7 @@ from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.slots import values
+from tinsmith.server.access import caller_limits, is_own, owner_of, without_owner
 from tinsmith.server.conversions import to_adam, to_adapter_spec
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.records import Finished
@@ -82,6 +83,10 @@ class Runs:
     losses: CustomLosses
     loop: asyncio.AbstractEventLoop
     gap_seconds: float = GAP_SECONDS
+    num_steps: int = 0
+    """Optimizer steps so far: counted on the compute thread, as the next."""
+    num_tokens: int = 0
+    """Target tokens of the training and forward requests carried out so far."""
 
     def create(self, request: CreateModel) -> tuple[str, str]:
         """Make a model; return (request id, model id). A repeated request is answered by the first.
@@ -93,7 +98,8 @@ class Runs:
         name = asked.base
         self.engine.base(name)
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
-        seed = derive(self.seed, "adapter", model_id) >> 1
+        self._require_room(model_id)
+        seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
         spec = to_adapter_spec(request.lora_config, kind=asked.kind, alpha=asked.alpha, seed=seed)
         self.store.create_training_run(
             session_id=request.session_id,
@@ -134,6 +140,7 @@ class Runs:
                 allowed=base_model,
             )
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
+        self._require_room(model_id)
         self.store.create_training_run(
             session_id=request.session_id,
             model_seq_id=request.model_seq_id,
@@ -178,13 +185,18 @@ class Runs:
             fix="start the server with --model NAME=PATH of that base model",
         )
 
-    def read_checkpoint(self, path: str) -> Checkpoint:
-        """Read a checkpoint by its tinker:// path.
+    async def read_checkpoint(self, text: str) -> Checkpoint:
+        """Read a checkpoint by its tinker:// path, on the compute thread.
 
         Raises:
             InputError, CheckpointError: there is none, or it is damaged.
         """
-        return read(self.store.require_checkpoint(TinkerPath.parse(path)))
+        path = TinkerPath.parse(text)
+        readable = self.store.may_read(path)
+        found = self.worker.call(
+            lambda: read(self.store.require_checkpoint(path, readable=readable))
+        )
+        return await asyncio.wrap_future(found)
 
     def forward_backward(self, call: ForwardBackwardCall) -> str:
         """Compute a loss and, unless forward only, add its gradient."""
@@ -194,6 +206,7 @@ class Runs:
             loss, settings = self.losses.named(call.model_id, call.loss_fn, call.loss_fn_config)
             carry_out = session.forward if call.forward_only else session.forward_backward
             result = carry_out(call.datums, loss, settings)
+            self.num_tokens += sum(output.logprobs.size for output in result.outputs)
             body = encode_forward_backward(result.outputs, result.metrics, "logprobs")
             return Finished(body=body, media_type=CONTENT_TYPE)
 
@@ -203,14 +216,14 @@ class Runs:
     def optim_step(self, request: OptimStep) -> str:
         """Step with the accumulated gradient."""
         params = to_adam(request)
-        return self._submit(
-            request.model_id,
-            request.seq_id,
-            "optim_step",
-            lambda _, session: json_result(
-                {"metrics": session.optim_step(params), "type": "optim_step"}
-            ),
-        )
+
+        def compute(run: LiveRun, session: TrainingSession) -> Finished:
+            del run
+            metrics = session.optim_step(params)
+            self.num_steps += 1
+            return json_result({"metrics": metrics, "type": "optim_step"})
+
+        return self._submit(request.model_id, request.seq_id, "optim_step", compute)
 
     def trace(self, model_id: str, after: int) -> tuple[StepTrace, ...]:
         """The optimizer steps after number `after` that are still remembered of a model in memory.
@@ -287,8 +300,11 @@ class Runs:
         assert request.model_id is not None
         assert request.seq_id is not None
 
+        readable = self.store.may_read(request.path)  # who calls is known here only
+
         def compute(run: LiveRun, session: TrainingSession) -> Finished:
-            checkpoint = self.read_checkpoint(request.path)
+            path = TinkerPath.parse(request.path)
+            checkpoint = read(self.store.require_checkpoint(path, readable=readable))
             base = self.engine.base(run.name)
             restore(session, checkpoint, base=base, with_optimizer=request.optimizer)
             return json_result(
@@ -346,8 +362,14 @@ class Runs:
             user_metadata=request.user_metadata,
         )
 
+    def _require_room(self, model_id: str) -> None:
+        """Refuse a new model where its key holds as many in memory as it may."""
+        if model_id not in self.live and self.store.training_run(model_id) is None:
+            name = owner_of(model_id)
+            caller_limits().check_models(sum(owner_of(each) == name for each in self.live))
+
     def _run(self, model_id: str) -> LiveRun:
-        if model_id in self.live:
+        if model_id in self.live and is_own(model_id):
             return self.live[model_id]
         record = self.store.training_run(model_id)
         if record is None:

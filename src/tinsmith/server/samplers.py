@@ -18,10 +18,11 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.server.access import DEFAULT, caller_limits, is_own, owner_of
 from tinsmith.server.conversions import to_sample_request, to_targets
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
-from tinsmith.server.futures import Futures
+from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.messages import CONTENT_TYPE
 from tinsmith.server.places import Place
@@ -105,6 +106,8 @@ class Samplers:
     watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Those of them whose tokens are followed as they are drawn."""
     gap_seconds: float = GAP_SECONDS
+    num_tokens: int = 0
+    """Tokens drawn by the requests that are no longer under way: counted on the compute thread."""
 
     async def create(self, request: CreateSamplingSession, runs: Runs) -> str:
         """Open a session on a base model or a checkpoint, and load it.
@@ -115,9 +118,7 @@ class Samplers:
         base_model = request.base_model
         if request.model_path is not None:
             path = TinkerPath.parse(request.model_path)
-            checkpoint = await asyncio.wrap_future(
-                self.worker.call(lambda: read(self.store.require_checkpoint(path)))
-            )
+            checkpoint = await runs.read_checkpoint(request.model_path)
             name = runs.served_base(checkpoint)
             record = self.store.checkpoint(path)
             base_model = record.base_model if record else name
@@ -211,12 +212,16 @@ class Samplers:
         live = self._live(request.sampling_session_id)
         lane = live.lane(request.seq_id)
         try:
-            self.engine.check(live.name, to_sample_request(request, seed=0))
+            max_tokens = self.engine.check(live.name, to_sample_request(request, seed=0))
+            caller_limits().check_sampling(request.num_samples, max_tokens)
         except TinsmithError as error:
             self.count_refused(Place(request.sampling_session_id, request.seq_id), str(error))
             raise
         request_id, new = self.futures.accept(
-            owner=request.sampling_session_id, seq_id=request.seq_id, kind="sample"
+            owner=request.sampling_session_id,
+            seq_id=request.seq_id,
+            kind=SAMPLE,
+            num_samples=request.num_samples,
         )
         if new:
             job = self._job(live, request, request_id)
@@ -282,6 +287,7 @@ class Samplers:
         self.watched.pop(id(group), None)
         entry = self.under_way.pop(id(group), None)
         if entry is not None:
+            self.num_tokens += _num_drawn(group)
             self.engine.sampler(entry.name).cancel(group)
 
     def stepped(self) -> None:
@@ -294,6 +300,7 @@ class Samplers:
         """Settle requests whose samples have ended, waiting for the disk once. Called on the compute thread."""
         with self.futures.together():
             for group in groups:
+                self.num_tokens += _num_drawn(group)
                 self.watched.pop(id(group), None)
                 self.under_way.pop(id(group)).ended(group)
 
@@ -303,6 +310,7 @@ class Samplers:
         self.under_way.clear()
         self.watched.clear()
         for entry in entries:
+            self.num_tokens += _num_drawn(entry.group)
             self.engine.sampler(entry.name).cancel(entry.group)
             entry.group.failure = BackendError(
                 f"the server failed while sampling: {type(error).__name__}"
@@ -325,7 +333,8 @@ class Samplers:
 
         def submit() -> None:
             loaded = live.loaded.result()
-            seed = self.seed_of(live.record.base_model, loaded.weights, request)
+            owner = owner_of(live.record.session_id)
+            seed = self.seed_of(live.record.base_model, loaded.weights, request, owner=owner)
             if (
                 request_id in self.cancelled
             ):  # its seed is counted all the same: when it came is no matter
@@ -337,19 +346,23 @@ class Samplers:
 
         return lambda: self.futures.attempt(request_id, submit)
 
-    def seed_of(self, base: str, weights: str, request: Sample, *, route: str | None = None) -> int:
+    def seed_of(
+        self, base: str, weights: str, request: Sample, *, owner: str, route: str | None = None
+    ) -> int:
         """Derive an unseeded request's seed, and count it; a seeded one keeps its own.
 
-        Requests of one `route` are counted apart from all others, which may come at any time between them.
+        Requests of one `route`, and those of each key (`owner`: its name), are counted apart from all others, which may
+        come at any time between them. Whose the request is changes nothing else.
         """
         if request.sampling_params.seed is not None:
             return 0
         apart = {} if route is None else {"route": route}
         key = sha256_of({"base": base, "weights": weights, "asked": request.asked(), **apart})
-        return derive(self.seed, "sample", key, self.store.occurrence(key))
+        counted = key if owner == DEFAULT else f"{owner} {key}"
+        return derive(self.seed, "sample", key, self.store.occurrence(counted))
 
     def _live(self, sampling_session_id: str) -> _Live:
-        if sampling_session_id in self.live:
+        if sampling_session_id in self.live and is_own(sampling_session_id):
             return self.live[sampling_session_id]
         record = self.record(sampling_session_id)
         if record.snapshot:
@@ -365,11 +378,14 @@ class Samplers:
         """Load a session's weights on the compute thread; a session that was opened before goes on."""
         asked = ModelName.parse(record.base_model)
         name, kind = asked.base, asked.kind
+        # It may have been published when the session was made, and not be any more.
+        readable = record.model_path is None or self.store.may_read(record.model_path)
 
         def load() -> Loaded:
             if record.model_path is None:
                 return load_base(self.engine, name, kind)
-            folder = TinkerPath.parse(record.model_path).folder(self.state)
+            path = TinkerPath.parse(record.model_path)
+            folder = self.store.require_checkpoint(path, readable=readable)
             return load_checkpoint(self.engine, name, read(folder))
 
         if record.sampling_session_id not in self.live:
@@ -387,3 +403,7 @@ class Samplers:
         if lane.next_seq == expected and lane.waiting:
             logger.warning("request %d never came; what waits for it goes on", expected)
             self._post(lane.close_gap())
+
+
+def _num_drawn(group: Group) -> int:
+    return sum(len(sample.tokens) for sample in group.samples)

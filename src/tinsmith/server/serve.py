@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +20,16 @@ import uvloop
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.training import MicroBatches
+from tinsmith.server.access_log import AccessLog
 from tinsmith.server.app import build_app
+from tinsmith.server.keys import PREFIX, Keys, read_keys, readable_by_others
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.service import Service
+from tinsmith.server.tls import TlsFiles, tls_files
 from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.home import certificates_folder
 
@@ -53,6 +56,12 @@ class ServeSettings:
     """What is one chain of sums: prefix trees, or datums one by one."""
     max_body: int = 512 << 20
     max_queue: int = 4096
+    keys: Path | None = None
+    """A file of keys, read again on SIGHUP; None: one key, TINKER_API_KEY or a new one."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    access_log: str | None = None
+    """A file that a line is written to for every request; `-`: standard output."""
     parent: ParentWatch | None = None
     """Stop when it finds the parent gone; None: there is none to live with."""
 
@@ -68,13 +77,7 @@ def serve(settings: ServeSettings) -> None:
         ConfigError, BackendError, DeterminismError, CheckpointError: the server cannot start.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    key = os.environ.get("TINKER_API_KEY") or f"tml-{secrets.token_hex(16)}"
-    if not key.startswith("tml-"):
-        raise ConfigError(
-            "the SDK only takes keys that begin with tml-",
-            field="TINKER_API_KEY",
-            allowed="tml-...",
-        )
+    door = _door(settings)
     listener = bind(settings.host, settings.port)
     engine = Engine(
         settings.models,
@@ -88,7 +91,54 @@ def serve(settings: ServeSettings) -> None:
         say=_tell,
     )
     _tell(f"opening the state in {settings.state}")
-    uvloop.run(_serve(settings, engine, listener, key))
+    uvloop.run(_serve(settings, engine, listener, door))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Door:
+    """What stands between the network and the service: who is let in, how, and what is written of it."""
+
+    keys: Keys
+    shown: str
+    """What is said of the keys when it answers."""
+    tls: TlsFiles | None
+    access_log: AccessLog | None
+
+
+def _door(settings: ServeSettings) -> _Door:
+    tls = tls_files(settings.tls_cert, settings.tls_key)
+    if settings.keys is not None:
+        keys = read_keys(settings.keys)
+        _warn_of_readers(settings.keys)
+        shown = f"keys={settings.keys}"
+    else:
+        given = os.environ.get("TINKER_API_KEY")
+        key = given or f"{PREFIX}{secrets.token_hex(16)}"
+        if not key.startswith(PREFIX):
+            raise ConfigError(
+                "the SDK only takes keys that begin with tml-",
+                field="TINKER_API_KEY",
+                allowed="tml-...",
+            )
+        keys, shown = Keys.single(key), "key=TINKER_API_KEY" if given else f"key={key}"
+    log = None if settings.access_log is None else AccessLog(settings.access_log)
+    return _Door(keys=keys, shown=shown, tls=tls, access_log=log)
+
+
+def _warn_of_readers(file: Path) -> None:
+    if readable_by_others(file):
+        print(f"warning: others can read {file}: chmod 600 {file}", file=sys.stderr, flush=True)
+
+
+def reread(keys: Keys, file: Path) -> str:
+    """Take the keys that a file has now; one with a mistake is refused as a whole. Return what is to be told."""
+    try:
+        others = read_keys(file)
+        _warn_of_readers(file)
+    except (TinsmithError, OSError) as error:
+        return f"keys: those of before stay, because {error}"
+    keys.replace(others)
+    return f"keys: {file} was read again; they are of {', '.join(keys.names)}"
 
 
 def _tell(line: str) -> None:
@@ -120,9 +170,12 @@ def bind(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """Leaves on SIGTERM and SIGINT by returning, so that the state is closed in order."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, hang_up: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
         self._service = service
+        self._hang_up = hang_up
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -130,9 +183,14 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.leave)
+        if self._hang_up is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         try:
             yield
         finally:
+            if self._hang_up is not None:
+                loop.remove_signal_handler(signal.SIGHUP)
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
             # The drain is under way; only an impatient person cuts it short, which harms no state.
@@ -146,7 +204,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: ServeSettings, engine: Engine, listener: socket.socket, key: str
+    settings: ServeSettings, engine: Engine, listener: socket.socket, door: _Door
 ) -> None:
     service = Service(
         engine,
@@ -155,19 +213,22 @@ async def _serve(
         max_queue=settings.max_queue,
         patience=0.0 if settings.parent is None else ORPHAN_SECONDS,
     )
-    app = build_app(service, key=key, max_body=settings.max_body)
+    observers = () if door.access_log is None else (door.access_log,)
+    app = build_app(service, key=door.keys, max_body=settings.max_body, observers=observers)
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
+        ssl_certfile=None if door.tls is None else door.tls.cert,
+        ssl_keyfile=None if door.tls is None else door.tls.key,
     )
-    server = _Server(config, service)
+    server = _Server(config, service, _on_hang_up(settings, door))
     if settings.parent is not None:
         loop = asyncio.get_running_loop()
         settings.parent.then(lambda: loop.call_soon_threadsafe(server.leave))
-    announced = asyncio.create_task(_announce(server, settings, listener, key))
+    announced = asyncio.create_task(_announce(server, settings, listener, door))
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -175,20 +236,40 @@ async def _serve(
         with contextlib.suppress(asyncio.CancelledError):
             await announced
         await service.close()
+        if door.access_log is not None:
+            door.access_log.close()
+
+
+def _on_hang_up(settings: ServeSettings, door: _Door) -> Callable[[], None] | None:
+    """What SIGHUP does: reads the keys again, and opens the access log anew. None: it ends the process, as usual."""
+    file, log = settings.keys, door.access_log
+    if file is None and log is None:
+        return None
+
+    def hang_up() -> None:
+        if file is not None:
+            print(reread(door.keys, file), file=sys.stderr, flush=True)
+        if log is not None:
+            try:
+                log.reopen()
+            except ConfigError as error:
+                print(error, file=sys.stderr, flush=True)
+
+    return hang_up
 
 
 async def _announce(
-    server: uvicorn.Server, settings: ServeSettings, listener: socket.socket, key: str
+    server: uvicorn.Server, settings: ServeSettings, listener: socket.socket, door: _Door
 ) -> None:
     """Say where and with which key, once it answers; the key only where it was not given."""
     while not server.started:
         await asyncio.sleep(0.01)
     port = listener.getsockname()[1]
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-    given = "key=TINKER_API_KEY" if os.environ.get("TINKER_API_KEY") else f"key={key}"
+    scheme = "http" if door.tls is None else "https"
     if settings.host not in LOOPBACK:
         print(
             f"warning: listening on {settings.host}: anyone who has the key and can reach this machine can use it",
             flush=True,
         )
-    print(f"{READY}http://{shown}:{port} {given}", flush=True)
+    print(f"{READY}{scheme}://{shown}:{port} {door.shown}", flush=True)

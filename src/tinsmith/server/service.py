@@ -23,7 +23,8 @@ from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
-from tinsmith.server.futures import Futures, json_result
+from tinsmith.server.futures import UNLOAD, Futures, json_result
+from tinsmith.server.limits import Usage
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
 from tinsmith.server.worker import Worker
@@ -60,7 +61,7 @@ class Service:
         self._lock = _locked(state, patience)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
-        self.futures = Futures(self.store, loop)
+        self.futures = Futures(self.store, loop, Usage())
         self.futures.fail_pending("the server was restarted before this request was carried out")
         for run in self.store.training_runs():
             if not run.unloaded:
@@ -155,8 +156,8 @@ class Service:
         if run is None:
             raise InputError("there is no such model", field="model_id", value=model_id)
         seq = 1 + max(self.store.seq_ids(model_id), default=0)
-        request_id, _ = self.futures.accept(owner=model_id, seq_id=seq, kind="unload_model")
-        answer = json_result({"model_id": model_id, "type": "unload_model"})
+        request_id, _ = self.futures.accept(owner=model_id, seq_id=seq, kind=UNLOAD)
+        answer = json_result({"model_id": model_id, "type": UNLOAD})
         self.runs.unload(
             model_id, seq, request_id, lambda: self.futures.run(request_id, lambda: answer)
         )

@@ -2,6 +2,8 @@
 
 A checkpoint is written first and recorded then. If the process dies in between, the next start finds
 it without a record and makes one from the folder's marker: all but its expiry is known from there.
+
+A request reads the checkpoints of its own key and those that were published; the server itself reads all.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import is_checkpoint, list_checkpoints, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.staging import present
+from tinsmith.server.access import caller, is_own, owner_of
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind
@@ -69,18 +72,30 @@ class CheckpointRows:
         return record
 
     def checkpoint(self, path: TinkerPath) -> CheckpointRecord | None:
-        """Return a checkpoint's record; None if no whole one is there."""
+        """Return a checkpoint's record; None if no whole one is there, or it is another's."""
+        if not self.may_read(path):
+            return None
         rows = self._database.query("SELECT * FROM checkpoints WHERE path = ?", str(path))
         return next(iter(self._existing(rows)), None)
 
-    def require_checkpoint(self, path: TinkerPath) -> Path:
+    def may_read(self, path: TinkerPath | str) -> bool:
+        """Whether whoever calls may read a checkpoint, if it is there: it is their own, or published."""
+        return is_own(str(path)) or bool(
+            self._database.query(
+                "SELECT 1 FROM checkpoints WHERE path = ? AND public = 1", str(path)
+            )
+        )
+
+    def require_checkpoint(self, path: TinkerPath, *, readable: bool | None = None) -> Path:
         """Return the folder of a checkpoint that is there.
+
+        `readable`: what `may_read` said when the request came, where it is carried out later.
 
         Raises:
             InputError: there is none of this name.
         """
         folder = path.folder(self._state)
-        if not is_checkpoint(folder):
+        if not (self.may_read(path) if readable is None else readable) or not is_checkpoint(folder):
             raise InputError(
                 "there is no such checkpoint: it was never saved, was deleted, or has expired",
                 field="path",
@@ -92,8 +107,10 @@ class CheckpointRows:
     def checkpoints(self, *, model_id: str | None = None) -> tuple[CheckpointRecord, ...]:
         """Return the checkpoints (of one training run) that are there, the newest last."""
         rows = self._database.query(
-            "SELECT * FROM checkpoints WHERE coalesce(model_id = ?, 1) ORDER BY checkpoint_order",
+            "SELECT * FROM checkpoints WHERE coalesce(model_id = ?, 1)"
+            " AND coalesce(key_name = ?, 1) ORDER BY checkpoint_order",
             model_id,
+            caller(),
         )
         return self._existing(rows)
 
@@ -167,7 +184,8 @@ class CheckpointRows:
     def _put(self, record: CheckpointRecord) -> None:
         self._database.execute(
             "INSERT OR REPLACE INTO checkpoints (path, model_id, base_model, rank, created_at,"
-            " expires_at, user_metadata, size_bytes, public) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " expires_at, user_metadata, size_bytes, public, key_name)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             str(record.path),
             record.model_id,
             record.base_model,
@@ -177,6 +195,7 @@ class CheckpointRows:
             dumped_metadata(record.user_metadata),
             record.size_bytes,
             int(record.public),
+            owner_of(record.model_id),
         )
 
     def _existing(self, rows: list[sqlite3.Row]) -> tuple[CheckpointRecord, ...]:

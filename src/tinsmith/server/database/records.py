@@ -125,7 +125,7 @@ class CheckpointRecord:
     user_metadata: Mapping[str, object] | None
     size_bytes: int
     public: bool = False
-    """Whether its owner published it; whoever has the server's key reads every checkpoint."""
+    """Whether its owner published it: then every key of the server reads it."""
 
     @property
     def model_id(self) -> str:

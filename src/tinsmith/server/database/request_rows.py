@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+from tinsmith.server.access import is_own
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import (
     ErrorCategory,
@@ -64,14 +65,16 @@ class RequestRows:
         Raises:
             InputError: `seq_id` was used for another kind of request.
         """
-        rows = self._database.query(_KIND_OF, owner, seq_id)
+        rows = self._database.query(_KIND_OF, owner, seq_id) if is_own(owner) else []
         if not rows:
             return None
         _require_kind(kind, rows[0]["kind"], seq_id)
         return _request_id(owner, seq_id, kind)
 
     def refuse(self, *, owner: str, seq_id: int, message: str) -> bool:
-        """Note that a number was used by a request that was refused; False if it was used before."""
+        """Note that a number was used by a request that was refused; False if it was used before, or is another's."""
+        if not is_own(owner):
+            return False
         with self._database.transaction(Durability.PROCESS):
             rows = self._database.execute(
                 "INSERT INTO requests (request_id, owner, seq_id, kind, state, message, category)"
@@ -133,7 +136,9 @@ class RequestRows:
         return rows[0]["owner"]
 
     def result(self, request_id: str) -> Outcome:
-        """Return what a request came to, as of the last commit."""
+        """Return what a request came to, as of the last commit; another's is not known."""
+        if not is_own(request_id):
+            return NoResult.UNKNOWN
         rows = self._database.query(
             "SELECT state, message, category, media_type, body FROM requests"
             " LEFT JOIN bodies USING (request_id) WHERE request_id = ?",

@@ -1,4 +1,7 @@
-"""Training runs, which are the trained models: noted at creation, kept after they left the memory."""
+"""Training runs, which are the trained models: noted at creation, kept after they left the memory.
+
+A request sees those of its own key only; the server itself sees all.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from tinsmith.server.access import caller, is_own, owner_of
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import TrainingRun, dumped_metadata, loaded_metadata
 from tinsmith.server.database.session_rows import number_used, require_session
@@ -40,7 +44,8 @@ class RunRows:
             require_session(self._database, session_id)
             self._database.execute(
                 "INSERT INTO training_runs (model_id, session_id, model_seq_id, base_model, spec,"
-                " user_metadata, created_at, last_request_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+                " user_metadata, created_at, last_request_at, key_name)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (session_id, model_seq_id) DO NOTHING",
                 f"{session_id}:train:{model_seq_id}",
                 session_id,
@@ -48,6 +53,7 @@ class RunRows:
                 *values,
                 now,
                 now,
+                owner_of(session_id),
             )
             (row,) = self._database.execute(
                 "SELECT * FROM training_runs WHERE session_id = ? AND model_seq_id = ?",
@@ -60,14 +66,18 @@ class RunRows:
 
     def training_run(self, model_id: str) -> TrainingRun | None:
         """Return a training run, None if there is none."""
+        if not is_own(model_id):
+            return None
         rows = self._database.query("SELECT * FROM training_runs WHERE model_id = ?", model_id)
         return _training_run(rows[0]) if rows else None
 
     def training_runs(self, *, session_id: str | None = None) -> tuple[TrainingRun, ...]:
         """Return the training runs (of one session), in the order of their creation."""
         rows = self._database.query(
-            "SELECT * FROM training_runs WHERE coalesce(session_id = ?, 1) ORDER BY run_order",
+            "SELECT * FROM training_runs WHERE coalesce(session_id = ?, 1)"
+            " AND coalesce(key_name = ?, 1) ORDER BY run_order",
             session_id,
+            caller(),
         )
         return tuple(_training_run(row) for row in rows)
 

@@ -10,11 +10,22 @@ from pathlib import Path
 
 from tinsmith.types.errors import ConfigError
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of the tables."""
 
-UPGRADES = {1: "ALTER TABLE checkpoints ADD COLUMN public INTEGER NOT NULL DEFAULT 0"}
-"""Version -> what makes the next one of it."""
+OWNED = ("sessions", "training_runs", "sampling_sessions", "checkpoints")
+"""Tables whose rows belong to a key: its name stands in them, never the key."""
+
+_OWNERS = tuple(f"CREATE INDEX owned_{table} ON {table} (key_name)" for table in OWNED)
+
+UPGRADES = {
+    1: ("ALTER TABLE checkpoints ADD COLUMN public INTEGER NOT NULL DEFAULT 0",),
+    2: (
+        *(f"ALTER TABLE {t} ADD COLUMN key_name TEXT NOT NULL DEFAULT 'default'" for t in OWNED),
+        *_OWNERS,
+    ),
+}
+"""Version -> what makes the next one of it. Before there were several keys, the one was that named default."""
 
 TABLES = (
     "CREATE TABLE schema_version (version INTEGER NOT NULL)",
@@ -24,7 +35,8 @@ TABLES = (
         session_id TEXT NOT NULL UNIQUE,
         about TEXT NOT NULL,
         finished TEXT,
-        finished_detail TEXT
+        finished_detail TEXT,
+        key_name TEXT NOT NULL
     )
     """,
     """
@@ -40,6 +52,7 @@ TABLES = (
         last_request_at REAL NOT NULL,
         last_applied_seq_id INTEGER NOT NULL DEFAULT 0,
         unloaded INTEGER NOT NULL DEFAULT 0,
+        key_name TEXT NOT NULL,
         UNIQUE (session_id, model_seq_id)
     )
     """,
@@ -52,6 +65,7 @@ TABLES = (
         base_model TEXT NOT NULL,
         model_path TEXT,
         snapshot INTEGER NOT NULL,
+        key_name TEXT NOT NULL,
         UNIQUE (session_id, sampling_session_seq_id)
     )
     """,
@@ -92,9 +106,11 @@ TABLES = (
         expires_at REAL,
         user_metadata TEXT NOT NULL,
         size_bytes INTEGER NOT NULL,
-        public INTEGER NOT NULL DEFAULT 0
+        public INTEGER NOT NULL DEFAULT 0,
+        key_name TEXT NOT NULL
     )
     """,
+    *_OWNERS,
 )
 
 
@@ -138,7 +154,8 @@ def _upgrade(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("SELECT version FROM schema_version").fetchone()
     for step in range(version, VERSION):
-        connection.execute(UPGRADES[step])
+        for statement in UPGRADES[step]:
+            connection.execute(statement)
     connection.execute("UPDATE schema_version SET version = ?", (VERSION,))
     connection.execute("COMMIT")
 

@@ -1,4 +1,7 @@
-"""Sessions and the sampling sessions in them: made once, however often a client asks."""
+"""Sessions and the sampling sessions in them: made once, however often a client asks.
+
+A request sees those of its own key only; the server itself sees all.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
+from tinsmith.server.access import DEFAULT, caller, is_own, owner_of, session_prefix
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import (
     SamplingSession,
@@ -31,7 +35,7 @@ class SessionRows:
         project_id: str | None = None,
         display_name: str | None = None,
     ) -> Session:
-        """Open a session; the n-th of a state file is always called the same (`s000001`)."""
+        """Open a session; a key's n-th in a state file is always called the same (`s000001`), whatever others do."""
         about = {
             "tags": list(tags),
             "user_metadata": dumped_metadata(user_metadata),
@@ -40,12 +44,15 @@ class SessionRows:
             "display_name": display_name,
             "created_at": self._clock(),
         }
+        name = caller() or DEFAULT
         with self._database.transaction():
             (row,) = self._database.execute(
-                "INSERT INTO sessions (session_id, about)"
-                " SELECT printf('s%06d', coalesce(max(session_order), 0) + 1), ? FROM sessions"
-                " RETURNING *",
+                "INSERT INTO sessions (session_id, about, key_name)"
+                " SELECT ?1 || printf('s%06d', count(*) + 1), ?2, ?3 FROM sessions"
+                " WHERE key_name = ?3 RETURNING *",
+                session_prefix(name),
                 json.dumps(about),
+                name,
             )
         return _session(row)
 
@@ -67,12 +74,17 @@ class SessionRows:
 
     def session(self, session_id: str) -> Session | None:
         """Return a session, None if there is none."""
+        if not is_own(session_id):
+            return None
         rows = self._database.query("SELECT * FROM sessions WHERE session_id = ?", session_id)
         return _session(rows[0]) if rows else None
 
     def sessions(self) -> tuple[Session, ...]:
         """Return all sessions, in the order of their creation."""
-        rows = self._database.query("SELECT * FROM sessions ORDER BY session_order")
+        rows = self._database.query(
+            "SELECT * FROM sessions WHERE coalesce(key_name = ?, 1) ORDER BY session_order",
+            caller(),
+        )
         return tuple(_session(row) for row in rows)
 
     def create_sampling_session(
@@ -101,8 +113,8 @@ class SessionRows:
             require_session(self._database, session_id)
             self._database.execute(
                 "INSERT INTO sampling_sessions (sampling_session_id, session_id,"
-                " sampling_session_seq_id, base_model, model_path, snapshot)"
-                " VALUES (?, ?, ?, ?, ?, ?)"
+                " sampling_session_seq_id, base_model, model_path, snapshot, key_name)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT (session_id, sampling_session_seq_id) DO NOTHING",
                 wanted.sampling_session_id,
                 session_id,
@@ -110,6 +122,7 @@ class SessionRows:
                 base_model,
                 model_path,
                 snapshot,
+                owner_of(session_id),
             )
             (row,) = self._database.execute(
                 "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?",
@@ -121,6 +134,8 @@ class SessionRows:
 
     def sampling_session(self, sampling_session_id: str) -> SamplingSession | None:
         """Return a sampling session, None if there is none."""
+        if not is_own(sampling_session_id):
+            return None
         rows = self._database.query(
             "SELECT * FROM sampling_sessions WHERE sampling_session_id = ?", sampling_session_id
         )
@@ -130,19 +145,23 @@ class SessionRows:
         """Return the sampling sessions (of one session), in the order of their creation."""
         rows = self._database.query(
             "SELECT * FROM sampling_sessions WHERE coalesce(session_id = ?, 1)"
-            " ORDER BY sampling_order",
+            " AND coalesce(key_name = ?, 1) ORDER BY sampling_order",
             session_id,
+            caller(),
         )
         return tuple(_sampling_session(row) for row in rows)
 
 
 def require_session(database: Database, session_id: str) -> None:
-    """Check, in a transaction, that a session was created here.
+    """Check, in a transaction, that a session was created here, by whoever calls.
 
     Raises:
         InputError: it was not.
     """
-    if not database.execute("SELECT 1 FROM sessions WHERE session_id = ?", session_id):
+    found = is_own(session_id) and database.execute(
+        "SELECT 1 FROM sessions WHERE session_id = ?", session_id
+    )
+    if not found:
         raise InputError(
             "there is no such session",
             field="session_id",

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
 from tinsmith.server.draws import Drawn, Scored
+from tinsmith.server.limits import BusyError
 from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import BackendError, TinsmithError
 from tinsmith.types.sampling import StopReason
@@ -49,6 +50,9 @@ def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
     if isinstance(error, ModelNotFoundError):
         kind, code = "invalid_request_error", "model_not_found"
         return error_body(str(error), kind=kind, param="model", code=code), 404
+    if isinstance(error, BusyError):
+        kind, code = "rate_limit_error", "rate_limit_exceeded"
+        return error_body(str(error), kind=kind, param=error.field, code=code), 429
     if isinstance(error, BackendError):
         return error_body(str(error), kind="server_error", param=None, code=None), 500
     param = (error.field or "").removeprefix("sampling_params.") or None
@@ -66,7 +70,8 @@ def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
 def error_answer(error: TinsmithError | ModelNotFoundError) -> JSONResponse:
     """Refuse a request; the SDK is told not to try again."""
     body, status = refusal(error)
-    return JSONResponse(body, status, headers={"x-should-retry": "false"})
+    headers = None if status == 429 else {"x-should-retry": "false"}
+    return JSONResponse(body, status, headers=headers)
 
 
 Top = tuple[NDArray[np.int32], NDArray[np.float32]]

@@ -110,13 +110,9 @@ class Served:
             InputError: naming the field.
         """
         for sample in samples:
-            adjustments = sample.sampling_params.adjustments
-            if adjustments is None or adjustments.grammar is None:
-                self.direct.check(found, sample)
-                continue
-            # A grammar takes its time to compile; and its first one loads a tokenizer.
-            async with self.loading:
-                await asyncio.to_thread(self.direct.check, found, sample)
+            async with self.loading:  # a grammar's first one loads a tokenizer
+                await self.direct.prepare(found, sample)
+            self.direct.check(found, sample)
 
     def draws(
         self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool

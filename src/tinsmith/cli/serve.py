@@ -1,0 +1,138 @@
+"""The verb `tinsmith serve`: its flags. What is heavy is imported once they are known to be right."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Models = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME=PATH",
+        help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, a fetched "
+        "tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
+    ),
+]
+ArithmeticName = Annotated[
+    Literal["canonical", "invariant", "fast"], typer.Option(help="What is promised about bits.")
+]
+State = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Checkpoints and records. Default: state in TINSMITH_HOME."),
+]
+MicroBatch = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Most units of gradient computed at once; changes no bit. 0: by memory."
+    ),
+]
+DeviationName = Annotated[
+    Literal["none", "merged_adapter", "stock_silu", "shared_rng", "reordered_gradient"],
+    typer.Option(help="A deliberate fault, to see that the checks find it."),
+]
+GradientUnitName = Annotated[
+    Literal["tree", "datum"],
+    typer.Option(help="tree: datums that begin alike share their computation."),
+]
+KeysFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Several keys, each with a name and limits (TOML); read again on SIGHUP. Default: TINKER_API_KEY alone.",
+    ),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): serve https.")
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")
+]
+AccessLogFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Write a line for every request there; - is standard output."
+    ),
+]
+
+
+def serve(
+    model: Models,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    arithmetic: ArithmeticName = "canonical",
+    seed: Annotated[
+        int, typer.Option(help="Seeds that requests leave open are derived from it.")
+    ] = 0,
+    state: State = None,
+    micro_batch: MicroBatch = 0,
+    deviation: DeviationName = "none",
+    gradient_unit: GradientUnitName = "tree",
+    max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
+    max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
+    keys: KeysFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    access_log: AccessLogFile = None,
+    exit_with_stdin: Annotated[
+        bool, typer.Option("--exit-with-stdin", help="Stop when standard input closes.")
+    ] = False,
+) -> None:
+    """Serve the Tinker API: point the official tinker SDK at it with TINKER_BASE_URL and TINKER_API_KEY."""
+    from tinsmith.server.parent_watch import ParentWatch
+    from tinsmith.types.announcements import STARTING
+
+    named = _found(model)
+    parent = ParentWatch() if exit_with_stdin else None
+    print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
+    gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
+    from tinsmith.server.serve import ServeSettings
+    from tinsmith.server.serve import serve as run
+    from tinsmith.types.arithmetic import Arithmetic
+    from tinsmith.types.deviation import Deviation
+    from tinsmith.types.gradient import GradientUnit
+    from tinsmith.types.home import state_folder
+
+    gc.enable()
+    gc.freeze()
+    run(
+        ServeSettings(
+            models=named,
+            state=state or state_folder(),
+            host=host,
+            port=port,
+            device=device,
+            arithmetic=Arithmetic(arithmetic),
+            seed=seed,
+            micro_batch=micro_batch,
+            deviation=Deviation(deviation),
+            gradient_unit=GradientUnit(gradient_unit),
+            max_body=max_body,
+            max_queue=max_queue,
+            keys=keys,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            access_log=access_log,
+            parent=parent,
+        )
+    )
+
+
+def _found(models: list[str]) -> dict[str, str]:
+    """Return where each served name comes from; a mistake is told before what is heavy is imported."""
+    from tinsmith.models.published.sources import find_model
+
+    named = dict(map(_named, models))
+    for source in named.values():
+        find_model(source)
+    return named
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Split NAME=PATH; a bare name is its own source."""
+    name, equals, source = text.partition("=")
+    return name, source if equals else name

@@ -1,0 +1,159 @@
+"""The keys of a server: one, or those of a file, each with a name and limits. Only hashes of them are held.
+
+The file is TOML: one table `[[key]]` for each, with `name`, `key` and any of the limits. It is taken as a whole or not
+at all, and no message about it holds a key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import cast
+
+from tinsmith.server.access import DEFAULT
+from tinsmith.server.limits import UNLIMITED, Limits
+from tinsmith.types.errors import ConfigError
+
+PREFIX = "tml-"
+"""What the SDK wants a key to begin with."""
+MIN_LETTERS = 16
+"""Of a key in a file, its prefix included: what is shorter can be guessed."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_LIMITS = tuple(each.name for each in fields(Limits))
+_OTHERS_READ = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: whose it is, and its SHA-256."""
+
+    name: str
+    digest: bytes
+    limits: Limits = UNLIMITED
+
+
+class Keys:
+    """The keys that are taken now. Replaced as a whole, on the event loop."""
+
+    def __init__(self, keys: tuple[Key, ...]) -> None:
+        """Take these keys."""
+        self._keys = keys
+
+    @staticmethod
+    def single(key: str) -> Keys:
+        """The keys of a server that has one, without limits."""
+        return Keys((Key(DEFAULT, digest(key.encode())),))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whose keys are taken."""
+        return tuple(key.name for key in self._keys)
+
+    def replace(self, others: Keys) -> None:
+        """Take other keys from now on."""
+        self._keys = others._keys
+
+    def find(self, given: bytes) -> Key | None:
+        """Return the key that was given; in the same time whichever it is, and if it is none."""
+        shown, found = digest(given), None
+        for key in self._keys:
+            if secrets.compare_digest(shown, key.digest):
+                found = key
+        return found
+
+
+def digest(key: bytes) -> bytes:
+    """What is held of a key."""
+    return hashlib.sha256(key).digest()
+
+
+def read_keys(file: Path) -> Keys:
+    """Read a file of keys.
+
+    Raises:
+        ConfigError: naming the file and the field; nothing in the message is of a key.
+    """
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _refusal(file, "cannot be read", "--keys", str(error.strerror)) from None
+    except UnicodeDecodeError:
+        raise _refusal(file, "is not UTF-8", "--keys", "a text file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise _refusal(file, "is not TOML", "--keys", f"TOML; {_place_of(error)}") from None
+    unknown = sorted(set(document) - {"key"})
+    if unknown:
+        raise _refusal(file, "holds what is not known", unknown[0], "tables [[key]] only")
+    tables: object = document.get("key")
+    if not isinstance(tables, list) or not tables:
+        raise _refusal(file, "holds no key", "key", "one table [[key]] or more")
+    keys = tuple(
+        _key(file, f"key[{i}]", table) for i, table in enumerate(cast("list[object]", tables))
+    )
+    for i, key in enumerate(keys):
+        for j, before in enumerate(keys[:i]):
+            for what, same in (
+                ("name", key.name == before.name),
+                ("key", key.digest == before.digest),
+            ):
+                if same:
+                    allowed = f"another one than that of key[{j}]"
+                    raise _refusal(file, f"has the same {what} twice", f"key[{i}].{what}", allowed)
+    return Keys(keys)
+
+
+def readable_by_others(file: Path) -> bool:
+    """Whether others than the file's owner may read it or change it."""
+    return bool(file.stat().st_mode & _OTHERS_READ)
+
+
+def _key(file: Path, where: str, table: object) -> Key:
+    if not isinstance(table, dict):
+        raise _refusal(file, "holds what is not a table", where, "a table [[key]]")
+    values = cast("Mapping[str, object]", table)
+    known = ("name", "key", *_LIMITS)
+    for field in values:
+        if field not in known:
+            raise _refusal(file, "has a field that is not known", f"{where}.{field}", _all(known))
+    name, key = values.get("name"), values.get("key")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        allowed = "1 to 32 of a-z 0-9 _ -, the first a letter or a digit"
+        raise _refusal(file, "has a key without a proper name", f"{where}.name", allowed)
+    if not _is_key(key):
+        allowed = f"{PREFIX} and at least {MIN_LETTERS - len(PREFIX)} letters, digits, _ or - (its value is not shown)"
+        raise _refusal(file, "has a key that cannot be one", f"{where}.key", allowed)
+    given = {limit: values[limit] for limit in _LIMITS if limit in values}
+    for limit, most in given.items():
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise _refusal(file, "has a limit that is none", f"{where}.{limit}", "1 or more")
+    limits = Limits(**cast("dict[str, int]", given))
+    return Key(name, digest(str(key).encode()), limits)
+
+
+def _is_key(key: object) -> bool:
+    return (
+        isinstance(key, str)
+        and len(key) >= MIN_LETTERS
+        and re.fullmatch(rf"{PREFIX}[A-Za-z0-9_-]+", key) is not None
+    )
+
+
+def _all(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def _place_of(error: tomllib.TOMLDecodeError) -> str:
+    """Where TOML is wrong; not what stands there, which may be a key."""
+    found = re.search(r"at (line \d+, column \d+|end of document)", str(error))
+    return f"the mistake is at {found[1]}" if found else "it has a mistake"
+
+
+def _refusal(file: Path, what: str, field: str, allowed: str) -> ConfigError:
+    shown = re.sub(rf"{PREFIX}.*", f"{PREFIX}...", field)  # a key where a field's name belongs
+    return ConfigError(f"{file} {what}", field=shown, allowed=allowed)

@@ -1,0 +1,171 @@
+"""`/metrics`: totals of the whole server as Prometheus reads them, none of which names a key or what is a key's.
+
+Counters are added to where things happen, one addition each; everything else is looked up when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from tinsmith.server.guard import Answered
+from tinsmith.server.service import Service
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = Mapping[str, str]
+
+
+class MetricKind(StrEnum):
+    """What Prometheus does with a value."""
+
+    COUNTER = "counter"
+    """It only grows, and begins at 0 when the server starts."""
+    GAUGE = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One name, and its values by labels."""
+
+    name: str
+    kind: MetricKind
+    help: str
+    values: Sequence[tuple[Labels, float]]
+
+
+@dataclass(slots=True)
+class Answers:
+    """Counts requests that are over, by route, method and status. An observer of the guard's."""
+
+    counts: Counter[tuple[str, str, int]] = field(default_factory=Counter[tuple[str, str, int]])
+
+    def __call__(self, answered: Answered) -> None:
+        """Count one."""
+        method = answered.method if answered.method in _METHODS else "other"
+        self.counts[answered.route, method, answered.status] += 1
+
+
+_METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+"""A client may invent others without end."""
+
+
+def metrics(service: Service, answers: Answers) -> Iterator[Metric]:
+    """Everything that is told, as of now."""
+    counter, gauge = MetricKind.COUNTER, MetricKind.GAUGE
+    yield Metric(
+        "tinsmith_http_requests_total",
+        counter,
+        "Requests that are over.",
+        [
+            ({"route": route, "method": method, "status": str(status)}, float(count))
+            for (route, method, status), count in sorted(answers.counts.items())
+        ],
+    )
+    samplers, runs = service.samplers, service.runs
+    totals: tuple[tuple[str, MetricKind, str, float], ...] = (
+        (
+            "tinsmith_sampled_tokens_total",
+            counter,
+            "Tokens drawn by sampling requests that are over.",
+            samplers.num_tokens,
+        ),
+        (
+            "tinsmith_trained_tokens_total",
+            counter,
+            "Target tokens of training and forward requests carried out.",
+            runs.num_tokens,
+        ),
+        ("tinsmith_optimizer_steps_total", counter, "Optimizer steps.", runs.num_steps),
+        (
+            "tinsmith_requests_under_way",
+            gauge,
+            "Requests accepted and without a result yet.",
+            service.futures.usage.num_requests,
+        ),
+        (
+            "tinsmith_jobs_waiting",
+            gauge,
+            "Jobs that wait for the compute thread.",
+            service.worker.queued,
+        ),
+        (
+            "tinsmith_sampling_requests_under_way",
+            gauge,
+            "Sampling requests handed to the engine.",
+            len(samplers.under_way),
+        ),
+        ("tinsmith_models_in_memory", gauge, "Models in training.", len(runs.live)),
+    )
+    for name, kind, told, value in totals:
+        yield Metric(name, kind, told, [({}, float(value))])
+    yield from _engine(service)
+    yield from _process()
+
+
+def _engine(service: Service) -> Iterator[Metric]:
+    """What each base model's sampler is doing."""
+    running: list[tuple[Labels, float]] = []
+    used: list[tuple[Labels, float]] = []
+    held: list[tuple[Labels, float]] = []
+    for name, sampler in service.engine.samplers_by_name.items():
+        labels = {"model": name}
+        running.append((labels, float(sampler.num_running)))
+        used.append((labels, float(sampler.pool.capacity - sampler.pool.available)))
+        held.append((labels, float(sampler.pool.capacity)))
+    gauge = MetricKind.GAUGE
+    yield Metric("tinsmith_samples_running", gauge, "Samples that are being decoded.", running)
+    yield Metric(
+        "tinsmith_kv_pages_in_use", gauge, "Pages of the KV cache in use or set aside.", used
+    )
+    yield Metric("tinsmith_kv_pages_capacity", gauge, "Pages of the KV cache.", held)
+
+
+def _process() -> Iterator[Metric]:
+    yield Metric(
+        "process_cpu_seconds_total",
+        MetricKind.COUNTER,
+        "Processor time, in seconds.",
+        [({}, time.process_time())],
+    )
+    statm = Path("/proc/self/statm")
+    if statm.exists():  # of Linux only
+        resident = int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        yield Metric(
+            "process_resident_memory_bytes",
+            MetricKind.GAUGE,
+            "Resident memory, in bytes.",
+            [({}, float(resident))],
+        )
+
+
+def exposition(told: Iterable[Metric]) -> str:
+    r"""Return metrics in Prometheus's text format.
+
+    >>> odd = Metric("m", MetricKind.GAUGE, "A \\ line.", [({"model": 'a"b\n'}, 2.0)])
+    >>> print(exposition([odd]), end="")
+    # HELP m A \\ line.
+    # TYPE m gauge
+    m{model="a\"b\n"} 2
+    """
+    lines: list[str] = []
+    for metric in told:
+        text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
+        lines += [f"# HELP {metric.name} {text}", f"# TYPE {metric.name} {metric.kind}"]
+        for labels, value in metric.values:
+            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            lines.append(f"{metric.name}{f'{{{shown}}}' if shown else ''} {_number(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

@@ -1,0 +1,171 @@
+"""Clients that behave badly: what they send is wrong, they leave in the middle, or they do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from bad_requests import LIMITS, BadRequests, routes_of
+from tenants import NANO, Tenants, let, sample, secret
+from training_requests import forward_backward
+
+from running import HANG_S
+from tinsmith.engine.engine import Engine
+from tinsmith.server import app as routes
+from tinsmith.server.service import Service
+
+pytestmark = pytest.mark.whole
+
+NUM_REQUESTS, NUM_STREAMS = 500, 64
+Message = MutableMapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine({NANO: NANO})
+
+
+def test_no_bad_request_breaks_the_server(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(tenants: Tenants) -> None:
+        alice = tenants["alice"]
+        session = await alice.session()
+        model, sampler = await alice.model(session), await alice.sampler(session)
+        await alice.done("save_weights", {"model_id": model, "seq_id": 1, "path": "x"})
+        request = f"{model}:0:create_model"
+        ids = (session, model, sampler, request)
+        every = sorted(routes_of(tenants.app) - {("POST", "/api/v1/unload_model")})
+        bad = BadRequests(every, ids, secret("alice"), seed=1)
+        monkeypatch.setattr(routes, "POLL_SECONDS", 0.0)
+        transport = httpx.ASGITransport(tenants.app, raise_app_exceptions=False)
+        seen: set[str] = set()
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
+            for i in range(NUM_REQUESTS):
+                asked = bad.draw()
+                headers = {k: v.encode("latin-1") for k, v in asked.headers.items()}
+                answer = await asyncio.wait_for(
+                    http.request(asked.method, asked.path, headers=headers, content=asked.content),
+                    HANG_S,
+                )
+                assert answer.status_code < 500, (i, asked, answer.text)
+                assert answer.content or asked.method == "HEAD", (i, asked)
+                open_path = asked.path.startswith(("/api/v1/healthz", "/api/v1/external_files/"))
+                assert asked.signed or open_path or answer.status_code == 401, (i, asked)
+                seen.add(asked.path.split("/")[-1])
+        assert len(seen) > 40
+        monkeypatch.undo()
+        await alice.done("forward_backward", forward_backward(model, 2))
+        await alice.done("asample", sample(sampler, 10**6, seed=1))
+        assert tenants.num_pages() == 0
+
+    let(engine, tmp_path / "state", ("alice",), script, limits={"alice": LIMITS})
+
+
+Reader = Callable[[Message], Awaitable[None]]
+
+
+async def stream(tenants: Tenants, read: Reader, left: asyncio.Event, **given: object) -> None:
+    """Ask for a stream of 200 tokens; `left` says when the client is gone."""
+    said: list[dict[str, str]] = [{"role": "user", "content": "Say something."}]
+    asked = {"model": NANO, "messages": said, "max_tokens": 200, "stream": True, "seed": 1} | given
+    body: list[Message] = [{"type": "http.request", "body": json.dumps(asked).encode()}]
+
+    async def receive() -> Message:
+        if body:
+            return body.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    scope: Message = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+        "method": "POST", "scheme": "http", "path": "/v1/chat/completions", "query_string": b"",
+        "raw_path": b"/v1/chat/completions", "root_path": "", "server": ("here", 80),
+        "headers": [(b"x-api-key", secret("alice").encode())], "client": ("there", 1),
+    }  # fmt: skip
+    await tenants.app(scope, receive, read)
+
+
+async def settled(service: Service) -> None:
+    """Return once the compute thread has carried out what was posted so far."""
+    await asyncio.wrap_future(service.worker.call(lambda: None))
+
+
+async def all_ended(service: Service) -> None:
+    """Return once nothing is sampled any more."""
+    for _ in range(10_000):
+        await settled(service)
+        if not service.samplers.under_way:
+            return
+    raise TimeoutError("samples never end")
+
+
+def test_streams_that_are_left_free_their_pages(engine: Engine, tmp_path: Path) -> None:
+    async def script(tenants: Tenants) -> None:
+        rng = random.Random(1)
+        told: list[int] = []
+
+        async def leave() -> None:
+            left, most, count = asyncio.Event(), rng.randrange(40), 0
+
+            async def read(message: Message) -> None:
+                nonlocal count
+                count += bool(message.get("body"))
+                if count >= most:
+                    left.set()
+
+            await asyncio.wait_for(stream(tenants, read, left, n=rng.randrange(1, 4)), HANG_S)
+            told.append(count)
+
+        await asyncio.gather(*(leave() for _ in range(NUM_STREAMS)))
+        await settled(tenants.service)  # what was dropped was posted before
+        assert not tenants.service.samplers.under_way
+        assert not tenants.service.samplers.watched
+        assert tenants.num_pages() == 0
+        assert tenants.service.futures.usage.num_requests == 0
+        assert min(told) < 100, "nobody left in the middle"
+
+    let(engine, tmp_path / "state", ("alice",), script)
+
+
+def test_a_reader_that_does_not_read_holds_nobody_up(engine: Engine, tmp_path: Path) -> None:
+    async def script(tenants: Tenants) -> None:
+        reads, left, got = asyncio.Event(), asyncio.Event(), list[bytes]()
+        first = asyncio.Event()
+
+        async def read_nothing(message: Message) -> None:
+            got.append(message.get("body", b""))
+            first.set()
+            await reads.wait()
+
+        async def read(message: Message) -> None:
+            whole.append(message.get("body", b""))
+
+        whole: list[bytes] = []
+        slow = asyncio.create_task(stream(tenants, read_nothing, left))
+        await asyncio.wait_for(first.wait(), HANG_S)
+        alice = tenants["alice"]
+        sampler = await alice.sampler(await alice.session())
+        await alice.done("asample", sample(sampler, 0))  # somebody else's
+        await asyncio.wait_for(stream(tenants, read, asyncio.Event()), HANG_S)
+        await all_ended(tenants.service)
+        assert not slow.done()
+        assert len(got) == 1
+        assert tenants.num_pages() == 0  # its sample went on without it
+        reads.set()
+        await asyncio.wait_for(slow, HANG_S)
+
+        def text(chunks: list[bytes]) -> str:
+            events = b"".join(chunks).decode().split("\n\n")
+            told = [json.loads(e.removeprefix("data: ")) for e in events if e.startswith("data: {")]
+            return "".join(c["choices"][0]["delta"].get("content", "") for c in told)
+
+        assert text(got) == text(whole) != ""
+
+    let(engine, tmp_path / "state", ("alice",), script)
