@@ -129,7 +129,7 @@ class ChatRequest(Generation):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Int32 | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    top_logprobs: Annotated[Int32, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -160,7 +160,7 @@ class CompletionRequest(Generation):
     """POST /v1/completions."""
 
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Annotated[Int32, Field(ge=0)] | None = None
 
     @property
     def prompts(self) -> tuple[str | tuple[int, ...], ...]:
