@@ -167,3 +167,16 @@ def test_importing_the_renderers_does_not_import_transformers() -> None:
         "sys.exit('transformers' in sys.modules or 'tokenizers' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_threads_that_ask_first_at_once_all_get_one() -> None:
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor as Pool\n"
+        "from threading import Barrier\n"
+        "from tinsmith.renderers.tokenizer import preset_tokenizer\n"
+        "begin = Barrier(4)\n"
+        "def ask(_): begin.wait(); return len(preset_tokenizer('nano'))\n"
+        "print(*Pool(4).map(ask, range(4)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["512"] * 4, done.stderr

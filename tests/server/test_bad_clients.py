@@ -68,6 +68,21 @@ def test_no_bad_request_breaks_the_server(
     let(engine, tmp_path / "state", ("alice",), script, limits={"alice": LIMITS})
 
 
+def test_numbers_beyond_any_vocabulary_are_refused(engine: Engine, tmp_path: Path) -> None:
+    async def script(tenants: Tenants) -> None:
+        alice, most = tenants["alice"], 2**63
+        said = [{"role": "user", "content": "Hi"}]
+        for path, body in (
+            ("completions", {"prompt": "a", "logprobs": most}),
+            ("chat/completions", {"messages": said, "logprobs": True, "top_logprobs": most}),
+        ):
+            answer = await alice.post(f"/v1/{path}", {"model": NANO, "max_tokens": 1} | body)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"].endswith("logprobs")
+
+    let(engine, tmp_path / "state", ("alice",), script)
+
+
 Reader = Callable[[Message], Awaitable[None]]
 
 

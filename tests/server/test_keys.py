@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import tinker
 from tenants import MAX_BODY, NANO, Tenants, let, ring, sample, secret
 from training_requests import forward_backward
 
@@ -400,6 +401,35 @@ def test_a_server_as_a_user_starts_it(tmp_path: Path) -> None:
         assert server.stop(signal.SIGTERM) == 0
         for made in (server.log, tmp_path / "log", *(tmp_path / "state").rglob("*")):
             assert not made.is_file() or SECRET.encode() not in made.read_bytes(), made
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the tinker SDK's sockets
+def test_the_sdk_works_with_the_ids_of_a_named_key(tmp_path: Path) -> None:
+    file = written(tmp_path, GOOD)
+    with Running(tmp_path / "state", "--keys", str(file)) as server:
+        said = tinker.ModelInput.from_ints([1, 2, 3])
+        params = tinker.SamplingParams(max_tokens=4)
+        with tinker.ServiceClient(base_url=server.url, api_key=SECRET) as alice:
+            trainer = alice.create_lora_training_client(NANO, rank=4).result()
+            saved = trainer.save_state("w").result().path
+            assert saved.startswith("tinker://alice.s000001:train:0/")
+            sampler = trainer.save_weights_and_get_sampling_client().result()
+            first = sampler.sample(said, 1, params).result().sequences[0].tokens
+            assert len(first) > 0
+            again = alice.create_training_client_from_state(saved).result()
+            assert again.get_info().model_id == "alice.s000001:train:1"
+            rest = tinker.RestClient(base_url=server.url, api_key=SECRET)
+            listed = rest.list_user_checkpoints().result().checkpoints
+            assert [each.tinker_path for each in listed] == [saved]
+            with tinker.ServiceClient(base_url=server.url, api_key=f"{SECRET}-too") as bob:
+                with pytest.raises(tinker.BadRequestError):
+                    bob.create_training_client_from_state(saved).result()
+                rest.publish_checkpoint_from_tinker_path(saved).result()
+                bob.create_training_client_from_state(saved).result()
+                other = tinker.RestClient(base_url=server.url, api_key=f"{SECRET}-too")
+                theirs = other.list_user_checkpoints().result()
+                assert theirs.checkpoints == []
 
 
 @pytest.mark.whole

@@ -51,7 +51,7 @@ def test_a_loaded_model_goes_on_counting_and_tells_no_step_twice(tmp_path: Path)
 
         path = f"tinker://{model_id}/weights/two"
         load = {"path": path, "optimizer": True, "session_id": session, "model_seq_id": 1}
-        found = runs.read_checkpoint(path)
+        found = await runs.read_checkpoint(path)
         request_id, other = runs.create_from(LoadWeights.model_validate(load), found)
         await done(service, request_id)
         assert runs.trace(other, 0) == ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,9 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
 )
 """A role mark, the content as it is, the end mark; and nothing else."""
+
+_LOADING = Lock()
+"""Two threads that import transformers at once find half of it."""
 
 _SPECIAL = (END, PAD, *ROLE_MARKS)
 _SMALLEST = 256 + len(_SPECIAL)
@@ -105,7 +109,8 @@ def preset_tokenizer(name: str) -> PreTrainedTokenizerFast:
             value=name,
             allowed=", ".join(PRESET_VOCAB_SIZES),
         )
-    return train_tokenizer(builtin_corpus(), PRESET_VOCAB_SIZES[name])
+    with _LOADING:
+        return train_tokenizer(builtin_corpus(), PRESET_VOCAB_SIZES[name])
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
@@ -128,8 +133,6 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     Raises:
         ConfigError: the folder has none.
     """
-    from transformers import AutoTokenizer
-
     if not has_tokenizer(folder):
         raise ConfigError(
             "this model's folder has no tokenizer",
@@ -137,4 +140,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             value=str(folder),
             allowed=f"a folder with {' and '.join(TOKENIZER_FILES)}",
         )
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    with _LOADING:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)

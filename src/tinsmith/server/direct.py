@@ -160,11 +160,12 @@ class Direct:
         """A checkpoint is read again only if it is another one by now: its marker holds the hashes of its files."""
         folder = TinkerPath.parse(model).folder(self.service.state)
         marker = present(folder) / MARKER
-        there = marker.is_file()
-        if not there:
+        missing = InputError("there is no such checkpoint", field="model", value=model)
+        if not readable:
+            raise missing
+        if not marker.is_file():
             self.kept.pop(model, None)
-        if not there or not readable:
-            raise InputError("there is no such checkpoint", field="model", value=model)
+            raise missing
         content = marker.read_bytes()
         kept = self.kept.get(model)
         if kept is None or kept[0] != content:

@@ -132,7 +132,7 @@ def _key(file: Path, where: str, table: object) -> Key:
     for limit, most in given.items():
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
             raise _refusal(file, "has a limit that is none", f"{where}.{limit}", "1 or more")
-    limits = Limits(**cast("dict[str, int]", given))
+    limits = Limits(**cast("dict[str, int]", given)) if given else UNLIMITED
     return Key(name, digest(str(key).encode()), limits)
 
 

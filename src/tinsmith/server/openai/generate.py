@@ -11,7 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from tinsmith.server.body import Request, TokenId
+from tinsmith.server.body import Int32, Request, TokenId
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.answers import (
@@ -37,7 +37,7 @@ _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
 class TokenSampling(Sampling):
     """The `sampling_params` of a request for tokens."""
 
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Annotated[Int32, Field(ge=0)] | None = None
     """So many of the most probable tokens beside each that was drawn."""
     detokenize: bool | None = None
     """Taken and ignored: there is no text either way."""

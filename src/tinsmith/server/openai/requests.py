@@ -23,7 +23,7 @@ class ChatRequest(Generation, Conversed):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Int32 | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    top_logprobs: Annotated[Int32, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -59,7 +59,7 @@ class CompletionRequest(Generation):
     """POST /v1/completions."""
 
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Annotated[Int32, Field(ge=0)] | None = None
     echo: bool | None = None
     """The prompt is part of the text, and of what is told of its tokens."""
     best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None
