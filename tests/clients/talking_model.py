@@ -70,4 +70,4 @@ def write_model(folder: Path) -> None:
     right = [[ids[each] for each in SUMS[:2]], [ids[RIGHT]], end]
     wrong = [[ids[SUMS[2]]], [ids[WRONG]], end]
     assert tokenizer.eos_token_id == END
-    write_bent_model(folder, tokenizer, [call, answer, right, wrong])
+    write_bent_model(folder, tokenizer, [call, answer, right, wrong], ends=end)

@@ -21,8 +21,8 @@ PAGE = ROOT / "docs" / "use-with.md"
 TALKER = talking_model.NAME
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_ADDRESS, _KEY = "http://127.0.0.1:8000", "tml-mine"
-"""The server's address and key, as the page has them."""
+_ADDRESS, _KEY, _FOLDER = "http://127.0.0.1:8000", "tml-mine", "FOLDER"
+"""The server's address, its key and a model's folder, as the page has them."""
 
 QUIET = {
     "DO_NOT_TRACK": "1",
@@ -52,9 +52,11 @@ class Workbench:
         printed = CLIENTS.run(command, folder=self.folder, told=_told(server), code=code)
         return json.loads(printed.splitlines()[-1]) if code == 0 else printed
 
-    def module(self, server: Running, command: list[str], *, code: int = 0) -> str:
-        """Run a command of the environment, which begins with the path of a script; return what it printed."""
-        return CLIENTS.run(command, folder=self.folder, told=_told(server), code=code)
+    def command(self, server: Running, name: str, *arguments: str, **more: str) -> str:
+        """Run a command that one of the clients installs, with `more` variables; return what it printed."""
+        script = str(CLIENTS.python.with_name(name))
+        told = {**_told(server), **more}
+        return CLIENTS.run([script, *arguments], folder=self.folder, told=told)
 
     def recipe(self, server: Running, heading: str, *, model: str = NANO) -> str:
         """Run what docs/use-with.md has under a heading, as it stands there; return what it printed.
@@ -68,9 +70,8 @@ class Workbench:
             (self.folder / name).write_text(text, encoding="utf-8")
         kind, text = blocks[-1]
         if kind == "sh":
-            shell = "import subprocess, sys; sys.exit(subprocess.call(['bash', '-euc', sys.argv[1]]))"
-            return self.module(server, ["-c", shell, text])
-        return self.module(server, ["-c", text])
+            text = f"import subprocess, sys; sys.exit(subprocess.call(['bash', '-euc', {text!r}]))"
+        return CLIENTS.run(["-c", text], folder=self.folder, told=_told(server))
 
 
 def recipe(heading: str, url: str, model: str) -> list[tuple[str, str]]:
@@ -79,7 +80,8 @@ def recipe(heading: str, url: str, model: str) -> list[tuple[str, str]]:
     text = dict(zip(parts[1::2], parts[2::2], strict=True))[heading]
     named: list[tuple[str, str]] = []
     for kind, block in _BLOCK.findall(text):
-        body = block.replace(_ADDRESS, url).replace(_KEY, KEY).replace(NANO, model)
+        body = block.replace(_ADDRESS, url).replace(_KEY, KEY)
+        body = body.replace(NANO, model).replace(_FOLDER, TALKER)
         first = re.match(r"# (\S+\.(?:py|ya?ml|json))\n", body)
         named.append((first[1] if first else kind, body))
     return named

@@ -45,7 +45,10 @@ def byte_tokenizer(
 
 
 def write_bent_model(
-    folder: Path, tokenizer: PreTrainedTokenizerFast, habits: Sequence[Sequence[Sequence[int]]]
+    folder: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    habits: Sequence[Sequence[Sequence[int]]],
+    ends: Sequence[int] = (),
 ) -> None:
     """Save the model and its tokenizer; the same files every time.
 
@@ -53,6 +56,7 @@ def write_bent_model(
         folder: where; it is made.
         tokenizer: of VOCAB tokens.
         habits: chains of steps; each token of a step is followed by one of the next step's, equally likely.
+        ends: tokens that end a text, beside END.
     """
     logging.disable_progress_bar()
     tokenizer.save_pretrained(folder)
@@ -67,7 +71,7 @@ def write_bent_model(
             head_dim=16,
             max_position_embeddings=CONTEXT,
             bos_token_id=None,
-            eos_token_id=END,
+            eos_token_id=[END, *ends] if ends else END,
             tie_word_embeddings=False,
         )
     )
