@@ -43,7 +43,7 @@ def test_answers_are_matched_and_graded(
 
 def test_letters_are_chosen(twice: tuple[Mapping[str, Samples], Mapping[str, Samples]]) -> None:
     for sample in twice[0]["chosen"]:
-        assert sample["scores"]["choice"] == ("C" if sample["answer"].endswith("B") else "I")
+        assert sample["scores"]["choice"] == ("C" if "42" in sample["answer"] else "I"), sample
 
 
 def test_a_run_repeats_on_a_fresh_server(
