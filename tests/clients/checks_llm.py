@@ -30,9 +30,7 @@ def home(bench: Workbench, server: Running) -> Workbench:
 
 
 def ask(home: Workbench, server: Running, *arguments: str) -> str:
-    return home.command(
-        server, "llm", "-m", "mine", "--key", KEY, *arguments, LLM_USER_PATH="llm"
-    )
+    return home.command(server, "llm", "-m", "mine", "--key", KEY, *arguments, LLM_USER_PATH="llm")
 
 
 def test_recipe(home: Workbench, server: Running) -> None:

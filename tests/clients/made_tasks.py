@@ -1,4 +1,4 @@
-"""Tasks of lm-eval made on the spot: sums and sequences with four choices each, drawn from a seed, no data set needed."""
+"""Tasks of lm-eval made on the spot: sums and sequences with four choices each, drawn from a seed."""
 
 from __future__ import annotations
 

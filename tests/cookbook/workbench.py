@@ -72,9 +72,8 @@ class Workbench:
             command: what follows `python`, without log_path.
             code: the exit code it must have.
         """
-        told = {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": KEY, "TINKER_TELEMETRY": "0"}
         printed = COOKBOOK.run(
-            [*command, f"log_path={log}"], folder=self.folder, told=told, code=code
+            [*command, f"log_path={log}"], folder=self.folder, told=told(server), code=code
         )
         assert "Traceback" not in printed, printed
         folder = self.folder / log
@@ -84,6 +83,11 @@ class Workbench:
             rows=_lines(folder / "metrics.jsonl"),
             checkpoints=_lines(folder / "checkpoints.jsonl"),
         )
+
+
+def told(server: Running) -> dict[str, str]:
+    """What a program learns of a server."""
+    return {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": KEY, "TINKER_TELEMETRY": "0"}
 
 
 def recipe(name: str, **options: object) -> list[str]:

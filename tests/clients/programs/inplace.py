@@ -16,12 +16,25 @@ class Inplace(NullHarness):
         """Nothing is fetched."""
 
     async def launch(
-        self, ctx: vf.ModelContext, trace: Any, runtime: vf.Runtime, endpoint: str, secret: str, mcp_urls: Any, data: Any
+        self,
+        ctx: vf.ModelContext,
+        trace: Any,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: Any,
+        data: Any,
     ) -> vf.ProgramResult:
-        """Run the program until it has an answer."""
+        """Run the program until it has an answer; it has no tools."""
+        del trace, mcp_urls
         program = "program.py"
         await runtime.write(program, PROGRAM_SOURCE.encode())
-        asked = [f"--base-url={endpoint}", f"--api-key={secret}", f"--model={ctx.model}", f"--prompt={data.prompt}"]
+        asked = [
+            f"--base-url={endpoint}",
+            f"--api-key={secret}",
+            f"--model={ctx.model}",
+            f"--prompt={data.prompt}",
+        ]
         return await runtime.run_program([sys.executable, program, *asked], {})
 
 

@@ -1,6 +1,6 @@
 """Tasks of `inspect-ai` by its provider for such a server; prints every sample: its answer, its scores, its turns.
 
-    python with_inspect.py CASE ...        # and OPENAI_BASE_URL, OPENAI_API_KEY
+python with_inspect.py CASE ...        # and OPENAI_BASE_URL, OPENAI_API_KEY
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from inspect_ai.log import EvalSample
 from inspect_ai.model import GenerateConfig
 from inspect_ai.scorer import choice, match, model_graded_qa
 from inspect_ai.solver import generate, multiple_choice, use_tools
-from inspect_ai.tool import tool
+from inspect_ai.tool import Tool, tool
 
 MODEL = "openai-api/tinsmith/tests/talker"
 os.environ["TINSMITH_API_KEY"] = os.environ["OPENAI_API_KEY"]
@@ -24,7 +24,7 @@ os.environ["TINSMITH_BASE_URL"] = os.environ["OPENAI_BASE_URL"]
 
 
 @tool
-def add():
+def add() -> Tool:
     """A tool that adds."""
 
     async def execute(a: int, b: int) -> str:
@@ -75,7 +75,10 @@ def main(cases: list[str]) -> Any:
     logs = eval(tasks, model=MODEL, **config.model_dump(exclude_none=True), log_dir="logs")
     for log in logs:
         assert log.status == "success", log.error and log.error.message
-    return {case: [told(sample) for sample in log.samples or ()] for case, log in zip(cases, logs, strict=True)}
+    return {
+        case: [told(sample) for sample in log.samples or ()]
+        for case, log in zip(cases, logs, strict=True)
+    }
 
 
 def told(sample: EvalSample) -> Any:

@@ -1,6 +1,6 @@
 """What one does with `litellm`, case by case and by both providers; prints what came of it.
 
-    python with_litellm.py CASE        # and SERVER, OPENAI_API_KEY
+python with_litellm.py CASE        # and SERVER, OPENAI_API_KEY
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def chat(provider: str) -> Any:
     model = f"{provider}/tests/talker"
     options: Any = {"model": model, "messages": ASKED, "max_tokens": 16, "seed": 1, **OPTIONS}
     whole = litellm.completion(**options).choices[0].message.content
-    pieces = [chunk.choices[0].delta.content or "" for chunk in litellm.completion(stream=True, **options)]
+    pieces = [
+        chunk.choices[0].delta.content or "" for chunk in litellm.completion(stream=True, **options)
+    ]
     return {"whole": whole, "streamed": "".join(pieces)}
 
 
