@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,9 @@ from tiny_model import NAME
 
 from running import KEY, Running
 
-COOKBOOK = Environment(".venv-cookbook", "conformance-cookbook")
+COOKBOOK = Environment(
+    os.environ.get("COOKBOOK_ENVIRONMENT", ".venv-cookbook"), "conformance-cookbook"
+)
 SCRIPTS = Path(__file__).parent / "scripts"
 
 NO_MISMATCH = {(0.0, 0.0)}
