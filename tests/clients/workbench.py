@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import talking_model
-from foreign_programs import ROOT, Environment
+from foreign_programs import ROOT, SECONDS, Environment
 
 from running import KEY, NANO, Running
 
@@ -46,11 +46,12 @@ class Workbench:
         talker = f"{TALKER}={self.folder / TALKER}"
         return Running(state, "--seed", str(seed), "--model", talker)
 
-    def run(self, server: Running, program: str, *arguments: str, code: int = 0) -> Any:
+    def run(self, server: Running, program: str, *arguments: str, seconds: float = SECONDS) -> Any:
         """Run one of the programs beside this file; return what its last line says in JSON."""
         command = [str(PROGRAMS / f"{program}.py"), *arguments]
-        printed = CLIENTS.run(command, folder=self.folder, told=_told(server), code=code)
-        return json.loads(printed.splitlines()[-1]) if code == 0 else printed
+        told = _told(server)
+        printed = CLIENTS.run(command, folder=self.folder, told=told, seconds=seconds)
+        return json.loads(printed.splitlines()[-1])
 
     def command(self, server: Running, name: str, *arguments: str, **more: str) -> str:
         """Run a command that one of the clients installs, with `more` variables; return what it printed."""

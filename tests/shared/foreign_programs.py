@@ -40,7 +40,13 @@ class Environment:
         assert self.python.exists(), f"{self.name} is missing: run `make {self.target}`"
 
     def run(
-        self, command: Sequence[str], *, folder: Path, told: Mapping[str, str], code: int = 0
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        told: Mapping[str, str],
+        code: int = 0,
+        seconds: float = SECONDS,
     ) -> str:
         """Run a program to its end, offline; return what it printed.
 
@@ -49,6 +55,7 @@ class Environment:
             folder: where it runs, and where its caches are.
             told: environment variables, beside those that have nothing to do with this project.
             code: the exit code it must have.
+            seconds: most that it may take.
         """
         path = os.pathsep.join((str(self.python.parent), os.environ["PATH"]))
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
@@ -61,7 +68,7 @@ class Environment:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
+            timeout=seconds,
             check=False,
         )
         assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}"

@@ -14,6 +14,8 @@ import anthropic
 NANO, TALKER = "tinsmith/nano", "tests/talker"
 client = anthropic.Anthropic(max_retries=0)
 ASKED: list[Any] = [{"role": "user", "content": "What is 19 + 23?"}]
+GREEDY = {"temperature": 0}
+"""This SDK has no argument for it any more."""
 ADD: Any = {
     "name": "add",
     "description": "Adds two numbers.",
@@ -42,16 +44,16 @@ def message() -> Any:
 
 def stream() -> Any:
     with client.messages.stream(
-        model=TALKER, messages=ASKED, max_tokens=16, temperature=0
+        model=TALKER, messages=ASKED, max_tokens=16, extra_body=GREEDY
     ) as events:
         streamed = "".join(events.text_stream)
         last = events.get_final_message()
-    whole = client.messages.create(model=TALKER, messages=ASKED, max_tokens=16, temperature=0)
+    whole = client.messages.create(model=TALKER, messages=ASKED, max_tokens=16, extra_body=GREEDY)
     return {"streamed": streamed, "whole": whole.content[0].text, "reason": last.stop_reason}
 
 
 def tools() -> Any:
-    options: Any = {"model": TALKER, "tools": [ADD], "max_tokens": 32, "temperature": 0}
+    options: Any = {"model": TALKER, "tools": [ADD], "max_tokens": 32, "extra_body": GREEDY}
     first = client.messages.create(messages=ASKED, **options)
     [use] = [block for block in first.content if block.type == "tool_use"]
     result = {
@@ -81,7 +83,7 @@ def refusals() -> Any:
     told: list[Any] = []
     for changed in (
         {"model": "claude-5"},
-        {"temperature": -1.0},
+        {"extra_body": {"temperature": -1.0}},
         {"thinking": {"type": "enabled", "budget_tokens": 1024}},
     ):
         options: Any = {"model": TALKER, "messages": ASKED, "max_tokens": 2048, **changed}
