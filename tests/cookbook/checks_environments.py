@@ -7,19 +7,17 @@ import os
 import subprocess
 import sys
 
+from foreign_programs import SECONDS
 from tiny_model import NAME
-from workbench import ROOT, SCRIPTS, SECONDS, Workbench
+from workbench import COOKBOOK, SCRIPTS, Workbench
 
 from running import KEY, Running
 
-PACKAGES = ROOT / ".venv-cookbook" / "lib"
-
 
 def test_environments_cross_over(bench: Workbench, server: Running) -> None:
-    [packages] = PACKAGES.glob("python*/site-packages")
     script = str(SCRIPTS / "our_environments.py")
     done = subprocess.run(
-        [sys.executable, script, str(packages), NAME, str(bench.folder / NAME)],
+        [sys.executable, script, str(COOKBOOK.packages), NAME, str(bench.folder / NAME)],
         cwd=bench.folder,
         env={**os.environ, "TINKER_BASE_URL": server.url, "TINKER_API_KEY": KEY},
         capture_output=True,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from made_data import write_gsm8k, write_no_robots, write_rubrics
 from tiny_model import NAME, write_model
-from workbench import PYTHON, Workbench
+from workbench import COOKBOOK, Workbench
 
 from running import Running
 
@@ -16,7 +16,7 @@ from running import Running
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
     """Tokenizers and data sets are looked for by their public names in the working folder first."""
-    assert PYTHON.exists(), "the cookbook's environment is missing: run `make conformance-cookbook`"
+    COOKBOOK.require()
     folder = tmp_path_factory.mktemp("bench")
     write_model(folder / NAME)
     write_no_robots(folder / "HuggingFaceH4" / "no_robots")

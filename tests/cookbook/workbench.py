@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foreign_programs import Environment
 from tiny_model import NAME
 
 from running import KEY, Running
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-cookbook" / "bin" / "python"
+COOKBOOK = Environment(
+    os.environ.get("COOKBOOK_ENVIRONMENT", ".venv-cookbook"), "conformance-cookbook"
+)
 SCRIPTS = Path(__file__).parent / "scripts"
 
 NO_MISMATCH = {(0.0, 0.0)}
 """Every sampled token has the same log-probability in the sampler and in the trainer, bit for bit."""
-
-SECONDS = 300.0
-"""Most that one program may take: a request that is never answered is a failure, not a wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,39 +75,22 @@ class Workbench:
             command: what follows `python`, without log_path.
             code: the exit code it must have.
         """
-        done = subprocess.run(
-            [str(PYTHON), *command, f"log_path={log}"],
-            cwd=self.folder,
-            env=self._environment(server),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            check=False,
+        printed = COOKBOOK.run(
+            [*command, f"log_path={log}"], folder=self.folder, told=told(server), code=code
         )
-        assert done.returncode == code, f"{log}: exit code {done.returncode}\n{done.stdout}"
-        assert "Traceback" not in done.stdout, done.stdout
+        assert "Traceback" not in printed, printed
         folder = self.folder / log
         return Program(
             log=folder,
-            printed=done.stdout,
+            printed=printed,
             rows=_lines(folder / "metrics.jsonl"),
             checkpoints=_lines(folder / "checkpoints.jsonl"),
         )
 
-    def _environment(self, server: Running) -> dict[str, str]:
-        """This process's, less what would lead to this project, and with the server's address."""
-        ours = ("PYTHON", "VIRTUAL_ENV", "TINKER_", "TINSMITH_", "HF_", "WANDB_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        return {
-            **kept,
-            "TINKER_BASE_URL": server.url,
-            "TINKER_API_KEY": KEY,
-            "TINKER_TELEMETRY": "0",
-            "HF_HUB_OFFLINE": "1",
-            "HF_HOME": str(self.folder / "hf"),
-        }
+
+def told(server: Running) -> dict[str, str]:
+    """What a program learns of a server."""
+    return {"TINKER_BASE_URL": server.url, "TINKER_API_KEY": KEY, "TINKER_TELEMETRY": "0"}
 
 
 def recipe(name: str, **options: object) -> list[str]:

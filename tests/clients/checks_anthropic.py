@@ -1,0 +1,42 @@
+"""The `anthropic` SDK on /v1/messages: messages, streams, tools, and what it is refused."""
+
+from __future__ import annotations
+
+from workbench import TALKER, Workbench
+
+from running import Running
+
+PROGRAM = "with_anthropic"
+
+
+def test_recipe(bench: Workbench, server: Running) -> None:
+    assert "is the sum" in bench.recipe(server, "anthropic", model=TALKER)
+
+
+def test_a_message(bench: Workbench, server: Running) -> None:
+    told = bench.run(server, PROGRAM, "message")
+    assert "is the sum" in told["text"]
+    assert told["reasons"] == ["end_turn", "max_tokens", "stop_sequence"]
+    assert told["sequence"] == "sum"
+    assert told["tokens"][0] > 10
+    assert told["tokens"][1] == 2
+
+
+def test_a_stream_is_the_whole_in_pieces(bench: Workbench, server: Running) -> None:
+    told = bench.run(server, PROGRAM, "stream")
+    assert told["streamed"] == told["whole"] != ""
+    assert told["reason"] == "end_turn"
+
+
+def test_a_tool_is_called_and_its_answer_used(bench: Workbench, server: Running) -> None:
+    told = bench.run(server, PROGRAM, "tools")
+    assert (told["name"], told["given"]) == ("add", {"a": 19, "b": 23})
+    assert told["reasons"] == ["tool_use", "end_turn", "tool_use"]
+    assert "is the sum" in told["answer"]
+    assert told["streamed"] == [{"a": 19, "b": 23}]
+
+
+def test_refusals_have_the_shape_of_anthropic(bench: Workbench, server: Running) -> None:
+    unknown, mistaken, thinking = bench.run(server, PROGRAM, "refusals")
+    assert unknown == [404, "error", "not_found_error"]
+    assert mistaken == thinking == [400, "error", "invalid_request_error"]
