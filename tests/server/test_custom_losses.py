@@ -282,7 +282,7 @@ def test_a_loss_belongs_to_its_session(server: Running) -> None:
 def test_a_loss_outlives_its_server(store: Store, tmp_path: Path) -> None:
     session, loop = store.create_session().session_id, asyncio.new_event_loop()
     first = CustomLosses(store, Futures(store, loop), tmp_path)
-    first.create(_body(session))
+    first.keep(_body(session))
     (loss_id,) = first.held
     second = CustomLosses(store, Futures(store, loop), tmp_path)
     loss, settings = second.named(f"{session}:train:0", "custom", {"loss_id": loss_id})
@@ -301,7 +301,7 @@ def test_a_session_has_a_bounded_number_of_losses(store: Store, tmp_path: Path) 
     for i in range(MAX_LOSSES):
         (full / f"{i}.json").touch()
     with pytest.raises(InputError, match="session_id"):
-        losses.create(_body(session))
+        losses.keep(_body(session))
     loop.close()
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from fastapi import FastAPI
+from hostile_graphs import graph
 from starlette.routing import Route
 from training_requests import forward_backward
 
@@ -97,6 +98,33 @@ def bodies(session: str, model: str, sampler: str, request: str) -> dict[str, di
         "/api/v1/weights_info": {"tinker_path": f"tinker://{model}/weights/x"},
         "/v1/chat/completions": talk | {"messages": said, "stream": True, "logprobs": True},
         "/v1/completions": talk | {"prompt": ["a", "b"], "stream": False, "logprobs": 2},
+        "/inference/v1/generate": {
+            "model": NANO,
+            "token_ids": [1, 2],
+            "sampling_params": {"max_tokens": 2, "n": 1, "seed": 1, "logprobs": 1, "stop": ["x"]},
+        },
+        "/tokenize": {"model": NANO, "prompt": "a", "messages": said},
+        "/detokenize": {"model": NANO, "tokens": [70, 71]},
+        "/v1/messages": {"model": NANO, "max_tokens": 2, "messages": said, "system": "a"},
+        "/v1/messages/count_tokens": {"model": NANO, "messages": said},
+        "/v1/responses": {"model": NANO, "input": said, "max_output_tokens": 16, "stream": True},
+        "/api/v1/create_custom_loss": {
+            "session_id": session,
+            "custom_loss_seq_id": 0,
+            "name": "summed",
+            "inputs": [{"name": "logprobs", "rank": 1}],
+            "graph": {"format": 1, "nodes": graph()},
+        },
+        "/api/v1/sessions/search": {
+            "project_ids": None,
+            "user_metadata": {},
+            "owner": {"type": "own"},
+            "statuses": [{"type": "active", "reasons": None}],
+            "limit": 5,
+            "cursor": {"last_created_at": "x", "last_session_id": session},
+        },
+        "/api/v1/cancel_future": {"request_id": request},
+        "/api/v1/join_sampling_session": {"sampling_session_id": sampler},
         "": talk
         | far
         | {

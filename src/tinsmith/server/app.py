@@ -202,7 +202,8 @@ def _training_routes(app: FastAPI, service: Service) -> None:
             return {"request_id": runs.forward_backward(call), "model_id": call.model_id}
 
     async def create_custom_loss(request: Request) -> Answer:
-        return {"request_id": await asyncio.to_thread(runs.losses.create, await request.body())}
+        kept = await asyncio.to_thread(runs.losses.keep, await request.body())
+        return {"request_id": runs.losses.accept(kept)}
 
     async def optim_step(request: Request) -> Answer:
         return {"request_id": await numbered(request, OptimStep, runs.optim_step)}

@@ -96,6 +96,15 @@ class CreateCustomLoss(KeptLoss):
     custom_loss_seq_id: SeqId
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A loss that is on the disk, and which request brought it."""
+
+    session_id: str
+    seq_id: int
+    loss_id: str
+
+
 @dataclass(slots=True)
 class CustomLosses:
     """All custom losses."""
@@ -108,8 +117,8 @@ class CustomLosses:
     lock: Lock = field(default_factory=Lock)
     """Losses are made while others are named, on the compute thread."""
 
-    def create(self, body: bytes) -> str:
-        """Keep a loss; return the request's id, whose answer has the loss's.
+    def keep(self, body: bytes) -> Kept:
+        """Keep a loss. On any thread.
 
         Raises:
             InputError: naming what is not allowed, the node above all; nothing was kept.
@@ -132,11 +141,19 @@ class CustomLosses:
         with self.lock:
             self._keep(session, digest, kept)
             self._hold(loss_id, loss)
+        return Kept(session, asked.custom_loss_seq_id, loss_id)
+
+    def accept(self, kept: Kept) -> str:
+        """Return the id of the request, whose answer has the loss's id. On the event loop.
+
+        Raises:
+            InputError: the number was used for something else, or the key has as much under way as it may.
+        """
         request_id, new = self.futures.accept(
-            owner=f"{session}:loss", seq_id=asked.custom_loss_seq_id, kind="create_custom_loss"
+            owner=f"{kept.session_id}:loss", seq_id=kept.seq_id, kind="create_custom_loss"
         )
         if new:
-            answer = json_result({"loss_id": loss_id, "type": "create_custom_loss"})
+            answer = json_result({"loss_id": kept.loss_id, "type": "create_custom_loss"})
             self.futures.finish(request_id, answer)
         return request_id
 

@@ -32,9 +32,10 @@ def json_result(values: Mapping[str, object]) -> Finished:
 class Futures:
     """Every accepted request's result, once."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, usage: Usage) -> None:
-        """Keep results in `store`; waiters live on `loop`, and `usage` counts there what is not settled."""
-        self.usage = usage
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        """Keep results in `store`; waiters live on `loop`."""
+        self.usage = Usage()
+        """Counts what is not settled, on the loop."""
         self._store = store
         self._loop = loop
         self._waiters: dict[str, asyncio.Event] = {}

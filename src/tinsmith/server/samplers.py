@@ -200,7 +200,7 @@ class Samplers:
     async def prepare(self, request: Sample) -> None:
         """Compile a request's grammar beside the event loop; what is wrong with it, `sample` says."""
         live = self.live.get(request.sampling_session_id)
-        if live is not None:
+        if live is not None and is_own(request.sampling_session_id):
             await prepare(self.engine, live.name, request)
 
     def sample(self, request: Sample) -> tuple[str, list[str]]:

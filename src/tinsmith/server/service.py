@@ -24,7 +24,6 @@ from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import UNLOAD, Futures, json_result
-from tinsmith.server.limits import Usage
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
 from tinsmith.server.worker import Worker
@@ -61,7 +60,7 @@ class Service:
         self._lock = _locked(state, patience)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
-        self.futures = Futures(self.store, loop, Usage())
+        self.futures = Futures(self.store, loop)
         self.futures.fail_pending("the server was restarted before this request was carried out")
         for run in self.store.training_runs():
             if not run.unloaded:
