@@ -163,7 +163,11 @@ def test_a_loss_of_two_dimensions_is_cross_entropy_over_candidates(
 
 
 def test_what_users_write_is_taken(service: tinker.ServiceClient) -> None:
-    taken = [name for name in WRITTEN if name not in ("importance_sampling", "ppo", "cispo", "dro", "focal")]
+    taken = [
+        name
+        for name in WRITTEN
+        if name not in ("importance_sampling", "ppo", "cispo", "dro", "focal")
+    ]
     assert all(_handle(service, name).loss_id for name in taken)
 
 

@@ -121,7 +121,8 @@ class Tape:
         self.work.left -= elements
         if self.computed > self.limit:
             raise InputError(
-                "this loss computes too much", allowed=f"{self.limit} elements of all values together"
+                "this loss computes too much",
+                allowed=f"{self.limit} elements of all values together",
             )
         if self.work.left < 0:
             raise InputError(
