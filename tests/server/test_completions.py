@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -329,3 +330,79 @@ def test_a_prompt_is_scored_by_id_as_vllm_tells_it(running: Running, client: Ope
         assert len(told) in (2, 3)
         best = [entry for entry in told.values() if entry["rank"] == 1]
         assert best[0]["logprob"] == max(entry["logprob"] for entry in told.values())
+
+
+def test_penalties_and_biases_choose_other_tokens_with_the_distributions_own_log_probabilities(
+    running: Running, client: OpenAI
+) -> None:
+    plain = _complete(client, temperature=0.0, max_tokens=12, extra={"return_token_ids": True})
+    first = plain.choices[0].token_ids[0]
+    ids = _ids(TEXT)
+    for extra in (
+        {"logit_bias": {str(first): -100}},
+        {"repetition_penalty": 5.0},
+        {"presence_penalty": 2.0, "frequency_penalty": 2.0},
+    ):
+        asked = {**extra, "return_token_ids": True}
+        (choice,) = _complete(
+            client, temperature=0.0, max_tokens=12, logprobs=0, extra=asked
+        ).choices
+        assert choice.token_ids != plain.choices[0].token_ids
+        scores = _scores(running, ids + choice.token_ids)
+        assert choice.logprobs.token_logprobs == scores[len(ids) :]
+    assert (
+        first
+        not in _complete(
+            client,
+            max_tokens=12,
+            extra={"logit_bias": {str(first): -1e6}, "return_token_ids": True},
+        )
+        .choices[0]
+        .token_ids
+    )
+    narrow = _complete(client, max_tokens=8, extra={"min_p": 1.0}).choices[0].text
+    assert narrow == _complete(client, max_tokens=8, temperature=0.0).choices[0].text
+
+
+@pytest.mark.parametrize(
+    ("extra", "pattern"),
+    [
+        ({"guided_regex": "[0-9]{3}-[a-f]{2}"}, "[0-9]{3}-[a-f]{2}"),
+        ({"guided_choice": ["yes, it is", "no (never)"]}, r"yes, it is|no \(never\)"),
+        ({"structured_outputs": {"regex": "ab?c"}}, "ab?c"),
+        ({"guided_grammar": 'start: "a" "b"'}, "ab"),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "b", "schema": {"type": "boolean"}},
+                }
+            },
+            "true|false",
+        ),
+        ({"guided_json": '{"enum": [1, 2]}'}, "1|2"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_completion_follows_its_grammar(
+    client: OpenAI, extra: dict[str, Any], pattern: str, stream: bool
+) -> None:
+    for seed in range(3):
+        answer = _complete(client, seed=seed, max_tokens=40, extra=extra, stream=stream)
+        chunks = list(answer) if stream else [answer]
+        text = "".join(chunk.choices[0].text for chunk in chunks)
+        assert re.fullmatch(pattern, text), text
+        assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_a_grammar_that_cannot_be_compiled_is_refused_by_the_name_it_came_in(
+    client: OpenAI,
+) -> None:
+    for param, extra in (
+        ("guided_regex", {"guided_regex": "("}),
+        ("structured_outputs", {"structured_outputs": {"grammar": "start: nothing"}}),
+        ("guided_json", {"guided_json": {"type": 5}}),
+    ):
+        with pytest.raises(openai.BadRequestError) as caught:
+            _complete(client, extra=extra)
+        assert caught.value.param == param

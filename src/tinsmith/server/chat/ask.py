@@ -94,6 +94,8 @@ class Ask:
     ends: bool = True
     """Whether it ends where the model ends it."""
     shown: Shown = field(default_factory=Shown)
+    format_name: str | None = None
+    """The parameter in which it is said what a reply must look like; None: nowhere."""
     only_prompt: bool = False
     """Whether nothing is drawn, and the prompt alone is told."""
 

@@ -123,9 +123,8 @@ class Sampling(Request):
         """Texts before which a choice ends."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
-    @property
-    def grammar(self) -> GrammarSettings | None:
-        """What every answer must look like.
+    def grammar(self) -> tuple[str, GrammarSettings] | None:
+        """What every answer must look like, after the name of the parameter that says it.
 
         Raises:
             InputError: for what is not understood.
@@ -141,13 +140,19 @@ class Sampling(Request):
             }
         )
 
+    @property
+    def grammar_name(self) -> str | None:
+        """The parameter in which a grammar came."""
+        grammar = self.grammar()
+        return None if grammar is None else grammar[0]
+
     def adjustments(self) -> AdjustmentSettings | None:
         """How a token is chosen otherwise than by the distribution; None where it is not.
 
         Raises:
             InputError: for a grammar or a bias that is not understood.
         """
-        neutral = AdjustmentSettings()
+        neutral, grammar = AdjustmentSettings(), self.grammar()
         found = AdjustmentSettings(
             min_p=neutral.min_p if self.min_p is None else self.min_p,
             repetition_penalty=neutral.repetition_penalty
@@ -156,7 +161,7 @@ class Sampling(Request):
             presence_penalty=self.presence_penalty or 0.0,
             frequency_penalty=self.frequency_penalty or 0.0,
             logit_bias=_biases(self.logit_bias or {}),
-            grammar=self.grammar,
+            grammar=None if grammar is None else grammar[1],
         )
         return None if found == neutral else found
 

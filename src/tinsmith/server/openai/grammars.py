@@ -15,8 +15,8 @@ from tinsmith.types.sampling import GrammarKind
 FORMATS = "{'type': 'text'}, {'type': 'json_object'}, or {'type': 'json_schema', 'json_schema': {'schema': ...}}"
 
 
-def grammar_of(given: Mapping[str, JsonValue]) -> GrammarSettings | None:
-    """Return the grammar that these parameters ask for, by name; None if they ask for none.
+def grammar_of(given: Mapping[str, JsonValue]) -> tuple[str, GrammarSettings] | None:
+    """Return the grammar that these parameters ask for, after the name of the one that does; None if none does.
 
     Their names: `response_format`, `structured_outputs`, `guided_json`, `guided_regex`, `guided_choice`,
     `guided_grammar`.
@@ -24,7 +24,7 @@ def grammar_of(given: Mapping[str, JsonValue]) -> GrammarSettings | None:
     Raises:
         InputError: for what is not understood, or two grammars for one answer.
     """
-    found: dict[str, GrammarSettings] = {}
+    found: list[tuple[str, GrammarSettings]] = []
     for name, value in given.items():
         if value is None:
             continue
@@ -35,11 +35,21 @@ def grammar_of(given: Mapping[str, JsonValue]) -> GrammarSettings | None:
         else:
             grammar = _of_guided(name, name.removeprefix("guided_"), value)
         if grammar is not None:
-            found[name] = grammar
+            found.append((name, grammar))
     if len(found) > 1:
-        first, second, *_ = found
-        raise InputError("two grammars for one answer", field=second, allowed=f"only {first}")
-    return next(iter(found.values()), None)
+        raise InputError(
+            "two grammars for one answer", field=found[1][0], allowed=f"only {found[0][0]}"
+        )
+    return found[0] if found else None
+
+
+def told_as(error: InputError, name: str) -> InputError:
+    """The engine's refusal of a grammar, by the name of the parameter that it came in."""
+    if error.field not in ("grammar", "response_format"):
+        return error
+    return InputError(
+        error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix
+    )
 
 
 def _of_format(value: JsonValue) -> GrammarSettings | None:

@@ -83,7 +83,7 @@ class _Routes:
             top=given.logprobs or 0,
             only_prompt=given.only_prompt,
         )
-        await self.served.check(found, (sample,))
+        await self.served.check(found, (sample,), named=given.grammar_name)
         stops = self.served.extra_stops(found, given.stop_token_ids or ())
         answer = TokensAnswer.of(body, found)
         return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
@@ -124,7 +124,7 @@ class _Routes:
         """Sample from every prompt, and answer at once or as a stream."""
         samples = tuple(body_sample(body, prompt) for prompt in prompts)
         extra = self.served.extra_stops(found, body.stop_token_ids or ())
-        await self.served.check(found, samples)
+        await self.served.check(found, samples, named=body.grammar_name)
         text = await self.served.text(found.name)
         told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))

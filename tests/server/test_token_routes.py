@@ -1,0 +1,385 @@
+"""Token ids in, token ids out: vLLM's `/inference/v1/generate`, `/tokenize` and `/detokenize`, and ids on `/v1`."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+import openai
+import pytest
+import tinker
+from openai import OpenAI
+
+from loopback import MODEL, Running, start, stop
+from tinsmith.renderers.tokenizer import preset_tokenizer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the tinker SDK's sockets
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    own = start(tmp_path_factory.mktemp("state"))
+    yield own
+    stop(own)
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[OpenAI]:
+    with running.client() as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def http(running: Running) -> Iterator[httpx.Client]:
+    with running.http() as own:
+        yield own
+
+
+def _ids(text: str) -> list[int]:
+    return list(preset_tokenizer("nano").encode(text))
+
+
+def _generate(http: httpx.Client, prompt: Sequence[int], **params: Any) -> dict[str, Any]:
+    body = {"model": MODEL, "token_ids": list(prompt), "sampling_params": params}
+    answer = http.post("/inference/v1/generate", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def _refused(http: httpx.Client, path: str, body: Any) -> dict[str, Any]:
+    answer = http.post(path, json=body)
+    assert answer.status_code == 400, answer.text
+    return answer.json()["error"]
+
+
+def _datum(prompt: Sequence[int], tokens: Sequence[int], logprobs: Sequence[float]) -> tinker.Datum:
+    """A sampled answer as importance sampling learns from it."""
+    whole, silent = [*prompt, *tokens], len(prompt) - 1
+    return tinker.Datum(
+        model_input=tinker.ModelInput.from_ints(whole[:-1]),
+        loss_fn_inputs={
+            "target_tokens": whole[1:],
+            "logprobs": [0.0] * silent + list(logprobs),
+            "advantages": [0.0] * silent + [1.0] * len(tokens),
+        },
+    )
+
+
+def test_what_these_routes_drew_is_trained_on_with_a_ratio_of_one(
+    running: Running, client: OpenAI, http: httpx.Client
+) -> None:
+    """Every token's log-probability has the bits that training computes, end tokens included."""
+    with running.tinker() as service:
+        trainer = service.create_lora_training_client(MODEL, rank=4, seed=3).result()
+        first = tinker.Datum(
+            model_input=tinker.ModelInput.from_ints([70, 71, 72]),
+            loss_fn_inputs={"target_tokens": [71, 72, 73], "weights": [1.0, 1.0, 1.0]},
+        )
+        trainer.forward_backward([first], "cross_entropy").result()
+        trainer.optim_step(tinker.AdamParams(learning_rate=0.01)).result()
+        model = trainer.save_weights_for_sampler("now").result().path
+        datums: list[tinker.Datum] = []
+
+        prompt = _ids("One day")
+        params = {"n": 3, "max_tokens": 40, "logprobs": 1, "seed": 5, "stop": [" a"]}
+        body = {"model": model, "token_ids": prompt, "sampling_params": params}
+        for choice in http.post("/inference/v1/generate", json=body).json()["choices"]:
+            content = choice["logprobs"]["content"]
+            assert [e["token"] for e in content] == [f"token_id:{i}" for i in choice["token_ids"]]
+            datums.append(_datum(prompt, choice["token_ids"], [e["logprob"] for e in content]))
+
+        extra = {"return_token_ids": True}
+        chat = client.chat.completions.create(
+            model=model, messages=HELLO, n=2, max_tokens=64, logprobs=True, seed=2, extra_body=extra
+        )
+        told: Any = chat
+        for one in told.choices:
+            scores = [entry.logprob for entry in one.logprobs.content]
+            datums.append(_datum(told.prompt_token_ids, one.token_ids, scores))
+
+        done: Any = client.completions.create(
+            model=model, prompt="Two", n=2, max_tokens=64, logprobs=0, seed=4, extra_body=extra
+        )
+        for one in done.choices:
+            scores = one.logprobs.token_logprobs
+            datums.append(_datum(one.prompt_token_ids, one.token_ids, scores))
+        result = trainer.forward_backward(datums, "importance_sampling").result()
+    metrics = result.metrics
+    assert metrics["unequal_logprob_bits:sum"] == 0
+    assert metrics["tokens:sum"] == sum(sum(d.loss_fn_inputs["advantages"].data) for d in datums)
+
+
+def test_ids_of_the_generate_route_are_those_of_the_tinker_route(
+    running: Running, http: httpx.Client
+) -> None:
+    prompt = _ids("One day")
+    told = _generate(http, prompt, max_tokens=12, seed=9, temperature=0.7, logprobs=2, top_k=20)
+    with running.tinker() as service:
+        sampler = service.create_sampling_client(base_model=MODEL).result()
+        params = tinker.SamplingParams(max_tokens=12, seed=9, temperature=0.7, top_k=20)
+        raw = sampler.sample(tinker.ModelInput.from_ints(prompt), 1, params).result().sequences[0]
+    (choice,) = told["choices"]
+    assert choice["token_ids"] == raw.tokens
+    content = choice["logprobs"]["content"]
+    assert [entry["logprob"] for entry in content] == list(raw.logprobs or ())
+    assert [entry["token_id"] for entry in content] == raw.tokens
+    assert all(len(entry["top_logprobs"]) == 2 for entry in content)
+    assert told["usage"]["completion_tokens"] == len(raw.tokens)
+
+
+def test_the_generate_route_tells_what_it_was_asked(http: httpx.Client) -> None:
+    body = {"token_ids": _ids("One"), "sampling_params": {"max_tokens": 3, "n": 2}}
+    told = http.post(
+        "/inference/v1/generate", json={**body, "request_id": "mine", "return_token_ids": True}
+    ).json()
+    assert (told["request_id"], told["model"]) == ("mine", MODEL)
+    assert told["prompt_token_ids"] == _ids("One")
+    assert [choice["index"] for choice in told["choices"]] == [0, 1]
+    assert [choice["logprobs"] for choice in told["choices"]] == [None, None]
+    assert [choice["finish_reason"] for choice in told["choices"]] == ["length", "length"]
+
+
+def test_a_reply_goes_on_as_long_as_the_context_unless_it_is_told(http: httpx.Client) -> None:
+    (choice,) = _generate(http, _ids("One"), seed=1)["choices"]
+    assert len(choice["token_ids"]) > 16
+
+
+def test_verifiers_extras_are_taken(http: httpx.Client) -> None:
+    """What its client sends beside the ids."""
+    asked = {"max_tokens": 6, "seed": 3, "logprobs": 1}
+    end = preset_tokenizer("nano").eos_token_id
+    extras = {
+        "stop_token_ids": [end],
+        "skip_special_tokens": False,
+        "routed_experts_prompt_start": 3,
+        "temperature": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "min_tokens": 0,
+    }
+    plain, same = (
+        _generate(http, _ids("One"), **asked),
+        _generate(http, _ids("One"), **asked, **extras),
+    )
+    assert same["choices"] == plain["choices"]
+
+
+def test_a_stream_of_ids_tells_the_same_as_the_whole(http: httpx.Client) -> None:
+    params = {"max_tokens": 9, "seed": 3, "logprobs": 1, "n": 2}
+    whole = _generate(http, _ids("One"), **params)
+    body = {"model": MODEL, "token_ids": _ids("One"), "sampling_params": params, "stream": True}
+    options = {"stream_options": {"include_usage": True}, "return_token_ids": True}
+    events = http.post("/inference/v1/generate", json={**body, **options}).text.split("\n\n")
+    assert events[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events[:-2]]
+    assert chunks[0]["prompt_token_ids"] == _ids("One")
+    assert chunks[-1]["usage"] == whole["usage"]
+    for choice in whole["choices"]:
+        mine = [
+            each
+            for chunk in chunks
+            for each in chunk["choices"]
+            if each["index"] == choice["index"]
+        ]
+        assert [token for each in mine for token in each["token_ids"]] == choice["token_ids"]
+        content = [entry for each in mine for entry in each["logprobs"]["content"]]
+        assert content == choice["logprobs"]["content"]
+        assert mine[-1]["finish_reason"] == choice["finish_reason"]
+
+
+def test_a_prompt_is_scored_alone(running: Running, http: httpx.Client) -> None:
+    ids = _ids("The cat sat.")
+    told = _generate(http, ids, max_tokens=0, prompt_logprobs=1)
+    with running.tinker() as service:
+        sampler = service.create_sampling_client(base_model=MODEL).result()
+        scores = sampler.compute_logprobs(tinker.ModelInput.from_ints(ids)).result()
+    assert told["choices"][0]["token_ids"] == []
+    assert told["prompt_logprobs"][0] is None
+    mine = [
+        row[str(i)]["logprob"] for i, row in zip(ids[1:], told["prompt_logprobs"][1:], strict=True)
+    ]
+    assert mine == scores[1:]
+
+
+def test_a_prompt_that_fills_the_context_is_scored(running: Running, http: httpx.Client) -> None:
+    size = running.service.engine.config(MODEL).max_positions
+    ids = [70 + i % 50 for i in range(size)]
+    told = _generate(http, ids, max_tokens=0, prompt_logprobs=0)
+    assert len(told["prompt_logprobs"]) == size
+    body = {"token_ids": ids, "sampling_params": {"max_tokens": 1}}
+    assert _refused(http, "/inference/v1/generate", body)["param"] == "max_tokens"
+
+
+@pytest.mark.parametrize(
+    ("param", "given"),
+    [
+        ("token_ids", {"token_ids": []}),
+        ("token_ids[0]", {"token_ids": [-1]}),
+        ("prompt[0]", {"token_ids": [100_000]}),
+        ("features", {"features": {"mm_hashes": {}}}),
+        ("output_mode", {"output_mode": "text"}),
+        ("min_tokens", {"sampling_params": {"min_tokens": 3}}),
+        ("logprobs", {"sampling_params": {"logprobs": -1}}),
+        ("n", {"sampling_params": {"n": 0}}),
+        ("stream_options", {"stream_options": {"include_usage": True}}),
+        ("prompt_logprobs", {"stream": True, "sampling_params": {"prompt_logprobs": 1}}),
+    ],
+)
+def test_what_the_generate_route_does_not_serve(
+    http: httpx.Client, param: str, given: dict[str, Any]
+) -> None:
+    body = {"model": MODEL, "token_ids": [70], "sampling_params": {"max_tokens": 2}, **given}
+    assert _refused(http, "/inference/v1/generate", body)["param"] == param
+
+
+def test_an_unknown_model_is_a_404_with_what_is_served(http: httpx.Client) -> None:
+    for path, rest in (
+        ("/inference/v1/generate", {"token_ids": [70], "sampling_params": {}}),
+        ("/tokenize", {"prompt": "a"}),
+        ("/detokenize", {"tokens": [70]}),
+    ):
+        answer = http.post(path, json={"model": "other", **rest})
+        assert answer.status_code == 404
+        error = answer.json()["error"]
+        assert error["code"] == "model_not_found"
+        assert MODEL in error["message"]
+
+
+def test_text_and_chats_are_tokenized_as_they_are_read(http: httpx.Client, client: OpenAI) -> None:
+    told = http.post("/tokenize", json={"model": MODEL, "prompt": "One day"}).json()
+    assert told["tokens"] == _ids("One day")
+    assert told["count"] == len(told["tokens"])
+    assert told["max_model_len"] == client.models.retrieve(MODEL).max_model_len  # type: ignore
+    assert told["token_strs"] is None
+    chat = http.post("/tokenize", json={"messages": HELLO, "return_token_strs": True}).json()
+    answer: Any = client.chat.completions.create(
+        model=MODEL, messages=HELLO, max_tokens=1, extra_body={"return_token_ids": True}
+    )
+    assert chat["tokens"] == answer.prompt_token_ids
+    assert chat["token_strs"] == preset_tokenizer("nano").convert_ids_to_tokens(chat["tokens"])
+
+
+def test_tokens_are_text_again(http: httpx.Client) -> None:
+    text = "<|user|>Café au lait.<|end|>"
+    told = http.post("/detokenize", json={"model": MODEL, "tokens": _ids(text)}).json()
+    assert told == {"prompt": text}
+
+
+@pytest.mark.parametrize(
+    ("path", "param", "body"),
+    [
+        ("/tokenize", "prompt, messages", {}),
+        ("/tokenize", "add_special_tokens", {"messages": HELLO, "add_special_tokens": True}),
+        ("/tokenize", "chat_template", {"messages": HELLO, "chat_template": "{{ messages }}"}),
+        ("/detokenize", "tokens[1]", {"tokens": [70, 100_000]}),
+        ("/detokenize", "tokens[0]", {"tokens": ["a"]}),
+    ],
+)
+def test_what_tokenizing_does_not_serve(
+    http: httpx.Client, path: str, param: str, body: Any
+) -> None:
+    assert _refused(http, path, body)["param"] == param
+
+
+def test_tokens_are_spelled_by_their_ids(client: OpenAI) -> None:
+    extra = {"return_tokens_as_token_ids": True, "return_token_ids": True}
+    done: Any = client.completions.create(
+        model=MODEL, prompt="One", max_tokens=5, logprobs=2, seed=1, extra_body=extra
+    )
+    (one,) = done.choices
+    assert one.logprobs.tokens == [f"token_id:{token}" for token in one.token_ids]
+    assert all(key.startswith("token_id:") for top in one.logprobs.top_logprobs for key in top)
+    chat: Any = client.chat.completions.create(
+        model=MODEL,
+        messages=HELLO,
+        max_tokens=5,
+        logprobs=True,
+        top_logprobs=1,
+        seed=1,
+        extra_body=extra,
+    )
+    (reply,) = chat.choices
+    spelled = [entry.token for entry in reply.logprobs.content]
+    assert spelled == [f"token_id:{token}" for token in reply.token_ids]
+
+
+def test_a_streamed_chat_tells_its_ids(client: OpenAI) -> None:
+    asked: dict[str, Any] = {
+        "model": MODEL,
+        "messages": HELLO,
+        "max_tokens": 48,
+        "n": 2,
+        "seed": 8,
+        "logprobs": True,
+        "extra_body": {"return_token_ids": True},
+    }
+    whole: Any = client.chat.completions.create(**asked)
+    ids: list[list[int]] = [[], []]
+    prompts: list[Any] = []
+    for chunk in client.chat.completions.create(**asked, stream=True):
+        (choice,) = chunk.choices
+        prompts.append(getattr(chunk, "prompt_token_ids", None))
+        ids[choice.index] += getattr(choice, "token_ids", None) or []
+    assert ids == [choice.token_ids for choice in whole.choices]
+    assert prompts[0] == whole.prompt_token_ids
+    assert not any(prompts[1:])
+    assert [len(c.token_ids) for c in whole.choices] == [
+        len(c.logprobs.content) for c in whole.choices
+    ]
+
+
+def test_models_are_listed_with_their_context(client: OpenAI, running: Running) -> None:
+    size = running.service.engine.config(MODEL).max_positions
+    for model in client.models.list():
+        told: Any = model
+        assert told.max_model_len == size
+        assert told.root
+        base = not told.id.startswith("tinker://")
+        assert (told.parent is None) is base
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/embeddings", "embeddings"),
+        ("/audio/speech", "speech"),
+        ("/nothing/at/all", "/v1/nothing"),
+    ],
+)
+def test_what_is_not_there_is_told_in_openais_shape(client: OpenAI, path: str, word: str) -> None:
+    with pytest.raises(openai.NotFoundError, match=word) as caught:
+        client.post(path, body={"model": MODEL}, cast_to=object)
+    assert caught.value.type == "invalid_request_error"
+    assert caught.value.code == "unknown_url"
+
+
+def test_another_method_is_told_in_openais_shape(http: httpx.Client) -> None:
+    for method, path, allowed in (
+        ("GET", "/v1/completions", "POST"),
+        ("POST", "/v1/models", "GET"),
+        ("PATCH", "/inference/v1/generate", "POST"),
+        ("GET", "/tokenize", "POST"),
+    ):
+        answer = http.request(method, path)
+        assert answer.status_code == 405
+        assert allowed in answer.headers["allow"]
+        assert answer.json()["error"]["code"] == "method_not_allowed"
+    elsewhere = http.get("/other")
+    assert elsewhere.status_code == 404
+    assert elsewhere.json()["category"] == "user"
+
+
+def test_a_wrong_key_is_told_in_openais_shape(running: Running) -> None:
+    for path in ("/inference/v1/generate", "/tokenize", "/detokenize"):
+        answer = httpx.post(running.url + path, headers={"x-api-key": "tml-wrong"}, json={})
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "invalid_api_key"
