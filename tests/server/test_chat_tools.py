@@ -325,6 +325,21 @@ def test_a_format_is_the_form_of_replies_that_call_nothing(client: OpenAI) -> No
     [
         ("tools[0].type", {"tools": [{"type": "web_search"}]}),
         ("tools", {"tools": [TOOLS[1], TOOLS[1]]}),
+        (
+            "tools[0]",
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}
+                ]
+            },
+        ),
+        (
+            "tools",
+            {
+                "tools": [{"type": "function", "function": {**WEATHER, "parameters": {"if": {}}}}],
+                "tool_choice": "required",
+            },
+        ),
         ("tool_choice", {"tool_choice": "always"}),
         ("tool_choice", {"tool_choice": {"type": "function", "function": {"name": "other"}}}),
         ("tool_choice", {"tool_choice": {"type": "allowed_tools"}}),

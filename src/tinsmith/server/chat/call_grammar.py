@@ -11,6 +11,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from tinsmith.engine.grammars import WHITESPACE
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.renderers.turns import Tool
 from tinsmith.server.chat.ask import Choice, Tools
@@ -57,7 +58,7 @@ def _grammar(
     elif answer is not None and style is CallStyle.BARE:
         return _call_or_answer(tools, _schema(answer))
     elif answer is not None:
-        rules = f"start: calls | answer\nanswer: %json {json.dumps(_schema(answer))}\n{calls}"
+        rules = f"start: calls | answer\nanswer: %json {json.dumps(_spaced(answer))}\n{calls}"
     elif style is CallStyle.BARE:
         rules = f"start: TEXT | calls\n{_NO_OBJECT}\n{calls}"
     else:
@@ -101,7 +102,7 @@ def _head(tool: Tool, style: CallStyle) -> str:
 
 def _arguments(tool: Tool) -> object:
     """The schema of a tool's arguments; the root of what it refers to stays its own."""
-    return {**(_ANY if tool.parameters is None else tool.parameters), "x-guidance": _SPACES}
+    return {**_ANY, **(tool.parameters or {}), "x-guidance": _SPACES}
 
 
 def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
@@ -139,6 +140,14 @@ def _moved(schema: JsonValue, place: str) -> JsonValue:
         else _moved(value, place)
         for key, value in schema.items()
     }
+
+
+def _spaced(answer: GrammarSettings) -> JsonValue:
+    """The schema of the format that was asked for, with spaces as the engine has them in formats."""
+    schema = _schema(answer)
+    if not isinstance(schema, dict):
+        return schema
+    return {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}
 
 
 def _schema(answer: GrammarSettings) -> JsonValue:

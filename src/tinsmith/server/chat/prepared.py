@@ -86,7 +86,7 @@ class Chats:
         found = await self.served.find(ask.model)
         text = await self.served.text(found.name)
         renderer = await asyncio.to_thread(lambda: text.conversation)
-        style = renderer.require_tools() if ask.tools.shown else None
+        style = await asyncio.to_thread(renderer.require_tools) if ask.tools.shown else None
         prompt = await asyncio.to_thread(prompt_of, ask, renderer)
         plain = ask.sample(prompt)
         sample = _constrained(ask, plain, style, renderer.control)
