@@ -152,10 +152,18 @@ def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
     [
         (Grammar(kind=GrammarKind.REGEX, text="(a"), "grammar"),
         (Grammar(kind=GrammarKind.LARK, text="start: missing"), "grammar"),
+        (Grammar(kind=GrammarKind.LARK, text="start: a\na[temperature=0.5]: /x/"), "grammar"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="{"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[1]"), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"type": "nope"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"not": {}}'), "response_format"),
+        (
+            Grammar(
+                kind=GrammarKind.JSON_SCHEMA, text='{"x-guidance": {"lenient": true}, "not": {}}'
+            ),
+            "response_format",
+        ),
+        (Grammar(kind=GrammarKind.JSON_SCHEMA, text='{"$ref": "http://a.b/c"}'), "response_format"),
         (Grammar(kind=GrammarKind.JSON_SCHEMA, text="[" * 5000), "response_format"),
         (Grammar(kind=GrammarKind.REGEX, text="a" * (MAX_GRAMMAR_CHARS + 1)), "grammar"),
     ],

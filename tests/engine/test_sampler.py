@@ -12,6 +12,7 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.ops.functions import Weight
 from tinsmith.types.errors import BackendError, ConfigError, InputError
 from tinsmith.types.sampling import (
+    Adjustments,
     SampledSequence,
     SampleRequest,
     SampleResult,
@@ -169,6 +170,43 @@ def test_every_page_is_free_again_after_everything_ended_or_was_cancelled(decode
     assert not sampler.busy
     assert sampler.pool.available == 40
     assert all(group.result is not None for group in groups[1::2])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_requests_cancelled_at_any_step_leave_every_page_free(decoder: Decoder, seed: int) -> None:
+    """64 requests, each given up at a step drawn beforehand: waiting, prefilling, forking or running by then."""
+    rng = np.random.default_rng(seed)
+    limits = SamplerLimits(cache_pages=40, max_samples=24, prefill_tokens=32)
+    sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
+    free = sampler.pool.available
+    adjusted = Adjustments(presence_penalty=0.5)
+    groups = [
+        sampler.submit(
+            SampleRequest(
+                prompt=tokens(rng, int(rng.integers(1, 60))),
+                params=SamplingParams(
+                    seed=i,
+                    max_tokens=int(rng.integers(1, 40)),
+                    stop=(),
+                    adjustments=adjusted if i % 3 == 0 else None,
+                ),
+                num_samples=int(rng.integers(1, 5)),
+                prompt_logprobs=i % 4 == 0,
+            ),
+            Policy(decoder, {}),
+        )
+        for i in range(64)
+    ]
+    given_up = rng.integers(0, 60, 64).tolist()
+    for step in range(60):
+        for group, at in zip(groups, given_up, strict=True):
+            if at == step:
+                sampler.cancel(group)
+                assert not any(one.pages for one in (group, *group.samples))
+        if sampler.busy:
+            sampler.step()
+    assert not sampler.busy
+    assert sampler.pool.available == free
 
 
 def test_a_full_cache_makes_requests_wait_not_fail(decoder: Decoder) -> None:

@@ -250,8 +250,6 @@ def test_a_seed_that_was_given_is_used(sent: int, used: int) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"prompt_alt_tokens_k": 1},
-        {"target_prompt_logprobs": {"data": [1, 2], "dtype": "int64", "shape": [2, 1]}},
         {"prompt_logprobs_last_n": 1},
         {"prompt_logprobs_last_n": 3, "prompt_logprobs": True},
     ],

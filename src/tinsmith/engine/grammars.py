@@ -7,6 +7,7 @@ asked for.
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
     from transformers import PreTrainedTokenizerBase
 
-MAX_GRAMMAR_CHARS = 1 << 16
+MAX_GRAMMAR_CHARS = 1 << 15
 """Longest schema, pattern or grammar."""
 ASCII_CLASSES = "dws"
 r"""\d, \w and \s of a pattern are ASCII's, so that what they match does not depend on anyone's edition of Unicode."""
+_TEMPERATURE = re.compile(r"\[[^\]\n]*\btemperature\b[^\]\n]*\]")
 KEPT = 32
-"""Compiled grammars kept per base model, the latest used."""
+"""Grammars kept per base model, the latest used: compiled, or why not."""
 WHITESPACE = r"[ \n]?"
 """Between the parts of a JSON text: at most one space or line break, so that a bounded schema has a longest text."""
 
@@ -100,32 +102,42 @@ class Grammars:
 
     config: DecoderConfig
     load: Callable[[], PreTrainedTokenizerBase]
-    _kept: OrderedDict[Grammar, CompiledGrammar] = field(
-        default_factory=OrderedDict[Grammar, CompiledGrammar]
+    _kept: OrderedDict[Grammar, CompiledGrammar | InputError] = field(
+        default_factory=OrderedDict[Grammar, "CompiledGrammar | InputError"]
     )
     _lock: Lock = field(default_factory=Lock)
     _made: LLTokenizer | None = None
 
     def compile(self, grammar: Grammar) -> CompiledGrammar:
-        """Return a grammar ready to be followed.
+        """Return a grammar ready to be followed; the first time may take a second.
 
         Raises:
             InputError: naming the field, with what llguidance says of it.
         """
         with self._lock:
             if grammar not in self._kept:
-                self._kept[grammar] = self._compile(grammar)
+                try:
+                    self._kept[grammar] = self._compile(grammar)
+                except InputError as error:
+                    self._kept[grammar] = error
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(grammar)
-            return self._kept[grammar]
+            kept = self._kept[grammar]
+        if isinstance(kept, InputError):
+            raise kept.with_traceback(None)
+        return kept
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         from llguidance import LLMatcher, LLParserLimits
 
         source = _source(grammar)
         limits = LLParserLimits(
-            max_lexer_states=50_000, max_grammar_size=100_000, verbose_errors=False
+            initial_lexer_fuel=500_000,
+            max_lexer_states=50_000,
+            max_grammar_size=100_000,
+            precompute_large_lexemes=False,  # up to ten seconds, for patterns that nobody writes
+            verbose_errors=False,
         )
         tokenizer = self._tokenizer()
         start = LLMatcher(tokenizer, source, log_level=0, limits=limits)
@@ -199,6 +211,8 @@ def _source(grammar: Grammar) -> str:
     if grammar.kind is GrammarKind.REGEX:
         return LLMatcher.grammar_from_regex(regex_to_lark(grammar.text, ASCII_CLASSES))
     if grammar.kind is GrammarKind.LARK:
+        if _TEMPERATURE.search(grammar.text):
+            raise _refusal(grammar, "a rule cannot have a temperature of its own")
         return LLMatcher.grammar_from_lark(grammar.text)
     text = '{"type": "object"}' if grammar.kind is GrammarKind.JSON_OBJECT else grammar.text
     try:

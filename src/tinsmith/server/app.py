@@ -21,11 +21,13 @@ from tinsmith.server.listing import Listing
 from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.places import Place, forward_backward_place, json_place
+from tinsmith.server.refused import add_refused_routes
 from tinsmith.server.requests import (
     CreateModel,
     CreateSamplingSession,
     CreateSession,
     FinishSession,
+    JoinSamplingSession,
     LoadWeights,
     OfFuture,
     OfModel,
@@ -39,6 +41,7 @@ from tinsmith.server.requests import (
     WeightsInfo,
 )
 from tinsmith.server.service import Service
+from tinsmith.server.session_search import SearchSessions, SessionSearch
 from tinsmith.server.wire import parse_forward_backward
 from tinsmith.types.errors import TinsmithError
 
@@ -94,8 +97,11 @@ def _session_routes(app: FastAPI, service: Service) -> None:
     async def healthz() -> Answer:
         return {"status": "ok"}
 
-    async def empty() -> Answer:
-        return {}
+    async def config() -> Answer:
+        return {"sample_join_sampling_session": True}
+
+    async def dynamic_config() -> Answer:
+        return {"sample_cancel_enabled": True}
 
     async def telemetry(request: Request) -> Answer:
         await request.body()  # accepted and dropped: it would leave the machine otherwise
@@ -139,8 +145,8 @@ def _session_routes(app: FastAPI, service: Service) -> None:
         return JSONResponse({"error": f"request {body.request_id} {said}", "category": "user"})
 
     app.get("/api/v1/healthz")(healthz)
-    app.post("/api/v1/client/config")(empty)
-    app.post("/api/v1/client/dynamic_config")(empty)
+    app.post("/api/v1/client/config")(config)
+    app.post("/api/v1/client/dynamic_config")(dynamic_config)
     app.post("/api/v1/telemetry")(telemetry)
     app.post("/api/v1/create_session")(create_session)
     app.post("/api/v1/session_heartbeat")(heartbeat)
@@ -250,8 +256,18 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
             body = parse_json(Sample, sent)
         if service.full:
             return error_answer(f"the queue holds {service.max_queue} requests: try again", 429)
+        await samplers.prepare(body)
         request_id, sequences = samplers.sample(body)
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})
+
+    async def cancel(request: Request) -> Answer:
+        samplers.cancel((await _body(OfFuture, request)).request_id)
+        return {}
+
+    async def join(request: Request) -> Answer:
+        body = await _body(JoinSamplingSession, request)
+        counter = samplers.join(body.sampling_session_id)
+        return {"client_counter": counter, "type": "join_sampling_session"}
 
     async def sampler(sampler_id: str) -> Answer:
         record = samplers.record(sampler_id)
@@ -264,6 +280,8 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
 
     app.post("/api/v1/create_sampling_session")(create)
     app.post("/api/v1/asample")(sample)
+    app.post("/api/v1/cancel_future")(cancel)
+    app.post("/api/v1/join_sampling_session")(join)
     app.get("/api/v1/samplers/{sampler_id}")(sampler)
 
 
@@ -271,8 +289,10 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
     async def capabilities() -> Answer:
         return listing.capabilities()
 
-    async def training_runs(limit: int = 20, offset: int = 0) -> Answer:
-        return listing.training_runs(limit, offset)
+    async def training_runs(
+        limit: int = 20, offset: int = 0, project_id: str | None = None
+    ) -> Answer:
+        return listing.training_runs(limit, offset, project_id)
 
     async def training_run(model_id: str) -> Answer:
         return listing.training_run(model_id)
@@ -322,4 +342,17 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
     app.post("/api/v1/weights_info")(weights_info)
     app.get("/api/v1/sessions")(sessions)
     app.get("/api/v1/sessions/{session_id}")(session)
+    _search_routes(app, listing)
+    add_refused_routes(app)
     app.api_route("/{path:path}", methods=["GET", "POST", "PUT", "DELETE"])(missing)
+
+
+def _search_routes(app: FastAPI, listing: Listing) -> None:
+    async def search(request: Request) -> Answer:
+        return SessionSearch(listing.store).page(await _body(SearchSessions, request))
+
+    async def storage(project_id: str | None = None) -> Answer:
+        return listing.storage(project_id)
+
+    app.post("/api/v1/sessions/search")(search)
+    app.get("/api/v1/billing/usage/checkpoints/current")(storage)

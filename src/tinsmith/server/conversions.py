@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from tinsmith.server.requests import OptimStep, Sample
 from tinsmith.server.settings import AdjustmentSettings, LoraSettings, SamplingSettings
+from tinsmith.server.target_tables import TargetTable, read_targets
 from tinsmith.types.adapters import ALPHA, AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError
@@ -21,8 +22,9 @@ def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
     Raises:
         InputError: for what is not computed here.
     """
-    _refuse_unserved(request)
+    _check_last_n(request)
     prompt = [np.array(chunk.tokens, np.int32) for chunk in request.prompt.chunks]
+    targets = to_targets(request)
     return SampleRequest(
         prompt=np.concatenate([np.empty(0, np.int32), *prompt]),
         params=to_sampling_params(request.sampling_params, seed=seed),
@@ -30,7 +32,20 @@ def to_sample_request(request: Sample, *, seed: int) -> SampleRequest:
         prompt_logprobs=bool(request.prompt_logprobs),
         topk_logprobs=request.topk_sample_logprobs,
         topk_prompt_logprobs=request.topk_prompt_logprobs,
+        target_prompt_logprobs=None if targets is None else targets.cells,
+        prompt_alternatives=request.prompt_alt_tokens_k,
     )
+
+
+def to_targets(request: Sample) -> TargetTable | None:
+    """Return the table of tokens whose prompt log-probabilities are asked for.
+
+    Raises:
+        InputError: it does not fit the prompt.
+    """
+    if request.target_prompt_logprobs is None:
+        return None
+    return read_targets(request.target_prompt_logprobs, rows=_length(request) - 1)
 
 
 def to_sampling_params(settings: SamplingSettings, *, seed: int) -> SamplingParams:
@@ -97,15 +112,12 @@ def to_adapter_spec(
     )
 
 
-def _refuse_unserved(request: Sample) -> None:
-    if request.target_prompt_logprobs is not None or request.prompt_alt_tokens_k:
-        raise InputError(
-            "this is not computed here",
-            field="target_prompt_logprobs, prompt_alt_tokens_k",
-            allowed="prompt_logprobs, topk_prompt_logprobs, topk_sample_logprobs",
-        )
-    last = request.prompt_logprobs_last_n
-    length = sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+def _length(request: Sample) -> int:
+    return sum(len(chunk.tokens) for chunk in request.prompt.chunks)
+
+
+def _check_last_n(request: Sample) -> None:
+    last, length = request.prompt_logprobs_last_n, _length(request)
     if last is not None and not (request.prompt_logprobs and 1 <= last < length):
         raise InputError(
             "the prompt does not have that many tokens to score",

@@ -15,6 +15,7 @@ from tinsmith.models.staging import present
 from tinsmith.server.conversions import to_sample_request
 from tinsmith.server.draws import Drawn, Follower
 from tinsmith.server.requests import Sample
+from tinsmith.server.samplers import prepare
 from tinsmith.server.service import Service
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.types.errors import InputError, TinsmithError
@@ -58,6 +59,10 @@ class Direct:
         """
         job = self._checkpoint if model.startswith(SCHEME) else self._base
         return await asyncio.wrap_future(self.service.worker.call(lambda: job(model)))
+
+    async def prepare(self, found: Found, request: Sample) -> None:
+        """Compile a request's grammar beside the event loop, before `check` is asked."""
+        await prepare(self.service.engine, found.name, request)
 
     def check(self, found: Found, request: Sample) -> None:
         """Refuse a request that cannot be served.

@@ -61,9 +61,12 @@ class Listing:
             "version": VERSION,
         }
 
-    def training_runs(self, limit: int, offset: int) -> Answer:
-        """A page of training runs, the newest first."""
+    def training_runs(self, limit: int, offset: int, project_id: str | None = None) -> Answer:
+        """A page of training runs (of one project's sessions), the newest first."""
         runs = self.store.training_runs()[::-1]
+        if project_id is not None:
+            own = {s.session_id for s in self.store.sessions() if s.project_id == project_id}
+            runs = tuple(run for run in runs if run.session_id in own)
         page = [self._run(run) for run in runs[offset : offset + limit]]
         return {"training_runs": page, "cursor": _cursor(offset, limit, len(runs))}
 
@@ -92,6 +95,27 @@ class Listing:
         found.sort(key=lambda one: str(one["time"]), reverse=True)
         page = found[offset : offset + limit]
         return {"checkpoints": page, "cursor": _cursor(offset, limit, len(found))}
+
+    def storage(self, project_id: str | None) -> Answer:
+        """How many checkpoints there are and what they take, by project; nothing is billed for it."""
+        projects = {one.session_id: one.project_id for one in self.store.sessions()}
+        sizes: dict[str | None, list[int]] = {}
+        for run in self.store.training_runs():
+            project = projects.get(run.session_id)
+            if project_id is None or project == project_id:
+                records = self.store.checkpoints(model_id=run.model_id)
+                sizes.setdefault(project, []).extend(one.size_bytes for one in records)
+        data = [
+            {
+                "project_id": project,
+                "checkpoint_count": len(found),
+                "size_bytes": sum(found),
+                "size_gigabytes": sum(found) / 1e9,
+            }
+            for project, found in sorted(sizes.items(), key=lambda item: item[0] or "")
+            if found
+        ]
+        return {"data": data}
 
     def delete(self, model_id: str, kind: str, name: str) -> Answer:
         """Delete the files of a checkpoint or an export."""

@@ -103,11 +103,14 @@ SCHEMA: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "logprobs": (3, "optional bytes"),
         "topk_sampled_logprobs": (4, "optional TopkLogprobs"),
     },
+    "PromptAltTokens": {"tokens": (1, "Tensor"), "logprobs": (2, "Tensor")},
     "SampleResponse": {
         "sequences": (1, "repeated SampledSequence"),
         "prompt_logprobs": (2, "optional bytes"),
         "topk_prompt_logprobs": (3, "optional TopkLogprobs"),
         "prompt_cache_hit_tokens": (4, "int32"),
+        "target_prompt_logprobs": (5, "optional Tensor"),
+        "prompt_alt_tokens": (6, "optional PromptAltTokens"),
     },
 }
 

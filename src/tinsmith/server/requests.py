@@ -20,6 +20,7 @@ from tinsmith.server.settings import (
     OptimizerSettings,
     Prompt,
     SamplingSettings,
+    TensorSettings,
 )
 from tinsmith.types.errors import InputError
 
@@ -119,6 +120,14 @@ class SaveWeightsForSampler(Request):
     @model_validator(mode="after")
     def _one_target(self) -> Self:
         check_one_given(path=self.path, sampling_session_seq_id=self.sampling_session_seq_id)
+        if self.kind == "inflight" and self.path is not None:
+            raise InputError(
+                "weights that are followed have no name",
+                field="kind",
+                value=self.kind,
+                allowed="snapshot with a path",
+                fix="call save_weights_and_get_sampling_client(kind='inflight')",
+            )
         return self
 
 
@@ -180,7 +189,7 @@ class Sample(Request):
     topk_prompt_logprobs: Int32 = 0
     topk_sample_logprobs: Int32 = 0
     prompt_logprobs_last_n: int | None = None
-    target_prompt_logprobs: JsonValue = None
+    target_prompt_logprobs: TensorSettings | None = None
     prompt_alt_tokens_k: Int32 = 0
     record_stability_info: bool | None = None
     """Accepted and ignored: it only prepares the loss stable_reinforce, which is refused by name."""
@@ -202,6 +211,12 @@ class OfFuture(Request):
 
     request_id: str
     allow_metadata_only: bool = False
+
+
+class JoinSamplingSession(Request):
+    """POST join_sampling_session: a copy of a sampling client asks for a number of its own."""
+
+    sampling_session_id: str
 
 
 class WeightsInfo(Request):

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from tinsmith.server.messages import CLASSES, DType, WireStop
+from tinsmith.server.target_tables import TargetTable
 from tinsmith.types.datum import DatumOutput
 from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
 
@@ -40,12 +41,16 @@ def encode_forward_backward(
 
 
 def encode_sample(
-    result: SampleResult, *, prompt_logprobs_last_n: int | None = None, cache_hit_tokens: int = 0
+    result: SampleResult,
+    *,
+    prompt_logprobs_last_n: int | None = None,
+    targets: TargetTable | None = None,
+    cache_hit_tokens: int = 0,
 ) -> bytes:
     """Return the bytes of a sampling result.
 
     With `prompt_logprobs_last_n`, what is said about the prompt covers only that many of its last tokens; the SDK
-    refuses an answer that covers more.
+    refuses an answer that covers more. `targets` is the table that was asked for, where one was.
     """
     fields: dict[str, object] = {}
     if result.prompt_logprobs is not None:
@@ -55,6 +60,10 @@ def encode_sample(
     if result.prompt_top is not None:
         skipped = _skipped(result.prompt_top.tokens, prompt_logprobs_last_n)
         fields["topk_prompt_logprobs"] = _top(result.prompt_top, skipped)
+    if targets is not None and result.target_prompt_logprobs is not None:
+        fields["target_prompt_logprobs"] = targets.encode(result.target_prompt_logprobs)
+    if result.prompt_alternatives is not None:
+        fields["prompt_alt_tokens"] = _alternatives(result.prompt_alternatives)
     return CLASSES["SampleResponse"](
         sequences=[_sequence(sequence) for sequence in result.sequences],
         prompt_cache_hit_tokens=cache_hit_tokens,
@@ -74,6 +83,15 @@ def _sequence(sequence: SampledSequence) -> Message:
         tokens=_bytes(sequence.tokens, "<i4"),
         logprobs=_bytes(sequence.logprobs, "<f4"),
         **top,
+    )
+
+
+def _alternatives(drawn: TopLogprobs) -> Message:
+    shape = list(drawn.tokens.shape)
+    tensor = CLASSES["Tensor"]
+    return CLASSES["PromptAltTokens"](
+        tokens=tensor(dense=_bytes(drawn.tokens, "<i4"), dtype=int(DType.INT32), shape=shape),
+        logprobs=tensor(dense=_bytes(drawn.logprobs, "<f4"), dtype=int(DType.FLOAT32), shape=shape),
     )
 
 

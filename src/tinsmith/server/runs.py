@@ -46,8 +46,9 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS = 120.0
 """How long a request waits for one before it; a large batch's chunks come one after another."""
 
-Snapshot = Callable[[str, int, str, Policy, str], str]
-"""(session_id, sampling_session_seq_id, base name, policy, weights' identity) -> sampling session id."""
+Snapshot = Callable[[str, int, str, Policy, str, str | None], str]
+"""(session_id, sampling_session_seq_id, base name, policy, weights' identity, the model whose weights are followed)
+-> sampling session id."""
 
 
 @dataclass(slots=True)
@@ -253,7 +254,9 @@ class Runs:
             policy = freeze(session, self.engine.parts.policy_of)
             tensors = {name: t.cpu().numpy() for name, t in values(session.adapter.slots).items()}
             owner = run.model_id.rpartition(":train:")[0]
-            sampler = self.snapshot(owner, seq, run.name, policy, tensors_sha256(tensors))
+            weights = tensors_sha256(tensors)
+            follows = run.model_id if request.kind == "inflight" else None
+            sampler = self.snapshot(owner, seq, run.name, policy, weights, follows)
             return json_result({"sampling_session_id": sampler, "type": kind})
 
         return self._submit(request.model_id, request.seq_id, kind, held)

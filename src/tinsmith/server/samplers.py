@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.server.conversions import to_sample_request
-from tinsmith.server.database.records import Finished, SamplingSession
+from tinsmith.server.conversions import to_sample_request, to_targets
+from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
@@ -56,6 +57,15 @@ class _UnderWay:
     drawn: GroupDone | None
 
 
+async def prepare(engine: Engine, name: str, request: Sample) -> None:
+    """Compile a request's grammar, which may take a second, on a thread of its own; errors are for who checks it."""
+    adjustments = request.sampling_params.adjustments
+    if adjustments is not None and adjustments.grammar is not None:
+        with suppress(TinsmithError):
+            asked = to_sample_request(request, seed=0)
+            await asyncio.to_thread(engine.check, name, asked)
+
+
 @dataclass(slots=True)
 class _Live:
     """One sampling session in memory."""
@@ -63,6 +73,7 @@ class _Live:
     record: SamplingSession
     name: str
     loaded: Future[Loaded]
+    """Replaced, on the compute thread, where it follows a model's weights."""
     lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
 
     def lane(self, seq_id: int) -> Lane:
@@ -85,6 +96,12 @@ class Samplers:
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
     under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Sampling requests by their group's id: touched on the compute thread only."""
+    requested: dict[str, Group] = field(default_factory=dict[str, Group])
+    """The group of each request of the protocol that is under way: touched on the compute thread only."""
+    cancelled: set[str] = field(default_factory=set[str])
+    """Requests given up before they were under way: touched on the compute thread only."""
+    followers: dict[str, list[_Live]] = field(default_factory=dict[str, "list[_Live]"])
+    """Sessions that follow a model's weights, by its id: touched on the compute thread only."""
     watched: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Those of them whose tokens are followed as they are drawn."""
     gap_seconds: float = GAP_SECONDS
@@ -117,16 +134,73 @@ class Samplers:
         return session.sampling_session_id
 
     def hold_snapshot(
-        self, session_id: str, seq: int, name: str, policy: Policy, weights: str
+        self,
+        session_id: str,
+        seq: int,
+        name: str,
+        policy: Policy,
+        weights: str,
+        follows: str | None,
     ) -> str:
-        """Open a session on weights in memory. Called on the compute thread."""
+        """Open a session on weights in memory. Called on the compute thread.
+
+        With `follows`, the id of a model, the session and all others that follow it are on these weights from now on:
+        a request is on those of the moment when it is given to the sampler, from its first token to its last.
+        """
         session = self.store.create_sampling_session(
             session_id=session_id, sampling_session_seq_id=seq, base_model=name, snapshot=True
         )
         loaded: Future[Loaded] = Future()
         loaded.set_result(Loaded(policy, weights))
-        self.live[session.sampling_session_id] = _Live(session, name, loaded)
+        live = _Live(session, name, loaded)
+        self.live[session.sampling_session_id] = live
+        if follows is not None:
+            others = self.followers.setdefault(follows, [])
+            for other in others:
+                other.loaded = loaded
+            others.append(live)
         return session.sampling_session_id
+
+    def join(self, sampling_session_id: str) -> int:
+        """Return a number that no other copy of this session's client has; the original is 0.
+
+        Raises:
+            InputError: there is no such session.
+        """
+        self.record(sampling_session_id)
+        return 1 + self.store.occurrence(f"join {sampling_session_id}")
+
+    def cancel(self, request_id: str) -> None:
+        """Give up on a sampling request, and free what it holds before the next step; one that has ended stays.
+
+        Raises:
+            InputError: it is not a sampling request of this server.
+        """
+        if not request_id.endswith(":sample") or self.store.result(request_id) is NoResult.UNKNOWN:
+            raise InputError(
+                "only sampling requests can be cancelled",
+                field="request_id",
+                value=request_id,
+                allowed="the id of an asample request",
+            )
+        self.worker.post(lambda: self._cancel(request_id))
+
+    def _cancel(self, request_id: str) -> None:
+        """Drop the request, or let it be dropped when its turn comes."""
+        if self.store.result(request_id) is not NoResult.PENDING:
+            return
+        group = self.requested.pop(request_id, None)
+        if group is None:
+            self.cancelled.add(request_id)
+        else:
+            self.drop(group)
+        self.futures.fail(request_id, InputError("the request was cancelled by its client"))
+
+    async def prepare(self, request: Sample) -> None:
+        """Compile a request's grammar beside the event loop; what is wrong with it, `sample` says."""
+        live = self.live.get(request.sampling_session_id)
+        if live is not None:
+            await prepare(self.engine, live.name, request)
 
     def sample(self, request: Sample) -> tuple[str, list[str]]:
         """Accept a sampling request; return its id and one id per sequence.
@@ -239,19 +313,27 @@ class Samplers:
         """The submission to the engine's sampler, on the compute thread."""
 
         def ended(group: Group) -> None:
+            self.requested.pop(request_id, None)
             if group.failure is not None or group.result is None:
                 dropped = InputError("the request was dropped")
                 self.futures.fail(request_id, group.failure or dropped)
                 return
             last_n = request.prompt_logprobs_last_n
-            body = encode_sample(group.result, prompt_logprobs_last_n=last_n)
+            targets = to_targets(request)
+            body = encode_sample(group.result, prompt_logprobs_last_n=last_n, targets=targets)
             self.futures.finish(request_id, Finished(body=body, media_type=CONTENT_TYPE))
 
         def submit() -> None:
             loaded = live.loaded.result()
             seed = self.seed_of(live.record.base_model, loaded.weights, request)
+            if (
+                request_id in self.cancelled
+            ):  # its seed is counted all the same: when it came is no matter
+                self.cancelled.discard(request_id)
+                return
             asked = to_sample_request(request, seed=seed)
-            self.start(live.name, loaded.policy, asked, ended=ended)
+            group = self.start(live.name, loaded.policy, asked, ended=ended)
+            self.requested[request_id] = group
 
         return lambda: self.futures.attempt(request_id, submit)
 

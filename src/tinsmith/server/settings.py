@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
-from tinsmith.server.body import Finite, Int32, Settings, TokenId
+from tinsmith.server.body import Finite, Int32, SeqId, Settings, TokenId
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
@@ -66,6 +66,16 @@ class AdjustmentSettings(Settings):
     frequency_penalty: Finite = 0.0
     logit_bias: tuple[tuple[TokenId, Finite], ...] = ()
     grammar: GrammarSettings | None = None
+
+
+class TensorSettings(Settings):
+    """A tensor in JSON: dense, or sparse by rows (CSR)."""
+
+    data: tuple[int, ...] | tuple[float, ...]
+    dtype: str
+    shape: tuple[SeqId, ...] | None = None
+    sparse_crow_indices: tuple[SeqId, ...] | None = None
+    sparse_col_indices: tuple[SeqId, ...] | None = None
 
 
 class SamplingSettings(Settings):

@@ -25,6 +25,8 @@ class Session:
     finished: str | None
     """Why the client finished it (`success`, `errored`, `interrupted`); None while it is open."""
     finished_detail: str | None
+    created_at: float | None = None
+    """Wall clock, seconds since 1970; None for a session of a version that did not keep it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import (
@@ -20,6 +20,7 @@ class SessionRows:
     """The part of the store that holds sessions and sampling sessions."""
 
     _database: Database
+    _clock: Callable[[], float]
 
     def create_session(
         self,
@@ -37,6 +38,7 @@ class SessionRows:
             "sdk_version": sdk_version,
             "project_id": project_id,
             "display_name": display_name,
+            "created_at": self._clock(),
         }
         with self._database.transaction():
             (row,) = self._database.execute(
@@ -170,6 +172,7 @@ def _session(row: sqlite3.Row) -> Session:
         display_name=about["display_name"],
         finished=row["finished"],
         finished_detail=row["finished_detail"],
+        created_at=about.get("created_at"),
     )
 
 

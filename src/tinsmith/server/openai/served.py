@@ -11,7 +11,6 @@ from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, pre
 from tinsmith.server.chat.telling import Draws
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError, model_entry
-from tinsmith.server.openai.grammars import told_as
 from tinsmith.server.openai.text import ModelText
 from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service
@@ -120,7 +119,7 @@ class Served:
                 try:
                     await asyncio.to_thread(check, found, sample)
                 except InputError as error:
-                    raise told_as(error, named) from error
+                    raise _told_as(error, named) from error
 
     def draws(
         self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool
@@ -133,3 +132,12 @@ class Served:
         if self.service.full:
             raise QueueFullError(self.service.max_queue)
         return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)
+
+
+def _told_as(error: InputError, name: str) -> InputError:
+    """The engine's refusal of a grammar, by the name of the parameter that it came in."""
+    if error.field not in ("grammar", "response_format"):
+        return error
+    return InputError(
+        error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix
+    )

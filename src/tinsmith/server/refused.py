@@ -1,0 +1,40 @@
+"""Endpoints of the SDK that are not served, each refused by name: a 404 would be read as an old server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI, Request, Response
+
+from tinsmith.types.errors import InputError
+
+REFUSED = (
+    ("GET", "/api/v1/audit", "no audit log is kept here"),
+    ("GET", "/api/v1/billing/usage/events", "nothing is billed here"),
+    ("POST", "/api/v1/auth/token", "keys are no accounts here: there are no tokens to sign"),
+    ("GET", "/api/v1/auth/apikey/me", "keys are no accounts here: nothing is known of one"),
+    (
+        "DELETE",
+        "/api/v1/auth/apikey/me",
+        "keys are the server's: they are not revoked from outside",
+    ),
+    ("POST", "/api/v1/copy_weights", "copies would be of the same server: load the source instead"),
+    ("POST", "/api/v1/retrieve_futures", "futures are asked for one by one: the client is told so"),
+    ("PUT", "/api/v1/sessions/{session_id}/project", "a session keeps the project it began with"),
+    ("GET", "/api/v1/sessions/{session_id}/trace_export", "no trace of a session is kept here"),
+)
+"""(method, path, why)."""
+
+
+def add_refused_routes(app: FastAPI) -> None:
+    """Answer each with a 400 that says why."""
+    for method, path, why in REFUSED:
+        app.api_route(path, methods=[method])(_refusing(method, path, why))
+
+
+def _refusing(method: str, path: str, why: str) -> Callable[[Request], Awaitable[Response]]:
+    async def refuse(request: Request) -> Response:
+        await request.body()
+        raise InputError(why, field="endpoint", value=f"{method} {path}")
+
+    return refuse

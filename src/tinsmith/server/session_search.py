@@ -1,0 +1,167 @@
+"""Session search as the SDK asks it: filters, pages, and what is not known here refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tinsmith.server.body import Request
+from tinsmith.server.database.records import Session
+from tinsmith.server.database.store import Store
+from tinsmith.server.settings import Settings
+from tinsmith.types.errors import InputError
+
+OWNER = "local"
+"""Whose everything is that one key opens, and the project of what was given none."""
+
+
+class Owner(Settings):
+    """Whose sessions are searched."""
+
+    type: Literal["own", "accessible", "user"] = "own"
+    owner_urns: tuple[str, ...] = ()
+
+
+class Status(Settings):
+    """How a session stands."""
+
+    type: Literal["active", "cancelled", "failed", "client_finished"]
+    reasons: tuple[Literal["success", "errored", "interrupted"], ...] | None = None
+
+
+class After(Settings):
+    """The last session of the page before."""
+
+    last_created_at: str
+    last_session_id: str
+
+
+class SearchSessions(Request):
+    """POST sessions/search."""
+
+    session_id: str | None = None
+    project_ids: tuple[str, ...] | None = None
+    user_metadata: Mapping[str, str] = {}
+    display_name: Annotated[str, Field(min_length=1)] | None = None
+    owner: Owner = Owner()
+    statuses: Annotated[tuple[Status, ...], Field(min_length=1)] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    cursor: After | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSearch:
+    """Searches the store."""
+
+    store: Store
+
+    def page(self, asked: SearchSessions) -> dict[str, object]:
+        """One page, the newest first. Sessions of a version that kept no time of creation are not found.
+
+        Raises:
+            InputError: for a project or a cursor that is none, or a status that is not known here.
+        """
+        sessions = [one for one in self.store.sessions() if one.created_at is not None][::-1]
+        _refuse_unknown(asked, {_project(one) for one in sessions})
+        if asked.cursor is not None:
+            ids = [one.session_id for one in sessions]
+            if asked.cursor.last_session_id not in ids:
+                raise InputError(
+                    "this cursor is of no page of this server",
+                    field="cursor.last_session_id",
+                    value=asked.cursor.last_session_id,
+                )
+            sessions = sessions[ids.index(asked.cursor.last_session_id) + 1 :]
+        found = [one for one in sessions if _matches(one, asked)]
+        page = [self._summary(one) for one in found[: asked.limit]]
+        more = len(found) > asked.limit
+        cursor = (
+            {
+                "last_created_at": page[-1]["created_at"],
+                "last_session_id": page[-1]["session_id"],
+            }
+            if more
+            else None
+        )
+        return {"sessions": page, "next_cursor": cursor}
+
+    def _summary(self, session: Session) -> dict[str, object]:
+        runs = self.store.training_runs(session_id=session.session_id)
+        records = [one for run in runs for one in self.store.checkpoints(model_id=run.model_id)]
+        assert session.created_at is not None
+        metadata = session.user_metadata
+        return {
+            "session_id": session.session_id,
+            "created_at": datetime.fromtimestamp(session.created_at, UTC).isoformat(),
+            "owner": OWNER,
+            "project_id": _project(session),
+            "status": _status(session),
+            "checkpoints_count": len(records),
+            "checkpoint_storage_bytes": sum(one.size_bytes for one in records),
+            "display_name": session.display_name,
+            "user_metadata": None
+            if metadata is None
+            else {key: str(value) for key, value in metadata.items()},
+        }
+
+
+def _refuse_unknown(asked: SearchSessions, projects: set[str]) -> None:
+    for project in asked.project_ids or ():
+        if project not in projects:
+            raise InputError(
+                "there is no such project here",
+                field="project_ids",
+                value=project,
+                allowed=", ".join(sorted(projects)) or "none: there are no sessions",
+            )
+    if any(status.type == "active" for status in asked.statuses or ()):
+        raise InputError(
+            "whether a session is still active is not known here: only that it was finished",
+            field="statuses",
+            value="active",
+            allowed="client_finished, failed, cancelled",
+        )
+
+
+def _matches(session: Session, asked: SearchSessions) -> bool:
+    metadata = session.user_metadata or {}
+    return (
+        _named(session, asked)
+        and (asked.project_ids is None or _project(session) in asked.project_ids)
+        and all(metadata.get(key) == value for key, value in asked.user_metadata.items())
+        and (asked.owner.type != "user" or OWNER in asked.owner.owner_urns)
+        and (asked.statuses is None or any(_stands(session, one) for one in asked.statuses))
+    )
+
+
+def _named(session: Session, asked: SearchSessions) -> bool:
+    """Whether it is the session asked for, or has every word of the name asked for."""
+    if asked.session_id is None and asked.display_name is None:
+        return True
+    name = (session.display_name or "").lower()
+    words = (asked.display_name or "").lower().split()
+    return session.session_id == asked.session_id or (
+        bool(words) and all(word in name for word in words)
+    )
+
+
+def _stands(session: Session, status: Status) -> bool:
+    """Nothing cancels or fails a session here: its client finishes it, or nobody does."""
+    if status.type != "client_finished" or session.finished is None:
+        return False
+    return status.reasons is None or session.finished in status.reasons
+
+
+def _status(session: Session) -> dict[str, object] | None:
+    if session.finished is None:
+        return None
+    reason = {"type": session.finished}
+    return {"type": "client_finished", "reason": reason, "detail": session.finished_detail}
+
+
+def _project(session: Session) -> str:
+    return session.project_id or OWNER
