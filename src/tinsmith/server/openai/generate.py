@@ -24,7 +24,13 @@ from tinsmith.server.openai.answers import (
     refusal,
     usage,
 )
-from tinsmith.server.openai.generation import Sampling, StreamOptions, check_extras, check_stream
+from tinsmith.server.openai.generation import (
+    Count,
+    Sampling,
+    StreamOptions,
+    check_extras,
+    check_stream,
+)
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
@@ -37,7 +43,7 @@ _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
 class TokenSampling(Sampling):
     """The `sampling_params` of a request for tokens."""
 
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Count | None = None
     """So many of the most probable tokens beside each that was drawn."""
     detokenize: bool | None = None
     """Taken and ignored: there is no text either way."""
