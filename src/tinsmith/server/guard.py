@@ -9,6 +9,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from tinsmith.server.anthropic.errors import PATH as ANTHROPIC_PATH
+from tinsmith.server.anthropic.errors import error_answer as anthropic_answer
 from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
 
 Scope = MutableMapping[str, Any]
@@ -24,6 +26,8 @@ def error_answer(message: str, status: int = 400) -> JSONResponse:
 
 def _refusal(path: str, message: str, status: int) -> JSONResponse:
     """The same in the words of the protocol that `path` belongs to."""
+    if path.startswith(ANTHROPIC_PATH):
+        return anthropic_answer(message, status)
     if not path.startswith(OPENAI_PATHS):
         return error_answer(message, status)
     code = "invalid_api_key" if status == 401 else None

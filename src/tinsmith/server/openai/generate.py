@@ -175,12 +175,17 @@ class TokensAnswer:
         }
 
     def _content(self, choice: Tokens, begin: int, k: int) -> list[Json]:
-        """The tokens' log-probabilities, spelled as vLLM did up to 0.2x (`token`) and does since (`token_id`)."""
+        """The tokens' log-probabilities: `token` for clients of vLLM as it was, `token_id` for those of the later one.
+
+        The most probable tokens come after the one that was drawn, as vLLM has it.
+        """
         content: list[Json] = []
         for i in range(begin, len(choice.tokens)):
+            token, logprob = choice.tokens[i], choice.logprobs[i]
             top = zip(*(each.tolist() for each in choice.top[i]), strict=True) if k else ()
-            entry = _entry(choice.tokens[i], choice.logprobs[i])
-            content.append({**entry, "top_logprobs": [_entry(token, p) for token, p in top]})
+            best = dict([(token, logprob), *top]) if k else {}
+            told = [_entry(each, p) for each, p in best.items()]
+            content.append({**_entry(token, logprob), "top_logprobs": told})
         return content
 
     def _prompt_ids(self) -> Json:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -143,6 +142,12 @@ class Sampling(Request):
             }
         )
 
+    @property
+    def grammar_name(self) -> str | None:
+        """The parameter in which a grammar came."""
+        grammar = self.grammar()
+        return None if grammar is None else grammar[0]
+
     def adjustments(self) -> AdjustmentSettings | None:
         """How a token is chosen otherwise than by the distribution; None where it is not.
 
@@ -230,20 +235,6 @@ class Generation(Sampling):
             stop=bool(self.include_stop_str_in_output),
             every_token=self.tells_all,
         )
-
-
-@contextmanager
-def refused_by_name(given: Sampling) -> Generator[None]:
-    """Let the engine's refusal of a grammar name the parameter that it came in."""
-    try:
-        yield
-    except InputError as error:
-        grammar = given.grammar()
-        if grammar is None or error.field not in ("grammar", "response_format"):
-            raise
-        raise InputError(
-            error.what, field=grammar[0], value=error.value, allowed=error.allowed, fix=error.fix
-        ) from error
 
 
 def check_extras(

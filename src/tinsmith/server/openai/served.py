@@ -11,6 +11,7 @@ from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, pre
 from tinsmith.server.chat.telling import Draws
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError, model_entry
+from tinsmith.server.openai.grammars import told_as
 from tinsmith.server.openai.text import ModelText
 from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service
@@ -103,20 +104,23 @@ class Served:
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
-    async def check(self, found: Found, samples: Iterable[Sample]) -> None:
-        """Refuse what cannot be sampled.
+    async def check(self, found: Found, samples: Iterable[Sample], *, named: str | None) -> None:
+        """Refuse what cannot be sampled, before anything is drawn; a grammar by the parameter that it came in.
 
         Raises:
             InputError: naming the field.
         """
+        check = self.direct.check
         for sample in samples:
-            adjustments = sample.sampling_params.adjustments
-            if adjustments is None or adjustments.grammar is None:
-                self.direct.check(found, sample)
+            if named is None:
+                check(found, sample)
                 continue
-            # A grammar takes its time to compile; and its first one loads a tokenizer.
+            # A grammar takes its time to compile; and the first one loads a tokenizer.
             async with self.loading:
-                await asyncio.to_thread(self.direct.check, found, sample)
+                try:
+                    await asyncio.to_thread(check, found, sample)
+                except InputError as error:
+                    raise told_as(error, named) from error
 
     def draws(
         self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool
