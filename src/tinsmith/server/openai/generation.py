@@ -15,6 +15,8 @@ from tinsmith.server.requests import MAX_SAMPLES
 from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
 REMARKS = frozenset(
     {
         "cache_salt",
@@ -80,7 +82,7 @@ class Sampling(Request):
     skip_special_tokens: bool | None = None
     """True leaves control tokens out of the text; None and False spell them."""
     seed: int | None = None
-    prompt_logprobs: Annotated[Int32, Field(ge=0)] | None = None
+    prompt_logprobs: Count | None = None
     """Tell every prompt token's log-probability, and so many of the most probable tokens."""
     response_format: JsonValue = None
     structured_outputs: JsonValue = None

@@ -14,7 +14,9 @@ from tinsmith.server.body import parse_json
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import answering
+from tinsmith.server.openai.answers import (
+    answering,
+)
 from tinsmith.server.openai.chat_stream import ChatAnswer
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
