@@ -35,7 +35,7 @@ def main(where: str) -> int:
         versions = {
             each.name: each.version
             for each in distributions(path=[str(packages)])
-            if each.name in SHOWN
+            if each.name.replace("_", "-") in SHOWN
         }
     record = tomllib.loads(RECORD.read_text(encoding="utf-8"))
     print(

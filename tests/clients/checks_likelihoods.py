@@ -30,8 +30,11 @@ def smollm2() -> Path:
     if not FOLDER.exists():
         file = require_fetched(PACKAGED["smollm2"], "model")
         begun = FOLDER.with_name("smollm2.begun")
-        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
-        del model.config.quantization_config  # save_pretrained refuses a model that was quantised
+        read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name)
+        # What was read from a quantised file is not saved; its weights in another model are.
+        del read.config.quantization_config
+        model = AutoModelForCausalLM.from_config(read.config)
+        model.load_state_dict(read.state_dict())
         model.save_pretrained(begun)
         shutil.copytree(tokenizer_folder(read_gguf(file)), begun, dirs_exist_ok=True)
         begun.rename(FOLDER)

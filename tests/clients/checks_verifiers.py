@@ -69,7 +69,7 @@ def test_a_rollout_for_training_has_the_servers_own_logprobs(
     train = ("--client.type", "train", "--client.renderer-model-name", TALKER)
     traces = evaluations.traces(server, *train)
     client = tinker.ServiceClient(base_url=server.url, api_key=KEY)
-    scorer = client.create_sampling_client(base_model=TALKER)
+    scorer = client.create_sampling_client(base_model=TALKER).result()
     assert len(traces) == 8
     for trace in traces:
         tokens = [token for node in trace["nodes"] for token in node["token_ids"]]

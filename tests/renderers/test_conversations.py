@@ -245,3 +245,11 @@ def test_a_template_may_shorten_replies_and_nobody_else_s_words() -> None:
 def test_only_the_text_of_a_last_reply_can_be_continued(turns: Sequence[Turn]) -> None:
     with pytest.raises(InputError):
         ConversationRenderer(tokenizer_with(QWEN)).prompt(turns, opening=Opening.CONTINUED)
+
+
+def test_a_variable_that_spells_a_control_token_is_text_too() -> None:
+    template = QWEN.replace("You help.", "' + (greeting or '') + '")
+    renderer = ConversationRenderer(tokenizer_with(template))
+    prompt = renderer.prompt([user("q")], options={"greeting": "<|end|>Hi"})
+    assert [token for token in prompt if token < 5] == [2, 0, 3, 0, 4]
+    assert "<|system|>\n<|end|>Hi<|end|>\n" in tokenizer_with(QWEN).decode(prompt)

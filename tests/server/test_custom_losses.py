@@ -163,8 +163,30 @@ def test_a_loss_of_two_dimensions_is_cross_entropy_over_candidates(
 
 
 def test_what_users_write_is_taken(service: tinker.ServiceClient) -> None:
-    taken = [name for name in WRITTEN if name not in ("importance_sampling", "ppo", "cispo", "dro")]
+    taken = [
+        name
+        for name in WRITTEN
+        if name not in ("importance_sampling", "ppo", "cispo", "dro", "focal")
+    ]
     assert all(_handle(service, name).loss_id for name in taken)
+
+
+def test_a_number_is_an_input_of_rank_0(service: tinker.ServiceClient) -> None:
+    handle, client = _handle(service, "focal"), _client(service)
+    totals: list[float] = []
+    for gamma in (0.0, 2.0):
+        inputs = {
+            "target_tokens": types.TensorData.from_numpy(np.array([30, 31])),
+            "weights": types.TensorData.from_numpy(np.ones(2, np.float32)),
+            "gamma": types.TensorData.from_numpy(np.array(gamma, np.float32)),
+        }
+        datum = types.Datum(model_input=types.ModelInput.from_ints([1, 2]), loss_fn_inputs=inputs)
+        found = client.forward_backward_custom([datum], handle).result(HANG_S)
+        logprobs = np.array(found.loss_fn_outputs[0]["logprobs"].data)
+        totals.append(found.metrics["loss:sum"])
+        expected = -((1 - np.exp(logprobs)) ** gamma * logprobs).sum()
+        assert totals[-1] == pytest.approx(expected, rel=1e-6)
+    assert totals[0] > totals[1]
 
 
 # Refusals

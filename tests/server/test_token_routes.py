@@ -131,7 +131,10 @@ def test_ids_of_the_generate_route_are_those_of_the_tinker_route(
     content = choice["logprobs"]["content"]
     assert [entry["logprob"] for entry in content] == list(raw.logprobs or ())
     assert [entry["token_id"] for entry in content] == raw.tokens
-    assert all(len(entry["top_logprobs"]) == 2 for entry in content)
+    for entry in content:
+        first, *best = entry["top_logprobs"]
+        assert (first["token_id"], first["logprob"]) == (entry["token_id"], entry["logprob"])
+        assert len(best) in (1, 2)  # the drawn token may be one of the two
     assert told["usage"]["completion_tokens"] == len(raw.tokens)
 
 

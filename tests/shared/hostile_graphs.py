@@ -58,7 +58,7 @@ def _nested(depth: int) -> Any:
 _DOUBLED = [
     call(f"d{i}", "torch.cat", [ref(f"d{i - 1}" if i else "logprobs")] * 2) for i in range(40)
 ]
-_WIDE = [call("wide", "torch.zeros", 1 << 22), *(
+_WIDE = [call("wide", "torch.zeros", 1 << 21), *(
     call(f"w{i}", "operator.add", ref("wide"), ref("loss0")) for i in range(40)
 )]  # fmt: skip
 

@@ -18,7 +18,7 @@ from tinsmith.renderers.chat import ChatRenderer, apply_template
 from tinsmith.renderers.codec import Codec
 from tinsmith.renderers.spellings import Spellings
 from tinsmith.renderers.tool_calls import CallStyle, call_style
-from tinsmith.renderers.turns import Opening, Speaker, Tool, ToolCall, Turn
+from tinsmith.renderers.turns import Json, Opening, Speaker, Tool, ToolCall, Turn
 from tinsmith.types.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,17 +61,17 @@ class ConversationRenderer:
             self.require_tools()
         self._require_options(options or {})
         _require_opening(turns, opening)
-        shown = {"messages": [turn.shown() for turn in turns], "tools": [t.shown() for t in tools]}
+        shown = [turn.shown() for turn in turns], [tool.shown() for tool in tools], options or {}
         hidden = self._spellings.hide(shown)
-        words = cast("dict[str, list[Mapping[str, object]]]", hidden.words)
+        told, known, chosen = cast("tuple[list[Json], list[Json], dict[str, object]]", hidden.words)
         try:
             text = apply_template(
                 self._tokenizer,
-                words["messages"],
-                tools=words["tools"] or None,
+                told,
+                tools=known or None,
                 add_generation_prompt=opening is Opening.REPLY,
                 continue_final_message=opening is Opening.CONTINUED,
-                **(options or {}),
+                **chosen,
             )
         except InputError:
             raise

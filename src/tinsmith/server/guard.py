@@ -14,6 +14,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from tinsmith.server.access import Call, answering
+from tinsmith.server.anthropic.errors import PATH as ANTHROPIC_PATH
+from tinsmith.server.anthropic.errors import error_answer as anthropic_answer
 from tinsmith.server.keys import Keys
 from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
 
@@ -54,6 +56,8 @@ def error_answer(message: str, status: int = 400) -> JSONResponse:
 
 def _refusal(path: str, message: str, status: int) -> JSONResponse:
     """The same in the words of the protocol that `path` belongs to."""
+    if path.startswith(ANTHROPIC_PATH):
+        return anthropic_answer(message, status)
     if not path.startswith(OPENAI_PATHS):
         return error_answer(message, status)
     code = "invalid_api_key" if status == 401 else None

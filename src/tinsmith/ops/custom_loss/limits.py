@@ -23,6 +23,8 @@ MAX_ELEMENTS: Final = 1 << 22
 """Most elements of one value: 32 MiB."""
 MAX_DATUM_WORK: Final = 1 << 25
 """Most elements of all values of one datum together; they are held until its gradient is computed."""
+MAX_CONSTANT_WORK: Final = 1 << 22
+"""Most elements of all values together that no input reaches, computed when a loss is made."""
 MAX_REQUEST_WORK: Final = 1 << 29
 """Most elements computed for all datums of a request."""
 

@@ -15,6 +15,7 @@ from tinsmith.ops.custom_loss import (
     creation,
     elementwise,
     functions,
+    parts,
     reductions,
     shapes,
 )
@@ -94,11 +95,11 @@ _BOTH: Mapping[str, Operation] = {
     "transpose": shapes.transpose,
     "swapaxes": shapes.swapaxes,
     "t": shapes.transposed,
-    "gather": shapes.gather,
-    "index_select": shapes.index_select,
-    "masked_select": shapes.masked_select,
-    "select": shapes.select,
-    "narrow": shapes.narrow,
+    "gather": parts.gather,
+    "index_select": parts.index_select,
+    "masked_select": parts.masked_select,
+    "select": parts.select,
+    "narrow": parts.narrow,
     "flip": shapes.flip,
     "roll": shapes.roll,
     "numel": creation.numel,
@@ -161,7 +162,7 @@ _MATH = {
 def _getattr(tape: Tape, input: object, name: object, /) -> object:
     """x.shape, x.T, (values, indices).values and the like."""
     if isinstance(input, tuple) and name in ("values", "indices"):
-        return shapes.getitem(tape, input, 0 if name == "values" else 1)
+        return parts.getitem(tape, input, 0 if name == "values" else 1)
     if not isinstance(input, Array) or name not in READABLE:
         refuse(f"{shown(name)} is not read of {shown(input)}", ", ".join(READABLE))
     if name in creation.ATTRIBUTES:
@@ -192,7 +193,7 @@ FUNCTIONS: Mapping[str, Operation] = MappingProxyType(
         "operator.abs": elementwise.magnitude,
         "operator.invert": elementwise.invert,
         "operator.inv": elementwise.invert,
-        "operator.getitem": shapes.getitem,
+        "operator.getitem": parts.getitem,
         "getattr": _getattr,
         **{f"math.{name}": of_number(function) for name, function in _MATH.items()},
         **{f"torch._C._special.special_{name}": _TORCH[name] for name in _SPECIAL},

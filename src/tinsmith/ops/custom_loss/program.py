@@ -16,7 +16,7 @@ import numpy as np
 from tinsmith.ops.custom_loss.arguments import shown
 from tinsmith.ops.custom_loss.encoded import Ref, Slice
 from tinsmith.ops.custom_loss.graph import Call, Graph, LossInput, SentNode, at, parse
-from tinsmith.ops.custom_loss.limits import MAX_TEXT, Work
+from tinsmith.ops.custom_loss.limits import MAX_CONSTANT_WORK, MAX_TEXT, Work
 from tinsmith.ops.custom_loss.tape import Array, Tape
 from tinsmith.ops.exact import fsum
 from tinsmith.ops.loss_formulas import LossInputs, LossValue
@@ -195,7 +195,7 @@ def _resolved(argument: object, found: Mapping[str, object]) -> object:
 
 def _compute_constants(graph: Graph) -> None:
     """Compute the nodes that no input reaches, and refuse what cannot be, or is NaN whatever the datum."""
-    tape, found = Tape(Work()), dict[str, object]()
+    tape, found = Tape(Work(), MAX_CONSTANT_WORK), dict[str, object]()
     with np.errstate(all="ignore"):
         for call in graph.calls:
             if not all(name in found for name in call.reads):

@@ -53,7 +53,9 @@ class Tape:
     """What one datum's loss was computed from."""
 
     work: Work
-    left: int = MAX_DATUM_WORK
+    limit: int = MAX_DATUM_WORK
+    """Most elements of all its values together."""
+    computed: int = 0
     links: list[tuple[tuple[Array, Back], ...]] = field(
         default_factory=list[tuple[tuple[Array, Back], ...]]
     )
@@ -115,12 +117,16 @@ class Tape:
         return Array(held, len(self.links) - 1)
 
     def _charge(self, elements: int) -> None:
-        self.left -= elements
+        self.computed += elements
         self.work.left -= elements
-        if self.left < 0 or self.work.left < 0:
+        if self.computed > self.limit:
             raise InputError(
                 "this loss computes too much",
-                allowed=f"{MAX_DATUM_WORK} elements of all values of a datum together"
-                if self.left < 0
-                else f"{MAX_REQUEST_WORK} elements of all values of a request's datums together",
+                allowed=f"{self.limit} elements of all values together",
+            )
+        if self.work.left < 0:
+            raise InputError(
+                "this loss computes too much",
+                allowed=f"{MAX_REQUEST_WORK} elements of all values of a request's datums together",
+                fix="send fewer datums a request; gradients add up until optim_step",
             )

@@ -1,4 +1,4 @@
-"""Answers in Anthropic's words: a message with its blocks, whole or as named events, and errors."""
+"""Answers in Anthropic's words: a message with its blocks, whole or as named events."""
 
 from __future__ import annotations
 
@@ -8,45 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from fastapi.responses import JSONResponse
-
+from tinsmith.server.anthropic.errors import refusal
 from tinsmith.server.chat.prepared import Prepared
 from tinsmith.server.chat.reply import Call, Ending, Part
 from tinsmith.server.chat.telling import Json
 from tinsmith.server.draws import Drawn
-from tinsmith.types.errors import BackendError, TinsmithError
+from tinsmith.types.errors import TinsmithError
 
 _REASONS: Mapping[Ending, str] = MappingProxyType(
     {Ending.STOP: "end_turn", Ending.LENGTH: "max_tokens", Ending.CALLS: "tool_use"}
 )
-_KINDS: Mapping[int, str] = MappingProxyType(
-    {
-        400: "invalid_request_error",
-        401: "authentication_error",
-        403: "permission_error",
-        404: "not_found_error",
-        413: "request_too_large",
-        429: "rate_limit_error",
-        500: "api_error",
-    }
-)
-
-
-def error_body(message: str, status: int) -> Json:
-    """An error in Anthropic's shape."""
-    kind = _KINDS.get(status, "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": message}}
-
-
-def error_answer(message: str, status: int) -> JSONResponse:
-    """Refuse a request; but for a full queue, the SDK is told not to try again."""
-    headers = None if status == 429 else {"x-should-retry": "false"}
-    return JSONResponse(error_body(message, status), status, headers=headers)
-
-
-def status_of(error: TinsmithError) -> int:
-    """The status of a refusal: the client's mistake, or the server's."""
-    return 500 if isinstance(error, BackendError) else 400
 
 
 @dataclass(slots=True)
@@ -93,7 +64,7 @@ class MessageAnswer:
 
     def failed(self, error: TinsmithError) -> bytes:
         """The refusal."""
-        return event("error", error=error_body(str(error), status_of(error))["error"])
+        return event("error", error=refusal(error)[0]["error"])
 
     def _part(self, part: Part) -> Iterator[bytes]:
         if isinstance(part, str):

@@ -117,6 +117,7 @@ class CountRequest(Request):
             thinks=None if self.thinking is None else False,
             sample=sample_with(self.sampling()),
             stops=self.stops,
+            format_name=None if self.output_config is None else "output_config.format",
         )
 
     @property

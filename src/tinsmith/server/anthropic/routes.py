@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from tinsmith.server.anthropic.answers import MessageAnswer, error_answer, status_of
+from tinsmith.server.anthropic.answers import MessageAnswer
+from tinsmith.server.anthropic.errors import error_answer, refusal
 from tinsmith.server.anthropic.requests import CountRequest, MessageRequest
 from tinsmith.server.body import parse_json
 from tinsmith.server.chat.prepared import Chats
@@ -41,11 +42,7 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
-        except TinsmithError as error:
-            return error_answer(str(error), status_of(error))
-        except ModelNotFoundError as error:
-            return error_answer(str(error), 404)
-        except QueueFullError as error:
-            return error_answer(str(error), 429)
+        except (TinsmithError, ModelNotFoundError, QueueFullError) as error:
+            return error_answer(str(error), refusal(error)[1])
 
     return answer

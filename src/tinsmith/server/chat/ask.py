@@ -41,6 +41,15 @@ class Tools:
             raise InputError(
                 "two tools have one name", field="tools", value=names, allowed="a name for each"
             )
+        for i, tool in enumerate(self.offered):
+            kind = (tool.parameters or {}).get("type", "object")
+            if kind != "object":
+                raise InputError(
+                    "the arguments of a function are a JSON object",
+                    field=f"tools[{i}]",
+                    value=kind,
+                    allowed="a schema of type object",
+                )
         if self.named is not None and self.named not in names:
             raise InputError(
                 "the tool to be called is not among the tools",
@@ -94,6 +103,8 @@ class Ask:
     ends: bool = True
     """Whether it ends where the model ends it."""
     shown: Shown = field(default_factory=Shown)
+    format_name: str | None = None
+    """The parameter in which it is said what a reply must look like; None: nowhere."""
     only_prompt: bool = False
     """Whether nothing is drawn, and the prompt alone is told."""
 

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from typing import cast
 
+from pydantic import JsonValue
+
+from tinsmith.engine.grammars import WHITESPACE
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.renderers.turns import Tool
 from tinsmith.server.chat.ask import Choice, Tools
@@ -15,7 +19,7 @@ from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, Sampli
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 
-_ANY = {"type": "object"}
+_ANY: dict[str, object] = {"type": "object"}
 _SPACES = {
     "whitespace_flexible": False,
     "item_separator": ", ",
@@ -39,18 +43,27 @@ def constrain(
     adjusted = sampling.adjustments or AdjustmentSettings()
     if style is None or not (tools.constrained or (tools.shown and adjusted.grammar)):
         return sampling
-    rules = [_calls(tools, style, control)]
-    if tools.choice is Choice.REQUIRED:
-        rules.insert(0, "start: calls")
-    elif adjusted.grammar is not None:
-        rules.insert(0, f"start: calls | answer\n{_answer(adjusted.grammar)}")
-    elif style is CallStyle.BARE:
-        rules.insert(0, f"start: TEXT | calls\n{_NO_OBJECT}")
-    else:
-        rules.insert(0, _among_text(tools, control))
-    grammar = GrammarSettings(kind=GrammarKind.LARK, text="\n".join(rules))
+    grammar = _grammar(tools, style, control, adjusted.grammar)
     changed = adjusted.model_copy(update={"grammar": grammar})
     return sampling.model_copy(update={"adjustments": changed})
+
+
+def _grammar(
+    tools: Tools, style: CallStyle, control: Collection[str], answer: GrammarSettings | None
+) -> GrammarSettings:
+    """What a reply looks like: calls, or what it is without one."""
+    calls = _calls(tools, style, control)
+    if tools.choice is Choice.REQUIRED:
+        rules = f"start: calls\n{calls}"
+    elif answer is not None and style is CallStyle.BARE:
+        return _call_or_answer(tools, _schema(answer))
+    elif answer is not None:
+        rules = f"start: calls | answer\nanswer: %json {json.dumps(_spaced(answer))}\n{calls}"
+    elif style is CallStyle.BARE:
+        rules = f"start: TEXT | calls\n{_NO_OBJECT}\n{calls}"
+    else:
+        rules = f"{_among_text(tools, control)}\n{calls}"
+    return GrammarSettings(kind=GrammarKind.LARK, text=rules)
 
 
 def _calls(tools: Tools, style: CallStyle, control: Collection[str]) -> str:
@@ -89,22 +102,67 @@ def _head(tool: Tool, style: CallStyle) -> str:
 
 def _arguments(tool: Tool) -> object:
     """The schema of a tool's arguments; the root of what it refers to stays its own."""
-    return {**(_ANY if tool.parameters is None else tool.parameters), "x-guidance": _SPACES}
+    return {**_ANY, **(tool.parameters or {}), "x-guidance": _SPACES}
 
 
-def _answer(grammar: GrammarSettings) -> str:
-    """A reply in the format that was asked for.
+def _call_or_answer(tools: Tools, answer: JsonValue) -> GrammarSettings:
+    """A JSON object that is a call or an answer: one schema, as they may begin alike."""
+    schemas: dict[str, JsonValue] = {"answer": answer}
+    for i, tool in enumerate(tools.callable):
+        schemas[f"arguments_{i}"] = cast("JsonValue", _ANY | dict(tool.parameters or {}))
+    calls: list[JsonValue] = [
+        {
+            "type": "object",
+            "properties": {
+                "name": {"const": tool.name},
+                CallStyle.BARE.arguments: {"$ref": f"#/$defs/arguments_{i}"},
+            },
+            "required": ["name", CallStyle.BARE.arguments],
+            "additionalProperties": False,
+        }
+        for i, tool in enumerate(tools.callable)
+    ]
+    either = [*calls, {"$ref": "#/$defs/answer"}]
+    moved = {name: _moved(schema, f"#/$defs/{name}") for name, schema in schemas.items()}
+    text = json.dumps({"anyOf": either, "$defs": moved})
+    return GrammarSettings(kind=GrammarKind.JSON_SCHEMA, text=text)
+
+
+def _moved(schema: JsonValue, place: str) -> JsonValue:
+    """The same schema where its root is found at `place`."""
+    if isinstance(schema, list):
+        return [_moved(each, place) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: place + value[1:]
+        if key == "$ref" and isinstance(value, str) and value.startswith("#")
+        else _moved(value, place)
+        for key, value in schema.items()
+    }
+
+
+def _spaced(answer: GrammarSettings) -> JsonValue:
+    """The schema of the format that was asked for, with spaces as the engine has them in formats."""
+    schema = _schema(answer)
+    if not isinstance(schema, dict):
+        return schema
+    return {**schema, "x-guidance": {"whitespace_pattern": WHITESPACE}}
+
+
+def _schema(answer: GrammarSettings) -> JsonValue:
+    """The schema of the format that was asked for.
 
     Raises:
-        InputError: the grammar cannot stand inside another one.
+        InputError: it is no JSON's, and cannot stand beside calls.
     """
-    if grammar.kind is GrammarKind.JSON_OBJECT:
-        return f"answer: %json {json.dumps(_ANY)}"
-    if grammar.kind is GrammarKind.JSON_SCHEMA:
-        return f"answer: %json {grammar.text}"
+    if answer.kind is GrammarKind.JSON_OBJECT:
+        return cast("JsonValue", _ANY)
+    if answer.kind is GrammarKind.JSON_SCHEMA:
+        return json.loads(answer.text)
     raise InputError(
         "a grammar for the whole reply and tools cannot both be",
         field="tools",
-        value=grammar.kind.value,
+        value=answer.kind.value,
         allowed="tools with a JSON format, or one of the two",
     )

@@ -86,10 +86,12 @@ class Chats:
         found = await self.served.find(ask.model)
         text = await self.served.text(found.name)
         renderer = await asyncio.to_thread(lambda: text.conversation)
-        style = renderer.require_tools() if ask.tools.shown else None
+        style = await asyncio.to_thread(renderer.require_tools) if ask.tools.shown else None
         prompt = await asyncio.to_thread(prompt_of, ask, renderer)
-        sample = _constrained(ask, ask.sample(prompt), style, renderer.control)
-        await self.served.check(found, (sample,))
+        plain = ask.sample(prompt)
+        sample = _constrained(ask, plain, style, renderer.control)
+        named = ask.format_name if sample is plain else "tools"
+        await self.served.check(found, (sample,), named=named)
         own = renderer.stop_tokens if ask.ends else ()
         stop_tokens = self.served.extra_stops(found, (*own, *ask.stop_tokens))
         ends = frozenset((*self.served.service.engine.config(found.name).end_tokens, *stop_tokens))

@@ -11,7 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from tinsmith.server.body import Int32, Request, TokenId
+from tinsmith.server.body import Request, TokenId
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.answers import (
@@ -24,7 +24,13 @@ from tinsmith.server.openai.answers import (
     refusal,
     usage,
 )
-from tinsmith.server.openai.generation import Sampling, StreamOptions, check_extras, check_stream
+from tinsmith.server.openai.generation import (
+    Count,
+    Sampling,
+    StreamOptions,
+    check_extras,
+    check_stream,
+)
 from tinsmith.server.openai.stream import DONE, event
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
@@ -37,7 +43,7 @@ _NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = MappingProxyType(
 class TokenSampling(Sampling):
     """The `sampling_params` of a request for tokens."""
 
-    logprobs: Annotated[Int32, Field(ge=0)] | None = None
+    logprobs: Count | None = None
     """So many of the most probable tokens beside each that was drawn."""
     detokenize: bool | None = None
     """Taken and ignored: there is no text either way."""
@@ -169,12 +175,17 @@ class TokensAnswer:
         }
 
     def _content(self, choice: Tokens, begin: int, k: int) -> list[Json]:
-        """The tokens' log-probabilities, spelled as vLLM did up to 0.2x (`token`) and does since (`token_id`)."""
+        """The tokens' log-probabilities: `token` for clients of vLLM as it was, `token_id` for those of the later one.
+
+        The most probable tokens come after the one that was drawn, as vLLM has it.
+        """
         content: list[Json] = []
         for i in range(begin, len(choice.tokens)):
+            token, logprob = choice.tokens[i], choice.logprobs[i]
             top = zip(*(each.tolist() for each in choice.top[i]), strict=True) if k else ()
-            entry = _entry(choice.tokens[i], choice.logprobs[i])
-            content.append({**entry, "top_logprobs": [_entry(token, p) for token, p in top]})
+            best = dict([(token, logprob), *top]) if k else {}
+            told = [_entry(each, p) for each, p in best.items()]
+            content.append({**_entry(token, logprob), "top_logprobs": told})
         return content
 
     def _prompt_ids(self) -> Json:

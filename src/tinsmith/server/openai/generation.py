@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Self
 
@@ -15,6 +14,8 @@ from tinsmith.server.openai.text import Shown
 from tinsmith.server.requests import MAX_SAMPLES
 from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 REMARKS = frozenset(
     {
@@ -81,7 +82,7 @@ class Sampling(Request):
     skip_special_tokens: bool | None = None
     """True leaves control tokens out of the text; None and False spell them."""
     seed: int | None = None
-    prompt_logprobs: Annotated[Int32, Field(ge=0)] | None = None
+    prompt_logprobs: Count | None = None
     """Tell every prompt token's log-probability, and so many of the most probable tokens."""
     response_format: JsonValue = None
     structured_outputs: JsonValue = None
@@ -140,6 +141,12 @@ class Sampling(Request):
                 "guided_grammar": self.guided_grammar,
             }
         )
+
+    @property
+    def grammar_name(self) -> str | None:
+        """The parameter in which a grammar came."""
+        grammar = self.grammar()
+        return None if grammar is None else grammar[0]
 
     def adjustments(self) -> AdjustmentSettings | None:
         """How a token is chosen otherwise than by the distribution; None where it is not.
@@ -228,20 +235,6 @@ class Generation(Sampling):
             stop=bool(self.include_stop_str_in_output),
             every_token=self.tells_all,
         )
-
-
-@contextmanager
-def refused_by_name(given: Sampling) -> Generator[None]:
-    """Let the engine's refusal of a grammar name the parameter that it came in."""
-    try:
-        yield
-    except InputError as error:
-        grammar = given.grammar()
-        if grammar is None or error.field not in ("grammar", "response_format"):
-            raise
-        raise InputError(
-            error.what, field=grammar[0], value=error.value, allowed=error.allowed, fix=error.fix
-        ) from error
 
 
 def check_extras(

@@ -43,6 +43,15 @@ def grammar_of(given: Mapping[str, JsonValue]) -> tuple[str, GrammarSettings] | 
     return found[0] if found else None
 
 
+def told_as(error: InputError, name: str) -> InputError:
+    """The engine's refusal of a grammar, by the name of the parameter that it came in."""
+    if error.field not in ("grammar", "response_format"):
+        return error
+    return InputError(
+        error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix
+    )
+
+
 def _of_format(value: JsonValue) -> GrammarSettings | None:
     kind = value.get("type") if isinstance(value, dict) else None
     if kind == "text":

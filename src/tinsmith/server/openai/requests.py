@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tinsmith.server.body import Int32, TokenId
 from tinsmith.server.openai.conversed import Conversed
-from tinsmith.server.openai.generation import Generation
+from tinsmith.server.openai.generation import Count, Generation
 from tinsmith.server.openai.messages import ChatMessage, unread
 from tinsmith.server.requests import MAX_SAMPLES
 from tinsmith.types.errors import InputError
@@ -23,7 +23,7 @@ class ChatRequest(Generation, Conversed):
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     max_completion_tokens: Int32 | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[Int32, Field(ge=0)] | None = None
+    top_logprobs: Count | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -59,7 +59,7 @@ class CompletionRequest(Generation):
     """POST /v1/completions."""
 
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
-    logprobs: Annotated[Int32, Field(ge=0)] | None = None
+    logprobs: Count | None = None
     echo: bool | None = None
     """The prompt is part of the text, and of what is told of its tokens."""
     best_of: Annotated[int, Field(ge=1, le=MAX_SAMPLES)] | None = None

@@ -14,10 +14,11 @@ from tinsmith.server.body import parse_json
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import answering
+from tinsmith.server.openai.answers import (
+    answering,
+)
 from tinsmith.server.openai.chat_stream import ChatAnswer
 from tinsmith.server.openai.generate import GenerateRequest, TokensAnswer
-from tinsmith.server.openai.generation import refused_by_name
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
 from tinsmith.server.openai.samples import body_sample, chat_ask, to_sample
 from tinsmith.server.openai.served import Served
@@ -54,8 +55,7 @@ class _Routes:
     async def chat(self, request: Request) -> Response:
         body = parse_json(ChatRequest, await request.body())
         chats = Chats(self.served)
-        with refused_by_name(body):
-            prepared = await chats.prepare(chat_ask(body))
+        prepared = await chats.prepare(chat_ask(body))
         answer = ChatAnswer(body=body, prepared=prepared)
         return await chats.answer(request, prepared, answer, stream=bool(body.stream))
 
@@ -83,8 +83,7 @@ class _Routes:
             top=given.logprobs or 0,
             only_prompt=given.only_prompt,
         )
-        with refused_by_name(given):
-            await self.served.check(found, (sample,))
+        await self.served.check(found, (sample,), named=given.grammar_name)
         stops = self.served.extra_stops(found, given.stop_token_ids or ())
         answer = TokensAnswer.of(body, found)
         return await self._draw(request, answer, found, (sample,), stops, stream=bool(body.stream))
@@ -125,8 +124,7 @@ class _Routes:
         """Sample from every prompt, and answer at once or as a stream."""
         samples = tuple(body_sample(body, prompt) for prompt in prompts)
         extra = self.served.extra_stops(found, body.stop_token_ids or ())
-        with refused_by_name(body):
-            await self.served.check(found, samples)
+        await self.served.check(found, samples, named=body.grammar_name)
         text = await self.served.text(found.name)
         told = tuple(sample.prompt.chunks[0].tokens for sample in samples)
         ends = frozenset((*self.service.engine.config(found.name).end_tokens, *extra))

@@ -43,6 +43,7 @@ def chat_ask(body: ChatRequest) -> Ask:
         stop_tokens=tuple(body.stop_token_ids or ()),
         ends=not body.ignore_eos,
         shown=body.shown,
+        format_name=body.grammar_name,
         only_prompt=body.only_prompt,
     )
 

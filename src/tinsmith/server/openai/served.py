@@ -103,8 +103,8 @@ class Served:
         ends = self.service.engine.config(found.name).end_tokens
         return tuple(dict.fromkeys(token for token in stops if token not in ends))
 
-    async def check(self, found: Found, samples: Iterable[Sample]) -> None:
-        """Refuse what cannot be sampled.
+    async def check(self, found: Found, samples: Iterable[Sample], *, named: str | None) -> None:
+        """Refuse what cannot be sampled, before anything is drawn; a grammar by the parameter that it came in.
 
         Raises:
             InputError: naming the field.
@@ -112,7 +112,12 @@ class Served:
         for sample in samples:
             async with self.loading:  # a grammar's first one loads a tokenizer
                 await self.direct.prepare(found, sample)
-            self.direct.check(found, sample)
+            try:
+                self.direct.check(found, sample)
+            except InputError as error:
+                if named is None:
+                    raise
+                raise _told_as(error, named) from error
 
     def draws(
         self, found: Found, samples: Sequence[Sample], stops: tuple[int, ...], *, watch: bool
@@ -125,3 +130,12 @@ class Served:
         if self.service.full:
             raise QueueFullError(self.service.max_queue)
         return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)
+
+
+def _told_as(error: InputError, name: str) -> InputError:
+    """The engine's refusal of a grammar, by the name of the parameter that it came in."""
+    if error.field not in ("grammar", "response_format"):
+        return error
+    return InputError(
+        error.what, field=name, value=error.value, allowed=error.allowed, fix=error.fix
+    )

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tinsmith.renderers import make_renderer
 from tinsmith.renderers.codec import Codec
 from tinsmith.renderers.conversation import ConversationRenderer
-from tinsmith.renderers.renderer import Renderer
 from tinsmith.types.sampling import StopReason
 
 if TYPE_CHECKING:
@@ -49,20 +47,11 @@ class ModelText:
         self._opening = (opening[0],) if opening and opening[0] == tokenizer.bos_token_id else ()
 
     @cached_property
-    def chat(self) -> Renderer:
+    def conversation(self) -> ConversationRenderer:
         """The renderer that follows the model's chat template.
 
         Raises:
             ConfigError: it has none, or one that cannot be followed.
-        """
-        return make_renderer("chat", self._tokenizer)
-
-    @cached_property
-    def conversation(self) -> ConversationRenderer:
-        """The same with tools, for what clients send.
-
-        Raises:
-            ConfigError: as `chat`.
         """
         return ConversationRenderer(self._tokenizer)
 

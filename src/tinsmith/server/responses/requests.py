@@ -140,6 +140,7 @@ class ResponseRequest(Request):
                     adjustments=self._adjustments(),
                 )
             ),
+            format_name=None if self.text is None else "text.format",
         )
 
     def _turns(self) -> tuple[Turn, ...]:

@@ -1,0 +1,44 @@
+"""Errors in Anthropic's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fastapi.responses import JSONResponse
+
+from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError
+from tinsmith.server.openai.answers import refusal as openai_refusal
+from tinsmith.types.errors import TinsmithError
+
+PATH = "/v1/messages"
+"""How the paths begin on which errors have Anthropic's shape."""
+
+_KINDS: Mapping[int, str] = MappingProxyType(
+    {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        429: "rate_limit_error",
+        500: "api_error",
+    }
+)
+
+
+def error_answer(message: str, status: int) -> JSONResponse:
+    """Refuse a request; but where it may be asked again, the SDK is told not to."""
+    headers = None if status == 429 else {"x-should-retry": "false"}
+    return JSONResponse(_body(message, status), status, headers=headers)
+
+
+def refusal(error: TinsmithError | ModelNotFoundError | QueueFullError) -> tuple[Json, int]:
+    """What a client is told of an error, and the status: that of OpenAI's routes."""
+    status = 429 if isinstance(error, QueueFullError) else openai_refusal(error)[1]
+    return _body(str(error), status), status
+
+
+def _body(message: str, status: int) -> Json:
+    kind = _KINDS.get(status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}

@@ -1,0 +1,75 @@
+"""A server whose model's chat template has tools, and replies that are written beforehand instead of sampled."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tool_templates import tokenizer_with
+
+from loopback import Running, start, stop
+from tinsmith.renderers.tokenizer import preset_tokenizer
+from tinsmith.server.direct import Direct, Found
+from tinsmith.server.draws import Drawn
+from tinsmith.server.openai import served
+from tinsmith.server.requests import Sample
+from tinsmith.types.sampling import StopReason
+
+END = 0
+"""The preset's end token."""
+
+
+@contextmanager
+def serving(state: Path, template: str) -> Iterator[Running]:
+    """`tinsmith/nano` with another chat template."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served, "preset_tokenizer", lambda name: tokenizer_with(template, name))
+        running = start(state)
+        try:
+            yield running
+        finally:
+            stop(running)
+
+
+@contextmanager
+def replies(*texts: str, size: int = 3, cut: bool = False) -> Iterator[list[Sample]]:
+    """Let every request's samples be these texts, so many tokens at once; yields what was asked meanwhile.
+
+    Without `cut` each ends with the end token.
+    """
+    asked: list[Sample] = []
+    tokenizer = preset_tokenizer("nano")
+
+    async def draw(
+        self: Direct, found: Found, requests: Sequence[Sample], **options: Any
+    ) -> AsyncGenerator[tuple[Drawn, ...], None]:
+        del self, found
+        asked.extend(requests)
+        for i, text in enumerate(texts):
+            tokens = [*tokenizer.encode(text), *([] if cut else [END])]
+            step = size if options["watch"] else len(tokens)
+            for begin in range(0, len(tokens), step):
+                some = tuple(tokens[begin : begin + step])
+                last = begin + step >= len(tokens)
+                reason = StopReason.LENGTH if cut else StopReason.STOP
+                yield (
+                    Drawn(
+                        index=i,
+                        tokens=some,
+                        logprobs=tuple(-float(token) for token in some),
+                        top=(),
+                        stop_reason=reason if last else None,
+                    ),
+                )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Direct, "draw", draw)
+        yield asked
+
+
+def text_of(sample: Sample) -> str:
+    """A request's prompt."""
+    return preset_tokenizer("nano").decode(sample.prompt.chunks[0].tokens)
