@@ -141,7 +141,7 @@ def test_a_mark_asked_for_as_a_stop_ends_what_the_grammar_accepts() -> None:
     )
     (a,) = tokenizer.encode("a", add_special_tokens=False)
     (mark,) = tokenizer.encode("<|user|>", add_special_tokens=False)
-    matcher = compiled.matcher((mark, a))
+    matcher = compiled.matcher((mark, a, 1 << 30))
     assert matcher.allowed()[mark]
     assert not matcher.take(a)
     assert matcher.take(mark)

@@ -104,8 +104,10 @@ def _logprobs(
     tokens: NDArray[np.int32],
 ) -> NDArray[np.float32]:
     """Log-probabilities of `tokens` in the rows as they are, as `Kernels.choose` gives them."""
-    scale = torch.from_numpy(np.where(temperatures == 0, np.float32(1), temperatures))
-    scaled = rows / scale.to(rows.device)[:, None]
+    scale = np.where(temperatures == 0, np.float32(1), temperatures)
+    scaled = rows
+    if (scale != 1).any():
+        scaled = rows / torch.from_numpy(scale).to(rows.device)[:, None]
     stats = kernels.row_stats(scaled, 1.0)
     drawn = torch.from_numpy(np.maximum(tokens, 0)).to(rows.device)
     return kernels.gather_logprobs(scaled, drawn, stats).cpu().numpy()

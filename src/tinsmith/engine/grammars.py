@@ -91,7 +91,8 @@ class CompiledGrammar:
 
     def matcher(self, stops: Collection[int]) -> Matcher:
         """A new sample's; of `stops`, those that are no text end a completion too."""
-        marks = (token for token in stops if self.tokenizer.is_special_token(token))
+        known = (token for token in stops if 0 <= token < self.config.vocab_size)
+        marks = (token for token in known if self.tokenizer.is_special_token(token))
         ends = sorted({*self.config.end_tokens, *marks})
         return Matcher(self.start.deep_copy(), np.array(ends, np.int64), self.config.vocab_size)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import httpx
 import numpy as np
 import pytest
@@ -68,14 +71,16 @@ def test_copies_of_a_client_get_numbers_of_their_own(
     server: Server, service: tinker.ServiceClient
 ) -> None:
     client = service.create_sampling_client(base_model=server.model).result(TIMEOUT_S)
+    handle = client.get_sampler_handle()
     copies = [
-        tinker.SamplingClient.from_sampler_handle(client.get_sampler_handle(), api_key=server.key)
-        for _ in range(2)
+        tinker.SamplingClient.from_sampler_handle(handle, api_key=server.key) for _ in range(2)
     ]
     for one in (client, *copies):
         drawn = one.sample(prompt_of("a"), 1, types.SamplingParams(max_tokens=2)).result(TIMEOUT_S)
         assert len(drawn.sequences) == 1
-    assert [one._cloned_sampler_id for one in (client, *copies)] == [0, 1, 2]
+    session = json.loads(base64.urlsafe_b64decode(handle))["sampling_session_id"]
+    joined = post(server, "join_sampling_session", {"sampling_session_id": session}).json()
+    assert joined["client_counter"] == 3
 
 
 def test_clients_that_follow_a_model_sample_from_its_latest_saved_weights(

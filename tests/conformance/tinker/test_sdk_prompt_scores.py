@@ -110,5 +110,5 @@ def test_what_cannot_be_said_is_refused_and_the_client_lives_on(
     sampler: tinker.SamplingClient, questions: dict[str, object]
 ) -> None:
     with pytest.raises(USER_ERRORS):
-        ask(sampler, **questions)
+        ask(sampler, **questions)  # pyright: ignore[reportArgumentType]
     assert ask(sampler, params=types.SamplingParams(max_tokens=1)).sequences
