@@ -233,8 +233,8 @@ class _Mutant(TrainingSession):
 class FirstAndLastOnly(_Mutant):
     """Bug A: of the gradients of a batch, the first and the last micro-batch's are kept."""
 
-    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
-        results = super()._micro_batch(units, datums, loss, config, backward=backward)
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
+        results = super()._micro_batch(units, datums, objective, backward=backward)
         if backward and units[0].datums[0] not in (self.firsts[0], self.firsts[-1]):
             self.forget()
         return results
@@ -243,8 +243,8 @@ class FirstAndLastOnly(_Mutant):
 class LastDropped(_Mutant):
     """The last micro-batch of several is left out (`drop_last`)."""
 
-    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
-        results = super()._micro_batch(units, datums, loss, config, backward=backward)
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
+        results = super()._micro_batch(units, datums, objective, backward=backward)
         if backward and len(self.firsts) > 1 and units[0].datums[0] == self.firsts[-1]:
             self.forget()
         return results
@@ -253,14 +253,14 @@ class LastDropped(_Mutant):
 class MeanOfMeans(_Mutant):
     """Bug B: each micro-batch is normalised by its own tokens, and the means are averaged."""
 
-    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
         own = [datums[i] for unit in units for i in unit.datums]
         count = _num_counted(datums) / (len(self.firsts) * max(1, _num_counted(own)))
         scaled = [
             replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] * np.float32(count)})
             for d in datums
         ]
-        return super()._micro_batch(units, scaled, loss, config, backward=backward)
+        return super()._micro_batch(units, scaled, objective, backward=backward)
 
 
 def _num_counted(datums: Sequence[Datum]) -> int:
@@ -270,8 +270,8 @@ def _num_counted(datums: Sequence[Datum]) -> int:
 class Overwritten(_Mutant):
     """A micro-batch's gradient replaces what was accumulated."""
 
-    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
-        results = super()._micro_batch(units, datums, loss, config, backward=backward)
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
+        results = super()._micro_batch(units, datums, objective, backward=backward)
         if backward and units[0].datums[0] != self.firsts[-1]:
             self.forget()
         return results
@@ -285,9 +285,9 @@ class Overwritten(_Mutant):
 class Shifted(_Mutant):
     """The first unit of a micro-batch is added last: right but for rounding."""
 
-    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
         shifted = [*units[1:], units[0]]
-        return super()._micro_batch(shifted, datums, loss, config, backward=backward)
+        return super()._micro_batch(shifted, datums, objective, backward=backward)
 
 
 class SortedByLength(_Mutant):
@@ -333,12 +333,12 @@ class NeverCleared(_Mutant):
 class MaskIgnored(_Mutant):
     """Tokens that do not count, count a little."""
 
-    def _micro_batch(self, units, datums, loss, config, *, backward):  # noqa: ANN001, ANN202
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
         leaky = [
             replace(d, inputs={**d.inputs, "weights": d.inputs["weights"] + np.float32(1e-6)})
             for d in datums
         ]
-        return super()._micro_batch(units, leaky, loss, config, backward=backward)
+        return super()._micro_batch(units, leaky, objective, backward=backward)
 
 
 MUTANTS: dict[type[TrainingSession], set[str]] = {

@@ -7,6 +7,7 @@ import json
 import pytest
 from pydantic import JsonValue
 
+from tinsmith.server.access import DEFAULT
 from tinsmith.server.body import parse_json
 from tinsmith.server.requests import Sample
 from tinsmith.server.samplers import Samplers
@@ -53,7 +54,7 @@ def _seed(
         **(extra or {}),
     }
     request = parse_json(Sample, json.dumps(body).encode())
-    return Samplers.seed_of(_Never(), "tinsmith/nano", "w", request, route=route)  # type: ignore[arg-type]
+    return Samplers.seed_of(_Never(), "tinsmith/nano", "w", request, owner=DEFAULT, route=route)  # type: ignore[arg-type]
 
 
 def test_seeds_are_what_they_were() -> None:
