@@ -38,8 +38,8 @@ from tenants import ring, secret
 
 from tinsmith.engine.engine import Engine
 from tinsmith.server import app as routes
+from tinsmith.server.access.limits import Limits
 from tinsmith.server.app import build_app
-from tinsmith.server.limits import Limits
 from tinsmith.server.service import Service
 
 HANG_S, AT_ONCE, MAX_BODY = 60.0, 16, 1 << 20

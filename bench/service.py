@@ -147,7 +147,7 @@ def _parsing() -> None:
     from tinker.proto import tinker_public_pb2 as wire
 
     from tinsmith.engine.engine import Engine
-    from tinsmith.server.wire import parse_forward_backward
+    from tinsmith.server.wire.training_request import parse_forward_backward
     from tinsmith.types.adapters import AdapterSpec
     from tinsmith.types.datum import AdamParams, LossName
 

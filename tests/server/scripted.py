@@ -15,7 +15,7 @@ from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.draws import Drawn
 from tinsmith.server.openai import served
-from tinsmith.server.requests import Sample
+from tinsmith.server.wire.requests import Sample
 from tinsmith.types.sampling import StopReason
 
 END = 0

@@ -7,10 +7,10 @@ import json
 import pytest
 from pydantic import JsonValue
 
-from tinsmith.server.access import DEFAULT
-from tinsmith.server.body import parse_json
-from tinsmith.server.requests import Sample
+from tinsmith.server.access.caller import DEFAULT
 from tinsmith.server.samplers import Samplers
+from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.requests import Sample
 
 FULL: dict[str, JsonValue] = {
     "max_tokens": 4,

@@ -14,10 +14,10 @@ import pytest
 from running import HANG_S, KEY
 from tinsmith.engine.engine import Engine
 from tinsmith.server.app import build_app
-from tinsmith.server.body import parse_json
 from tinsmith.server.database.records import Failed, Finished, Outcome
-from tinsmith.server.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
 from tinsmith.server.service import Service
+from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.requests import CreateModel, CreateSamplingSession, OptimStep, Sample
 
 NANO = "tinsmith/nano"
 Script = Callable[[Service], Awaitable[None]]

@@ -19,12 +19,12 @@ from training_requests import forward_backward
 from running import HANG_S, KEY, Running, wait_until
 from tinsmith.cli import main
 from tinsmith.engine.engine import Engine
-from tinsmith.server.access_log import AccessLog, line_of
-from tinsmith.server.guard import Answered
-from tinsmith.server.keys import Keys, read_keys, readable_by_others
-from tinsmith.server.limits import Limits
+from tinsmith.server.access.guard import Answered
+from tinsmith.server.access.keys import Keys, read_keys, readable_by_others
+from tinsmith.server.access.limits import Limits
+from tinsmith.server.access.log import AccessLog, line_of
+from tinsmith.server.access.tls import tls_files
 from tinsmith.server.serve import reread
-from tinsmith.server.tls import tls_files
 from tinsmith.types.errors import ConfigError
 
 SECRET = "tml-this-is-a-secret-of-somebody"

@@ -10,7 +10,7 @@ from tenants import NANO, Tenant, Tenants, let, sample, secret
 from training_requests import forward_backward
 
 from tinsmith.engine.engine import Engine
-from tinsmith.server.guard import Answered
+from tinsmith.server.access.guard import Answered
 from tinsmith.server.metrics import Answers, Metric, MetricKind, exposition
 
 _LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'

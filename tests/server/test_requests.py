@@ -17,9 +17,9 @@ with warnings.catch_warnings():
     from tinker._compat import model_dump
     from tinker.types.sample_request import SampleRequest as SdkSample
 
-from tinsmith.server import requests
-from tinsmith.server.body import Request, parse_json
-from tinsmith.server.conversions import to_adam, to_adapter_spec, to_sample_request
+from tinsmith.server.wire import requests
+from tinsmith.server.wire.body import Request, parse_json
+from tinsmith.server.wire.conversions import to_adam, to_adapter_spec, to_sample_request
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import ConfigError, InputError

@@ -11,8 +11,8 @@ from running import HANG_S, NANO, Running
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.trace import KEPT, StepTrace, Trace
 from tinsmith.server.database.records import Finished
-from tinsmith.server.requests import CreateModel, LoadWeights, OptimStep, SaveWeights
 from tinsmith.server.service import Service
+from tinsmith.server.wire.requests import CreateModel, LoadWeights, OptimStep, SaveWeights
 from tinsmith.types.errors import TinsmithError
 
 pytestmark = pytest.mark.whole

@@ -24,9 +24,9 @@ with warnings.catch_warnings():
     )
     from tinker.types.forward_backward_request import ForwardBackwardRequest
 
-from tinsmith.server.messages import CLASSES, SCHEMA, DType, WireStop
-from tinsmith.server.results import encode_forward_backward, encode_sample
-from tinsmith.server.wire import parse_forward_backward
+from tinsmith.server.wire.messages import CLASSES, SCHEMA, DType, WireStop
+from tinsmith.server.wire.results import encode_forward_backward, encode_sample
+from tinsmith.server.wire.training_request import parse_forward_backward
 from tinsmith.types.datum import DatumOutput
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs

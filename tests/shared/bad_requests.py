@@ -18,7 +18,7 @@ from hostile_graphs import graph
 from starlette.routing import Route
 from training_requests import forward_backward
 
-from tinsmith.server.limits import Limits
+from tinsmith.server.access.limits import Limits
 
 NANO = "tinsmith/nano"
 FAR = 10**9

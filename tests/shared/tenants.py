@@ -14,10 +14,10 @@ import httpx
 from fastapi import FastAPI
 
 from tinsmith.engine.engine import Engine
+from tinsmith.server.access.guard import Observer
+from tinsmith.server.access.keys import Key, Keys, digest
+from tinsmith.server.access.limits import UNLIMITED, Limits
 from tinsmith.server.app import build_app
-from tinsmith.server.guard import Observer
-from tinsmith.server.keys import Key, Keys, digest
-from tinsmith.server.limits import UNLIMITED, Limits
 from tinsmith.server.service import Service
 
 NANO = "tinsmith/nano"

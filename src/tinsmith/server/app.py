@@ -13,19 +13,21 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from tinsmith.server.body import R, parse_json
+from tinsmith.server.access.guard import Guard, Observer, error_answer
+from tinsmith.server.access.keys import Keys
+from tinsmith.server.access.limits import BusyError
 from tinsmith.server.database.records import Failed, Finished, NoResult
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
-from tinsmith.server.guard import Guard, Observer, error_answer
-from tinsmith.server.keys import Keys
-from tinsmith.server.limits import BusyError
 from tinsmith.server.listing import Listing
 from tinsmith.server.metrics import CONTENT_TYPE, Answers, exposition, metrics
 from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
-from tinsmith.server.places import Place, forward_backward_place, json_place
 from tinsmith.server.refused import add_refused_routes
-from tinsmith.server.requests import (
+from tinsmith.server.service import Service
+from tinsmith.server.session_search import SearchSessions, SessionSearch
+from tinsmith.server.wire.body import R, parse_json
+from tinsmith.server.wire.places import Place, forward_backward_place, json_place
+from tinsmith.server.wire.requests import (
     CreateModel,
     CreateSamplingSession,
     CreateSession,
@@ -43,9 +45,7 @@ from tinsmith.server.requests import (
     SetTtl,
     WeightsInfo,
 )
-from tinsmith.server.service import Service
-from tinsmith.server.session_search import SearchSessions, SessionSearch
-from tinsmith.server.wire import parse_forward_backward
+from tinsmith.server.wire.training_request import parse_forward_backward
 from tinsmith.types.errors import TinsmithError
 
 POLL_SECONDS = 40.0

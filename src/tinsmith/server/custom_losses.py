@@ -20,9 +20,9 @@ from pydantic import Field, JsonValue
 from tinsmith.engine.validation import loss_by_name
 from tinsmith.ops.custom_loss.graph import LossInput, SentNode
 from tinsmith.ops.custom_loss.program import CustomLoss
-from tinsmith.server.body import Request, SeqId, Settings, parse_json
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import Futures, json_result
+from tinsmith.server.wire.body import Request, SeqId, Settings, parse_json
 from tinsmith.types.datum import LossName
 from tinsmith.types.errors import InputError
 

@@ -12,13 +12,19 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group
 from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.staging import present
-from tinsmith.server.access import DEFAULT, caller, caller_limits, current_call, without_owner
-from tinsmith.server.conversions import to_sample_request
+from tinsmith.server.access.caller import (
+    DEFAULT,
+    caller,
+    caller_limits,
+    current_call,
+    without_owner,
+)
 from tinsmith.server.draws import Drawn, Follower
-from tinsmith.server.requests import Sample
 from tinsmith.server.samplers import prepare
 from tinsmith.server.service import Service
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
+from tinsmith.server.wire.conversions import to_sample_request
+from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest

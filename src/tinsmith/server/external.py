@@ -20,7 +20,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.folder import write_folder
 from tinsmith.models.merge import merged_config, merged_weights
 from tinsmith.models.peft_format import export_peft
-from tinsmith.server.access import is_own
+from tinsmith.server.access.caller import is_own
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError
 

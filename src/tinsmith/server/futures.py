@@ -9,10 +9,10 @@ import sqlite3
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from tinsmith.server.access import caller_limits, is_own, owner_of
+from tinsmith.server.access.caller import caller_limits, is_own, owner_of
+from tinsmith.server.access.limits import UNLIMITED, BusyError, Usage
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
-from tinsmith.server.limits import UNLIMITED, BusyError, Usage
 from tinsmith.types.errors import BackendError, DeterminismError, InputError, TinsmithError
 
 logger = logging.getLogger(__name__)

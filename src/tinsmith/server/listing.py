@@ -11,7 +11,7 @@ from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import delete, read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
-from tinsmith.server.access import is_own
+from tinsmith.server.access.caller import is_own
 from tinsmith.server.database.records import CheckpointRecord, TrainingRun
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import KIND as EXTERNAL_KIND

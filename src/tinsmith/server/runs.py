@@ -15,17 +15,17 @@ from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.slots import values
-from tinsmith.server.access import caller_limits, is_own, owner_of, without_owner
-from tinsmith.server.conversions import to_adam, to_adapter_spec
+from tinsmith.server.access.caller import caller_limits, is_own, owner_of, without_owner
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.records import Finished
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import Futures, json_result
 from tinsmith.server.lanes import Job, Lane
-from tinsmith.server.messages import CONTENT_TYPE
-from tinsmith.server.places import Place
-from tinsmith.server.requests import (
+from tinsmith.server.wire.conversions import to_adam, to_adapter_spec
+from tinsmith.server.wire.messages import CONTENT_TYPE
+from tinsmith.server.wire.places import Place
+from tinsmith.server.wire.requests import (
     CreateModel,
     LoadWeights,
     OptimStep,
@@ -33,8 +33,8 @@ from tinsmith.server.requests import (
     SaveWeightsExternal,
     SaveWeightsForSampler,
 )
-from tinsmith.server.results import encode_forward_backward
-from tinsmith.server.wire import ForwardBackwardCall
+from tinsmith.server.wire.results import encode_forward_backward
+from tinsmith.server.wire.training_request import ForwardBackwardCall
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError, InputError

@@ -18,18 +18,18 @@ from tinsmith.engine.checkpoints import read
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
-from tinsmith.server.access import DEFAULT, caller_limits, is_own, owner_of
-from tinsmith.server.conversions import to_sample_request, to_targets
+from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
-from tinsmith.server.messages import CONTENT_TYPE
-from tinsmith.server.places import Place
-from tinsmith.server.requests import CreateSamplingSession, Sample
-from tinsmith.server.results import encode_sample
 from tinsmith.server.runs import Runs
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
+from tinsmith.server.wire.conversions import to_sample_request, to_targets
+from tinsmith.server.wire.messages import CONTENT_TYPE
+from tinsmith.server.wire.places import Place
+from tinsmith.server.wire.requests import CreateSamplingSession, Sample
+from tinsmith.server.wire.results import encode_sample
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of

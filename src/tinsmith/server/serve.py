@@ -20,12 +20,12 @@ import uvloop
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.training import MicroBatches
-from tinsmith.server.access_log import AccessLog
+from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_others
+from tinsmith.server.access.log import AccessLog
+from tinsmith.server.access.tls import TlsFiles, tls_files
 from tinsmith.server.app import build_app
-from tinsmith.server.keys import PREFIX, Keys, read_keys, readable_by_others
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.service import Service
-from tinsmith.server.tls import TlsFiles, tls_files
 from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation

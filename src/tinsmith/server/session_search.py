@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tinsmith.server.body import Request
 from tinsmith.server.database.records import Session
 from tinsmith.server.database.store import Store
-from tinsmith.server.settings import Settings
+from tinsmith.server.wire.body import Request
+from tinsmith.server.wire.settings import Settings
 from tinsmith.types.errors import InputError
 
 OWNER = "local"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, JsonValue
 
 from tinsmith.renderers.turns import Speaker, ToolCall, Turn
-from tinsmith.server.body import Request
+from tinsmith.server.wire.body import Request
 from tinsmith.types.errors import InputError
 
 _REMARKS = frozenset({"cache_control", "caller", "citations"})

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from tinsmith.renderers.turns import Speaker, Tool, Turn
 from tinsmith.server.anthropic.blocks import Content, MessageParam, text_of
-from tinsmith.server.body import Finite, Int32, Request
 from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after, sample_with
-from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
+from tinsmith.server.wire.body import Finite, Int32, Request
+from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 

@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse
 from tinsmith.server.anthropic.answers import MessageAnswer
 from tinsmith.server.anthropic.errors import error_answer, refusal
 from tinsmith.server.anthropic.requests import CountRequest, MessageRequest
-from tinsmith.server.body import parse_json
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.openai.answers import ModelNotFoundError, QueueFullError
+from tinsmith.server.wire.body import parse_json
 from tinsmith.types.errors import TinsmithError
 
 Handler = Callable[[Request], Awaitable[Response]]

@@ -8,8 +8,8 @@ from enum import StrEnum, auto
 
 from tinsmith.renderers.turns import Opening, Speaker, Tool, Turn
 from tinsmith.server.openai.text import Shown
-from tinsmith.server.requests import Sample
-from tinsmith.server.settings import Prompt, PromptChunk, SamplingSettings
+from tinsmith.server.wire.requests import Sample
+from tinsmith.server.wire.settings import Prompt, PromptChunk, SamplingSettings
 from tinsmith.types.errors import InputError
 
 

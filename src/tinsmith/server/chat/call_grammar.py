@@ -15,7 +15,7 @@ from tinsmith.engine.grammars import WHITESPACE
 from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.renderers.turns import Tool
 from tinsmith.server.chat.ask import Choice, Tools
-from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
+from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 

@@ -19,7 +19,7 @@ from tinsmith.server.draws import Drawn
 from tinsmith.server.openai.answers import Progress
 from tinsmith.server.openai.served import Served
 from tinsmith.server.openai.text import Choice, Grown, ModelText
-from tinsmith.server.requests import Sample
+from tinsmith.server.wire.requests import Sample
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.sampling import StopReason
 

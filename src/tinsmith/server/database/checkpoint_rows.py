@@ -16,7 +16,7 @@ from tinsmith.engine.checkpoint_files import MARKER
 from tinsmith.engine.checkpoints import is_checkpoint, list_checkpoints, read
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.models.staging import present
-from tinsmith.server.access import caller, is_own, owner_of
+from tinsmith.server.access.caller import caller, is_own, owner_of
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import CheckpointRecord, dumped_metadata, loaded_metadata
 from tinsmith.types.adapters import AdapterKind

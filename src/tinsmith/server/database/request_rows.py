@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from tinsmith.server.access import is_own
+from tinsmith.server.access.caller import is_own
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import (
     ErrorCategory,

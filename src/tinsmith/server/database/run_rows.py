@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from tinsmith.server.access import caller, is_own, owner_of
+from tinsmith.server.access.caller import caller, is_own, owner_of
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import TrainingRun, dumped_metadata, loaded_metadata
 from tinsmith.server.database.session_rows import number_used, require_session

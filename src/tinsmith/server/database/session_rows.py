@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
-from tinsmith.server.access import DEFAULT, caller, is_own, owner_of, session_prefix
+from tinsmith.server.access.caller import DEFAULT, caller, is_own, owner_of, session_prefix
 from tinsmith.server.database.database import Database
 from tinsmith.server.database.records import (
     SamplingSession,

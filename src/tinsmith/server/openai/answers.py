@@ -11,8 +11,8 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
+from tinsmith.server.access.limits import BusyError
 from tinsmith.server.draws import Drawn, Scored
-from tinsmith.server.limits import BusyError
 from tinsmith.server.openai.text import Choice, Grown, ModelText
 from tinsmith.types.errors import BackendError, TinsmithError
 from tinsmith.types.sampling import StopReason

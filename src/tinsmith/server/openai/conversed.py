@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pydantic import ConfigDict, JsonValue
 
 from tinsmith.renderers.turns import Opening, Turn
-from tinsmith.server.body import Request
 from tinsmith.server.chat.ask import Tools, opening_after
 from tinsmith.server.openai.messages import ChatMessage
 from tinsmith.server.openai.tools import FunctionTool, NamedChoice, tools_of
+from tinsmith.server.wire.body import Request
 from tinsmith.types.errors import InputError
 
 

@@ -11,7 +11,6 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from tinsmith.server.body import Request, TokenId
 from tinsmith.server.direct import Found
 from tinsmith.server.draws import Drawn, Scored
 from tinsmith.server.openai.answers import (
@@ -32,6 +31,7 @@ from tinsmith.server.openai.generation import (
     check_stream,
 )
 from tinsmith.server.openai.stream import DONE, event
+from tinsmith.server.wire.body import Request, TokenId
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import StopReason
 

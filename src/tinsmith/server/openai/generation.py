@@ -8,11 +8,11 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from tinsmith.server.body import Finite, Int32, Request, TokenId
 from tinsmith.server.openai.grammars import grammar_of
 from tinsmith.server.openai.text import Shown
-from tinsmith.server.requests import MAX_SAMPLES
-from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
+from tinsmith.server.wire.body import Finite, Int32, Request, TokenId
+from tinsmith.server.wire.requests import MAX_SAMPLES
+from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]

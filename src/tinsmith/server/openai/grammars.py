@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from tinsmith.server.settings import GrammarSettings
+from tinsmith.server.wire.settings import GrammarSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 

@@ -10,7 +10,7 @@ from typing import cast
 from pydantic import ConfigDict
 
 from tinsmith.renderers.turns import Json, Speaker, ToolCall, Turn
-from tinsmith.server.body import Request
+from tinsmith.server.wire.body import Request
 from tinsmith.types.errors import InputError
 
 SPEAKERS: Mapping[str, Speaker] = MappingProxyType(

@@ -6,11 +6,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from tinsmith.server.body import Int32, TokenId
 from tinsmith.server.openai.conversed import Conversed
 from tinsmith.server.openai.generation import Count, Generation
 from tinsmith.server.openai.messages import ChatMessage, unread
-from tinsmith.server.requests import MAX_SAMPLES
+from tinsmith.server.wire.body import Int32, TokenId
+from tinsmith.server.wire.requests import MAX_SAMPLES
 from tinsmith.types.errors import InputError
 
 NUM_TOKENS = 16

@@ -10,7 +10,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tinsmith.server.anthropic.routes import add_message_routes
-from tinsmith.server.body import parse_json
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Direct, Found
@@ -24,9 +23,10 @@ from tinsmith.server.openai.samples import body_sample, chat_ask, to_sample
 from tinsmith.server.openai.served import Served
 from tinsmith.server.openai.stream import Answer
 from tinsmith.server.openai.tokenize import DetokenizeRequest, TokenizeRequest, tokenized
-from tinsmith.server.requests import Sample
 from tinsmith.server.responses.routes import add_response_routes
 from tinsmith.server.service import Service
+from tinsmith.server.wire.body import parse_json
+from tinsmith.server.wire.requests import Sample
 from tinsmith.types.errors import InputError
 
 

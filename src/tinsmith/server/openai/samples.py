@@ -8,8 +8,8 @@ from tinsmith.server.chat.ask import Ask
 from tinsmith.server.openai.conversed import turns_of
 from tinsmith.server.openai.generation import Sampling
 from tinsmith.server.openai.requests import ChatRequest, CompletionRequest
-from tinsmith.server.requests import Sample
-from tinsmith.server.settings import Prompt, PromptChunk
+from tinsmith.server.wire.requests import Sample
+from tinsmith.server.wire.settings import Prompt, PromptChunk
 
 
 def body_sample(body: ChatRequest | CompletionRequest, prompt: tuple[int, ...]) -> Sample:

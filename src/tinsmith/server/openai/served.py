@@ -12,8 +12,8 @@ from tinsmith.server.chat.telling import Draws
 from tinsmith.server.direct import Direct, Found
 from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError, model_entry
 from tinsmith.server.openai.text import ModelText
-from tinsmith.server.requests import Sample
 from tinsmith.server.service import Service
+from tinsmith.server.wire.requests import Sample
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.model_names import ModelName

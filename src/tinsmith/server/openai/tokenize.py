@@ -6,12 +6,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from tinsmith.server.body import Request, TokenId, check_one_given
 from tinsmith.server.openai.answers import Json
 from tinsmith.server.openai.conversed import Conversed, turns_of
 from tinsmith.server.openai.generation import check_extras
 from tinsmith.server.openai.messages import ChatMessage
 from tinsmith.server.openai.text import ModelText
+from tinsmith.server.wire.body import Request, TokenId, check_one_given
 from tinsmith.types.errors import InputError
 
 

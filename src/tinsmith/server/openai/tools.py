@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pydantic import ConfigDict, JsonValue
 
 from tinsmith.renderers.turns import Tool
-from tinsmith.server.body import Request
 from tinsmith.server.chat.ask import Choice, Tools
+from tinsmith.server.wire.body import Request
 from tinsmith.types.errors import InputError
 
 

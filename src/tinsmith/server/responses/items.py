@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pydantic import ConfigDict
 
 from tinsmith.renderers.turns import Speaker, ToolCall, Turn
-from tinsmith.server.body import Request
 from tinsmith.server.openai.messages import SPEAKERS, arguments_of, unread
+from tinsmith.server.wire.body import Request
 
 _TEXTS = ("input_text", "output_text", "text")
 _REMARKS = frozenset({"annotations", "logprobs", "phase", "prompt_cache_breakpoint", "status"})

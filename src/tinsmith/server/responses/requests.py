@@ -10,11 +10,11 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, JsonValue
 
 from tinsmith.renderers.turns import Speaker, Tool, Turn
-from tinsmith.server.body import Finite, Int32, Request
 from tinsmith.server.chat.ask import Ask, Choice, Tools, opening_after, sample_with
 from tinsmith.server.openai.tools import choice_of, unknown_choice, unknown_tool
 from tinsmith.server.responses.items import Item, turns_of
-from tinsmith.server.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
+from tinsmith.server.wire.body import Finite, Int32, Request
+from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request, Response
 
-from tinsmith.server.body import parse_json
 from tinsmith.server.chat.prepared import Chats
 from tinsmith.server.openai.answers import answering
 from tinsmith.server.responses.answers import ResponseAnswer
 from tinsmith.server.responses.requests import ResponseRequest
+from tinsmith.server.wire.body import parse_json
 
 
 def add_response_routes(app: FastAPI, chats: Chats) -> None:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
 
-from tinsmith.server.message_types import (
+from tinsmith.server.wire.message_types import (
     ChunkMessage,
     DatumMessage,
     ForwardBackwardMessage,
@@ -23,7 +23,7 @@ from tinsmith.server.message_types import (
     SparseMessage,
     TensorMessage,
 )
-from tinsmith.server.messages import CLASSES, CONTENT_TYPE, DType
+from tinsmith.server.wire.messages import CLASSES, CONTENT_TYPE, DType
 from tinsmith.types.datum import MAX_READS, MAX_TARGETS, Datum
 from tinsmith.types.errors import InputError
 

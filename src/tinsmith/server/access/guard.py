@@ -13,10 +13,10 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from tinsmith.server.access import Call, answering
+from tinsmith.server.access.caller import Call, answering
+from tinsmith.server.access.keys import Keys
 from tinsmith.server.anthropic.errors import PATH as ANTHROPIC_PATH
 from tinsmith.server.anthropic.errors import error_answer as anthropic_answer
-from tinsmith.server.keys import Keys
 from tinsmith.server.openai.answers import OPENAI_PATHS, error_body
 
 Scope = MutableMapping[str, Any]

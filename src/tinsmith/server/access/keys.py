@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import cast
 
-from tinsmith.server.access import DEFAULT
-from tinsmith.server.limits import UNLIMITED, Limits
+from tinsmith.server.access.caller import DEFAULT
+from tinsmith.server.access.limits import UNLIMITED, Limits
 from tinsmith.types.errors import ConfigError
 
 PREFIX = "tml-"

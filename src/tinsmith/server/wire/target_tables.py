@@ -8,8 +8,8 @@ import numpy as np
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from tinsmith.server.messages import CLASSES, DType
-from tinsmith.server.settings import TensorSettings
+from tinsmith.server.wire.messages import CLASSES, DType
+from tinsmith.server.wire.settings import TensorSettings
 from tinsmith.types.datum import FloatArray, IntArray
 from tinsmith.types.errors import InputError
 

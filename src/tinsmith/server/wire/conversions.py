@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from pydantic import JsonValue
 
-from tinsmith.server.requests import OptimStep, Sample
-from tinsmith.server.settings import AdjustmentSettings, LoraSettings, SamplingSettings
-from tinsmith.server.target_tables import TargetTable, read_targets
+from tinsmith.server.wire.requests import OptimStep, Sample
+from tinsmith.server.wire.settings import AdjustmentSettings, LoraSettings, SamplingSettings
+from tinsmith.server.wire.target_tables import TargetTable, read_targets
 from tinsmith.types.adapters import ALPHA, AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams
 from tinsmith.types.errors import InputError

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TextIO
 from urllib.parse import quote
 
-from tinsmith.server.guard import Answered
-from tinsmith.server.keys import PREFIX
+from tinsmith.server.access.guard import Answered
+from tinsmith.server.access.keys import PREFIX
 from tinsmith.types.errors import ConfigError
 
 logger = logging.getLogger(__name__)

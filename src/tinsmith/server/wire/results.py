@@ -12,8 +12,8 @@ import numpy as np
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from tinsmith.server.messages import CLASSES, DType, WireStop
-from tinsmith.server.target_tables import TargetTable
+from tinsmith.server.wire.messages import CLASSES, DType, WireStop
+from tinsmith.server.wire.target_tables import TargetTable
 from tinsmith.types.datum import DatumOutput, FloatArray
 from tinsmith.types.sampling import SampledSequence, SampleResult, StopReason, TopLogprobs
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, model_validator
 
-from tinsmith.server.body import Finite, Int32, SeqId, Settings, TokenId
+from tinsmith.server.wire.body import Finite, Int32, SeqId, Settings, TokenId
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
 

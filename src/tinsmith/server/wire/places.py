@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from google.protobuf.message import DecodeError
 
-from tinsmith.server.message_types import ForwardBackwardMessage
-from tinsmith.server.messages import CLASSES
+from tinsmith.server.wire.message_types import ForwardBackwardMessage
+from tinsmith.server.wire.messages import CLASSES
 
 _LARGEST = 2**63 - 1
 

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from tinsmith.engine.tinker_paths import SCHEME
-from tinsmith.server.limits import UNLIMITED, Limits
+from tinsmith.server.access.limits import UNLIMITED, Limits
 
 DEFAULT = "default"
 """The only key's name where there is no file of keys."""

@@ -1,0 +1,1 @@
+"""Who may ask for what: keys, whose a thing is, limits, the guard before every route."""
