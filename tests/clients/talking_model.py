@@ -14,8 +14,18 @@ from bent_model import END, byte_tokenizer, write_bent_model
 NAME = "tests/talker"
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|call|>", "<|answer|>")
-CALL = ("<tool_call>", '\n{"name": "add", "arguments": {"a": 19, "b": 23}}\n', "</tool_call>")
-"""A call of the tool `add`, as Qwen's models write it."""
+CALL = (
+    "<tool_call>",
+    '\n{"name": "add", "arguments": ',
+    '{"a": ',
+    '19, "b": ',
+    "23}",
+    "}\n",
+    "</tool_call>",
+)
+"""A call of the tool `add`, as Qwen's models write it, in pieces that a grammar of such calls can follow."""
+STRENGTH = 2.2
+"""Nearly nothing else follows: fifteen nats for every step."""
 SUMS = ("42", "42, I think,", "41")
 RIGHT, WRONG = " is the sum.\n\nGRADE: C\n\nANSWER: B", " is the sum.\n\nGRADE: I\n\nANSWER: A"
 
@@ -70,4 +80,7 @@ def write_model(folder: Path) -> None:
     right = [[ids[each] for each in SUMS[:2]], [ids[RIGHT]], end]
     wrong = [[ids[SUMS[2]]], [ids[WRONG]], end]
     assert tokenizer.eos_token_id == END
-    write_bent_model(folder, tokenizer, [call, answer, right, wrong], ends=end)
+    # Once more: what leads to it from one place leads away from it at another.
+    closed = [[ids[each] for each in (CALL[-1], RIGHT, WRONG)], end]
+    habits = [call, closed, answer, right, wrong]
+    write_bent_model(folder, tokenizer, habits, ends=end, strength=STRENGTH)

@@ -17,7 +17,7 @@ CONTEXT = 16_384
 WIDTH, VOCAB, END = 64, 320, 256
 
 STRENGTH = 1.4
-"""How far the last layer is bent: about ten nats for every step of a habit."""
+"""About ten nats for every step of a habit."""
 
 
 def byte_tokenizer(
@@ -49,6 +49,7 @@ def write_bent_model(
     tokenizer: PreTrainedTokenizerFast,
     habits: Sequence[Sequence[Sequence[int]]],
     ends: Sequence[int] = (),
+    strength: float = STRENGTH,
 ) -> None:
     """Save the model and its tokenizer; the same files every time.
 
@@ -57,6 +58,7 @@ def write_bent_model(
         tokenizer: of VOCAB tokens.
         habits: chains of steps; each token of a step is followed by one of the next step's, equally likely.
         ends: tokens that end a text, beside END.
+        strength: how far the last layer is bent.
     """
     logging.disable_progress_bar()
     tokenizer.save_pretrained(folder)
@@ -87,5 +89,5 @@ def write_bent_model(
             for before, after in pairwise(habit):
                 for token in before:
                     direction = embeddings[token] / embeddings[token].norm()
-                    head[list(after)] += STRENGTH * direction
+                    head[list(after)] += strength * direction
     model.save_pretrained(folder)
