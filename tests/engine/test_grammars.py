@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
 import pytest
+from tokenizers import AddedToken
 
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.grammars import MAX_GRAMMAR_CHARS, Grammars
+from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import (
@@ -212,3 +216,16 @@ def test_a_grammar_that_turns_out_too_complex_fails_its_request_alone(engine: En
     assert isinstance(one.failure, InputError)
     assert other.result is not None
     assert sampler.pool.available == free
+
+
+def test_marks_of_one_token_are_named_whether_they_are_control_tokens_or_not() -> None:
+    tokenizer = copy.deepcopy(preset_tokenizer("nano"))
+    tokenizer.add_tokens([AddedToken("<tool_call>", special=False)])
+    tokenizer.add_tokens([AddedToken("<|note|>", special=True)], special_tokens=True)
+    size = len(tokenizer) + 3
+    grammars = Grammars(replace(PRESETS["nano"], vocab_size=size), lambda: tokenizer)
+    asked = ("<tool_call>", "</tool_call>", "<|note|>", "name")
+    assert grammars.marks(asked) == {"<tool_call>", "<|note|>"}
+    calls = Grammar(kind=GrammarKind.LARK, text='start: <tool_call> "{}"')
+    allowed = grammars.compile(calls).matcher(()).allowed()
+    assert np.flatnonzero(allowed).tolist() == [tokenizer.get_vocab()["<tool_call>"]]

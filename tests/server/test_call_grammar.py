@@ -15,7 +15,7 @@ from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.renderers.tool_calls import CallStyle
 from tinsmith.renderers.turns import Tool
 from tinsmith.server.chat.ask import Choice, Tools
-from tinsmith.server.chat.call_grammar import constrain
+from tinsmith.server.chat.call_grammar import constrain, is_constrained
 from tinsmith.server.wire.settings import AdjustmentSettings, GrammarSettings, SamplingSettings
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import GrammarKind
@@ -57,7 +57,8 @@ def lark(
     control: Collection[str] = (),
 ) -> str | None:
     adjusted = None if answer is None else AdjustmentSettings(min_p=0.5, grammar=answer)
-    sampling = constrain(SamplingSettings(adjustments=adjusted), tools, style, control)
+    plain = SamplingSettings(adjustments=adjusted)
+    sampling = constrain(plain, tools, style, control) if is_constrained(plain, tools) else plain
     grammar = sampling.adjustments.grammar if sampling.adjustments else None
     if answer is not None:
         assert sampling.adjustments is not None

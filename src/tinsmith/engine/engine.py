@@ -6,7 +6,7 @@ computed with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -191,6 +191,17 @@ class Engine:
         max_tokens = check_request(request, self.config(name))
         compile_grammar(request, self._grammars[name])
         return max_tokens
+
+    def grammar_marks(self, name: str, spellings: Collection[str]) -> frozenset[str]:
+        """Those of these texts that a grammar on this base model has to name as one token. Any thread may call this.
+
+        Raises:
+            InputError: its tokenizer cannot follow a grammar.
+            ConfigError: for a model that is not served.
+        """
+        self._base(name)
+        grammars = self._grammars[name]
+        return frozenset() if grammars is None else grammars.marks(spellings)
 
     @property
     def samplers(self) -> tuple[Sampler, ...]:

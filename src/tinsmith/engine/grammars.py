@@ -129,6 +129,21 @@ class Grammars:
             raise kept.with_traceback(None)
         return kept
 
+    def marks(self, spellings: Collection[str]) -> frozenset[str]:
+        """Those of these texts that are one token which a grammar names, `<so>`, and never matches as text.
+
+        That is llguidance's word, not the tokenizer's: it names added tokens that look like `<so>`, special or not.
+
+        Raises:
+            InputError: this tokenizer cannot follow a grammar.
+        """
+        with self._lock:
+            tokenizer = self._tokenizer()
+        vocab = self.load().get_vocab()
+        return frozenset(
+            each for each in spellings if each in vocab and tokenizer.is_special_token(vocab[each])
+        )
+
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         from llguidance import LLMatcher, LLParserLimits
 

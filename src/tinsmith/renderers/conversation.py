@@ -40,8 +40,6 @@ class ConversationRenderer:
         """What ends a reply."""
         self._tokenizer = tokenizer
         codec = Codec(tokenizer)
-        self.control = frozenset(codec.decode((token,)) for token in codec.control)
-        """The spellings of control tokens."""
         self._spellings = Spellings(tokenizer, codec)
 
     def prompt(

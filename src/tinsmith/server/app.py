@@ -282,8 +282,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         sent = await request.body()
         with _counting(lambda: json_place(sent, "sampling_session_id"), samplers.count_refused):
             body = parse_json(Sample, sent)
-        if service.full:
-            return error_answer(f"the queue holds {service.max_queue} requests: try again", 429)
+        service.require_room()
         await samplers.prepare(body)
         request_id, sequences = samplers.sample(body)
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequences})

@@ -20,6 +20,7 @@ from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import is_hub_name
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
+from tinsmith.server.access.limits import BusyError
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
@@ -83,10 +84,14 @@ class Service:
         self.worker.start()
         self._expiry = loop.create_task(self._delete_expired())
 
-    @property
-    def full(self) -> bool:
-        """Whether no more sampling requests are taken."""
-        return self.worker.queued + len(self.samplers.under_way) >= self.max_queue
+    def require_room(self) -> None:
+        """Refuse a sampling request while as many wait or run as are taken.
+
+        Raises:
+            BusyError: the same may be asked again later.
+        """
+        if self.worker.queued + len(self.samplers.under_way) >= self.max_queue:
+            raise BusyError(f"the queue holds {self.max_queue} requests: try again")
 
     def info(self, model_id: str) -> dict[str, object]:
         """What `get_info` says about a model.

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from fastapi.responses import JSONResponse
 
-from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError
+from tinsmith.server.openai.answers import Json, ModelNotFoundError
 from tinsmith.server.openai.answers import refusal as openai_refusal
 from tinsmith.types.errors import TinsmithError
 
@@ -33,9 +33,9 @@ def error_answer(message: str, status: int) -> JSONResponse:
     return JSONResponse(_body(message, status), status, headers=headers)
 
 
-def refusal(error: TinsmithError | ModelNotFoundError | QueueFullError) -> tuple[Json, int]:
+def refusal(error: TinsmithError | ModelNotFoundError) -> tuple[Json, int]:
     """What a client is told of an error, and the status: that of OpenAI's routes."""
-    status = 429 if isinstance(error, QueueFullError) else openai_refusal(error)[1]
+    status = openai_refusal(error)[1]
     return _body(str(error), status), status
 
 

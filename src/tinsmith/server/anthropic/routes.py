@@ -11,7 +11,7 @@ from tinsmith.server.anthropic.answers import MessageAnswer
 from tinsmith.server.anthropic.errors import error_answer, refusal
 from tinsmith.server.anthropic.requests import CountRequest, MessageRequest
 from tinsmith.server.chat.prepared import Chats
-from tinsmith.server.openai.answers import ModelNotFoundError, QueueFullError
+from tinsmith.server.openai.answers import ModelNotFoundError
 from tinsmith.server.wire.body import parse_json
 from tinsmith.types.errors import TinsmithError
 
@@ -42,7 +42,7 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
-        except (TinsmithError, ModelNotFoundError, QueueFullError) as error:
+        except (TinsmithError, ModelNotFoundError) as error:
             return error_answer(str(error), refusal(error)[1])
 
     return answer

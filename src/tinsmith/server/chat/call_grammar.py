@@ -30,19 +30,24 @@ _NO_OBJECT = _TEXT + r" & ~/[ \t\r\n]*\{(.|\n)*/"
 """A text in which no bare call can begin."""
 
 
-def constrain(
-    sampling: SamplingSettings, tools: Tools, style: CallStyle | None, control: Collection[str]
-) -> SamplingSettings:
-    """Return how tokens are drawn, so that a reply calls as `tools` say; `control` are the control tokens' spellings.
+def is_constrained(sampling: SamplingSettings, tools: Tools) -> bool:
+    """Whether replies have to match a grammar of calls."""
+    formatted = sampling.adjustments is not None and sampling.adjustments.grammar is not None
+    return tools.constrained or (bool(tools.shown) and formatted)
 
-    A format that was asked for besides is that of replies without a call.
+
+def constrain(
+    sampling: SamplingSettings, tools: Tools, style: CallStyle, control: Collection[str]
+) -> SamplingSettings:
+    """Return how tokens are drawn, so that a reply calls as `tools` say.
+
+    `control` are the marks of calls that are one token, which a grammar names. A format that was asked for besides is
+    that of replies without a call.
 
     Raises:
         InputError: another grammar was asked for besides.
     """
     adjusted = sampling.adjustments or AdjustmentSettings()
-    if style is None or not (tools.constrained or (tools.shown and adjusted.grammar)):
-        return sampling
     grammar = _grammar(tools, style, control, adjusted.grammar)
     changed = adjusted.model_copy(update={"grammar": grammar})
     return sampling.model_copy(update={"adjustments": changed})

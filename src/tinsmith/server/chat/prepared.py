@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 
 from tinsmith.renderers.conversation import ConversationRenderer
-from tinsmith.renderers.tool_calls import CallStyle
+from tinsmith.renderers.tool_calls import CLOSED, OPENED, CallStyle
 from tinsmith.server.chat.ask import Ask
-from tinsmith.server.chat.call_grammar import constrain
+from tinsmith.server.chat.call_grammar import constrain, is_constrained
 from tinsmith.server.chat.reply import Part, Reply
 from tinsmith.server.chat.telling import Telling, tell
 from tinsmith.server.direct import Found
@@ -89,7 +89,7 @@ class Chats:
         style = await asyncio.to_thread(renderer.require_tools) if ask.tools.shown else None
         prompt = await asyncio.to_thread(prompt_of, ask, renderer)
         plain = ask.sample(prompt)
-        sample = _constrained(ask, plain, style, renderer.control)
+        sample = await self._constrained(ask, plain, style, found.name)
         named = ask.format_name if sample is plain else "tools"
         await self.served.check(found, (sample,), named=named)
         own = renderer.stop_tokens if ask.ends else ()
@@ -111,13 +111,27 @@ class Chats:
             replies=tuple(Reply(style, prompt=mark, index=i) for i in range(sample.num_samples)),
         )
 
+    async def _constrained(
+        self, ask: Ask, sample: Sample, style: CallStyle | None, name: str
+    ) -> Sample:
+        """The same with a grammar of calls, where `ask.tools` or a format demand one."""
+        sampling = sample.sampling_params
+        if style is None or not is_constrained(sampling, ask.tools):
+            return sample
+        async with self.served.loading:  # a base's first grammar loads a tokenizer
+            marks = await asyncio.to_thread(
+                self.served.service.engine.grammar_marks, name, (OPENED, CLOSED)
+            )
+        constrained = constrain(sampling, ask.tools, style, marks)
+        return sample.model_copy(update={"sampling_params": constrained})
+
     async def answer(
         self, request: Request, prepared: Prepared, telling: Telling, *, stream: bool
     ) -> Response:
         """Answer in a protocol's words, at once or as a stream.
 
         Raises:
-            QueueFullError: not now.
+            BusyError: not now.
             TinsmithError: the request cannot be served after all.
         """
         samples, stops = (prepared.sample,), prepared.stop_tokens
@@ -135,12 +149,3 @@ def prompt_of(ask: Ask, renderer: ConversationRenderer) -> tuple[int, ...]:
     options: Mapping[str, object] = {**ask.options, **({THINKING: ask.thinks} if told else {})}
     tools = ask.tools.shown
     return renderer.prompt(ask.turns, tools=tools, opening=ask.opening, options=options)
-
-
-def _constrained(
-    ask: Ask, sample: Sample, style: CallStyle | None, control: frozenset[str]
-) -> Sample:
-    sampling = constrain(sample.sampling_params, ask.tools, style, control)
-    if sampling is sample.sampling_params:
-        return sample
-    return sample.model_copy(update={"sampling_params": sampling})

@@ -33,13 +33,6 @@ class ModelNotFoundError(Exception):
     """The model that was asked for is not here; says why, and what is."""
 
 
-class QueueFullError(Exception):
-    """The server holds as many requests as it takes; the same may be asked again."""
-
-    def __init__(self, max_queue: int) -> None:
-        super().__init__(f"the queue holds {max_queue} requests: try again")
-
-
 def error_body(message: str, *, kind: str, param: str | None, code: str | None) -> Json:
     """An error in OpenAI's shape."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
@@ -78,12 +71,6 @@ Top = tuple[NDArray[np.int32], NDArray[np.float32]]
 """The most probable tokens at one place, and their log-probabilities, descending."""
 
 
-def full_answer(error: QueueFullError) -> JSONResponse:
-    """Ask a client to try again."""
-    kind, code = "rate_limit_error", "rate_limit_exceeded"
-    return JSONResponse(error_body(str(error), kind=kind, param=None, code=code), 429)
-
-
 def answering(handler: Handler) -> Handler:
     """Refuse in OpenAI's shape."""
 
@@ -92,8 +79,6 @@ def answering(handler: Handler) -> Handler:
             return await handler(request)
         except (TinsmithError, ModelNotFoundError) as error:
             return error_answer(error)
-        except QueueFullError as error:
-            return full_answer(error)
 
     return answer
 

@@ -10,7 +10,7 @@ from tinsmith.models.published.packaged import PREFIX
 from tinsmith.renderers.tokenizer import PRESET_VOCAB_SIZES, load_tokenizer, preset_tokenizer
 from tinsmith.server.chat.telling import Draws
 from tinsmith.server.direct import Direct, Found
-from tinsmith.server.openai.answers import Json, ModelNotFoundError, QueueFullError, model_entry
+from tinsmith.server.openai.answers import Json, ModelNotFoundError, model_entry
 from tinsmith.server.openai.text import ModelText
 from tinsmith.server.service import Service
 from tinsmith.server.wire.requests import Sample
@@ -125,10 +125,9 @@ class Served:
         """Sample, and tell what is drawn: on the way with `watch`, else when it has ended.
 
         Raises:
-            QueueFullError: not now.
+            BusyError: not now.
         """
-        if self.service.full:
-            raise QueueFullError(self.service.max_queue)
+        self.service.require_room()
         return self.direct.draw(found, samples, stop_tokens=stops, watch=watch)
 
 
