@@ -353,8 +353,7 @@ def _rest_routes(app: FastAPI, listing: Listing) -> None:
         return listing.session(session_id)
 
     async def missing(path: str) -> Response:
-        del path
-        return error_answer("there is no such endpoint here", 404)
+        return error_answer(f"there is no endpoint /{path} here", 404)
 
     checkpoint = "/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}"
     app.get("/api/v1/get_server_capabilities")(capabilities)
