@@ -1,13 +1,16 @@
-"""A state folder and a store on it."""
+"""A state folder and a store on it; the service on a loopback port, with a client of OpenAI's."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 from stored import NOW
 
+from loopback import Running, start, stop
 from tinsmith.server.database.store import Store
 
 
@@ -20,3 +23,17 @@ def state(tmp_path: Path) -> Path:
 def store(state: Path) -> Iterator[Store]:
     with Store(state, clock=lambda: NOW) as store:
         yield store
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    own = start(tmp_path_factory.mktemp("state"))
+    yield own
+    stop(own)
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[OpenAI]:
+    with running.client() as own:
+        yield own

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import openai
@@ -12,7 +11,7 @@ import pytest
 import tinker
 from openai import OpenAI
 
-from loopback import MODEL, Running, start, stop
+from loopback import MODEL, Running
 from tinsmith.renderers.tokenizer import preset_tokenizer
 
 pytestmark = [
@@ -20,20 +19,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 TEXT = "The cat sat on the mat, café."
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    own = start(tmp_path_factory.mktemp("state"))
-    yield own
-    stop(own)
-    gc.collect()
-
-
-@pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[OpenAI]:
-    with running.client() as own:
-        yield own
 
 
 def _ids(text: str) -> list[int]:

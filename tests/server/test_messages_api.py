@@ -16,7 +16,6 @@ from tool_templates import QWEN
 
 from loopback import KEY, MODEL, Running
 from running import HANG_S, wait_until
-from tinsmith.server.service import Service
 
 pytestmark = pytest.mark.whole
 
@@ -313,9 +312,9 @@ def test_an_unknown_model_and_a_wrong_key_are_told_in_anthropic_s_shape(
 
 
 def test_a_full_queue_is_told_in_anthropic_s_shape(
-    client: Anthropic, monkeypatch: pytest.MonkeyPatch
+    client: Anthropic, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Service, "full", property(lambda _: True))
+    monkeypatch.setattr(running.service, "max_queue", 0)
     with pytest.raises(anthropic.RateLimitError) as caught:
         create(client)
     assert isinstance(caught.value.body, dict)

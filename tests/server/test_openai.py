@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,20 +28,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    own = start(tmp_path_factory.mktemp("state"))
-    yield own
-    stop(own)
-    gc.collect()
-
-
-@pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[OpenAI]:
-    with running.client() as own:
-        yield own
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import tinker
 from openai import OpenAI
 
-from loopback import MODEL, Running, start, stop
+from loopback import MODEL, Running
 from tinsmith.renderers.tokenizer import preset_tokenizer
 
 pytestmark = [
@@ -21,20 +20,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 HELLO: list[Any] = [{"role": "user", "content": "Say something."}]
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    own = start(tmp_path_factory.mktemp("state"))
-    yield own
-    stop(own)
-    gc.collect()
-
-
-@pytest.fixture(scope="module")
-def client(running: Running) -> Iterator[OpenAI]:
-    with running.client() as own:
-        yield own
 
 
 @pytest.fixture(scope="module")
