@@ -22,6 +22,7 @@ from tinsmith.server.listing import Listing
 from tinsmith.server.metrics import CONTENT_TYPE, Answers, exposition, metrics
 from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
+from tinsmith.server.plain_route import post_first
 from tinsmith.server.refused import add_refused_routes
 from tinsmith.server.service import Service
 from tinsmith.server.session_search import SearchSessions, SessionSearch
@@ -175,7 +176,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
     app.post("/api/v1/create_session")(create_session)
     app.post("/api/v1/session_heartbeat")(heartbeat)
     app.post("/api/v1/sessions/{session_id}/finish")(finish)
-    app.post("/api/v1/retrieve_future")(retrieve)
+    post_first(app, "/api/v1/retrieve_future", retrieve)
 
 
 def _training_routes(app: FastAPI, service: Service) -> None:
@@ -306,7 +307,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
         }
 
     app.post("/api/v1/create_sampling_session")(create)
-    app.post("/api/v1/asample")(sample)
+    post_first(app, "/api/v1/asample", sample)
     app.post("/api/v1/cancel_future")(cancel)
     app.post("/api/v1/join_sampling_session")(join)
     app.get("/api/v1/samplers/{sampler_id}")(sampler)
