@@ -1,12 +1,15 @@
-"""The service: requests through the official SDK against the engine called directly, preset `tiny`.
+"""The service: requests through HTTP, and through the official SDK, against the engine called directly, preset `tiny`.
 
 64 requests of 64 tokens, and 1,000 short ones at once. The same prompts and seeds on both sides, and the same tokens,
 or it stops. The server is a process of its own, as is a direct engine; the client's work (the SDK, in this process)
-takes cores from the server, so both are told apart by CPU. Then: what reading a training request costs, beside a step.
+takes cores from the server, so both are told apart by CPU; a client that only writes to sockets takes hardly any.
+Then: what reading a training request costs, beside a step.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import statistics
 import tempfile
@@ -21,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from peers import idle_threads_sleep, report
+from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
 
 MODEL = "tinsmith/tiny"
 PROMPT, LIMIT = 16, 1.15
@@ -39,6 +43,7 @@ LOADS = (Load(64, 64, 7), Load(1000, 4, 5))
 DATUMS, POSITIONS, PARSE_LIMIT = 128, 128, 0.05
 
 Tokens = list[list[int]]
+Pipe = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def prompts(count: int) -> list[list[int]]:
@@ -70,13 +75,10 @@ def direct(connection: Connection) -> None:
         connection.send((*taken, [result.sequences[0].tokens.tolist() for result in results]))
 
 
-def through_the_sdk(state: Path) -> tuple[Callable[[Load], Tokens], int]:
-    """A round through the SDK, and the server's process id."""
+def through_the_sdk(server: EmbeddedServer) -> Callable[[Load], Tokens]:
+    """A round through the SDK."""
     import tinker
 
-    from tinsmith.lab.service.connect import EmbeddedServer, EmbeddedSettings
-
-    server = EmbeddedServer(EmbeddedSettings(models={MODEL: MODEL}, state=state))
     client = tinker.ServiceClient(base_url=server.base_url, api_key=server.key)
     sampler = client.create_sampling_client(base_model=MODEL).result()
     inputs = {
@@ -93,7 +95,60 @@ def through_the_sdk(state: Path) -> tuple[Callable[[Load], Tokens], int]:
         ]
         return [list(future.result().sequences[0].tokens) for future in futures]
 
-    return run, server.pid
+    return run
+
+
+def through_sockets(server: EmbeddedServer) -> Callable[[Load], Tokens]:
+    """A round of the same requests, each on a connection of its own, by a client that does nothing else."""
+    from tinker.proto import tinker_public_pb2 as wire
+
+    host, port = server.base_url.removeprefix("http://").split(":")
+    numbers = iter(range(1 << 30))
+
+    async def post(pipe: Pipe, path: str, body: dict[str, object]) -> tuple[int, bytes]:
+        reader, writer = pipe
+        sent = json.dumps(body).encode()
+        lines = (
+            f"POST /api/v1/{path} HTTP/1.1",
+            f"Host: {host}",
+            f"X-API-Key: {server.key}",
+            f"Content-Length: {len(sent)}",
+        )
+        head = "".join(f"{line}\r\n" for line in (*lines, ""))
+        writer.write(head.encode() + sent)
+        told = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line[15:]) for line in told.split(b"\r\n") if line[:15] == b"content-length:"
+        )
+        return int(told.split(b" ", 2)[1]), await reader.readexactly(length)
+
+    async def one(pipe: Pipe, session: str, seed: int, prompt: list[int], tokens: int) -> list[int]:
+        chunks = [{"type": "encoded_text", "tokens": prompt}]
+        params = {"max_tokens": tokens, "seed": seed, "stop": []}
+        asked = {"sampling_session_id": session, "seq_id": seed, "prompt": {"chunks": chunks}}
+        _, accepted = await post(pipe, "asample", {**asked, "sampling_params": params})
+        future = {"request_id": json.loads(accepted)["request_id"]}
+        status, answer = await post(pipe, "retrieve_future", future)
+        assert status == 200, answer
+        drawn = wire.SampleResponse.FromString(answer).sequences[0].tokens
+        return [int(token) for token in np.frombuffer(drawn, "<i4")]
+
+    async def rounds(load: Load) -> Tokens:
+        pipes = [await asyncio.open_connection(host, int(port)) for _ in range(load.requests)]
+        _, made = await post(pipes[0], "create_session", {})
+        owner = {"session_id": json.loads(made)["session_id"], "base_model": MODEL}
+        opened = {**owner, "sampling_session_seq_id": next(numbers)}
+        _, made = await post(pipes[0], "create_sampling_session", opened)
+        session = str(json.loads(made)["sampling_session_id"])
+        asked = enumerate(prompts(load.requests))
+        found = await asyncio.gather(
+            *(one(pipes[seed], session, seed, prompt, load.tokens) for seed, prompt in asked)
+        )
+        for _, writer in pipes:
+            writer.close()
+        return list(found)
+
+    return lambda load: asyncio.run(rounds(load))
 
 
 def process_cpu(pid: int) -> float:
@@ -109,14 +164,18 @@ def main() -> None:
     engine = get_context("spawn").Process(target=direct, args=(theirs,), daemon=True)
     engine.start()
     with tempfile.TemporaryDirectory() as folder:
-        run, server = through_the_sdk(Path(folder))
+        server = EmbeddedServer(EmbeddedSettings(models={MODEL: MODEL}, state=Path(folder)))
+        clients = {"HTTP": through_sockets(server), "SDK": through_the_sdk(server)}
         for load in LOADS:
-            _compare(load, run, server, ours)
+            for name, run in clients.items():
+                _compare(name, load, run, server.pid, ours)
     ours.send(None)
     _parsing()
 
 
-def _compare(load: Load, run: Callable[[Load], Tokens], server: int, ours: Connection) -> None:
+def _compare(
+    client: str, load: Load, run: Callable[[Load], Tokens], server: int, ours: Connection
+) -> None:
     """Rounds of one load, in turn on both sides."""
     rows: list[tuple[float, float, float, float, float]] = []
     for round_idx in range(load.rounds + 1):
@@ -132,12 +191,12 @@ def _compare(load: Load, run: Callable[[Load], Tokens], server: int, ours: Conne
     walls, walls_direct, cpus, cpus_client, cpus_direct = (
         list(column) for column in zip(*rows, strict=True)
     )
-    what, median = f"service, {load.requests} x {load.tokens} tokens", statistics.median
+    what, median = f"{client}, {load.requests} x {load.tokens} tokens", statistics.median
     report(f"{what}, wall, best", min(walls), min(walls_direct), LIMIT, "s")
     report(f"{what}, wall, median", median(walls), median(walls_direct), LIMIT, "s")
     report(f"{what}, CPU of the server, median", median(cpus), median(cpus_direct), LIMIT, "s")
     print(
-        f"{what}, CPU of the client (the SDK's own work), median: {median(cpus_client):.2f} s, "
+        f"{what}, CPU of the client, median: {median(cpus_client):.2f} s, "
         f"{median(cpus_client) / median(cpus_direct):.2f} of the engine's"
     )
 
