@@ -41,7 +41,7 @@ def is_refusal(error: Exception) -> bool:
 
 def words_of(error: BaseException) -> str:
     """Return what a server said, on one line and not too long."""
-    said: object = str(error)
+    said: object = error.message if isinstance(error, tinker.RequestFailedError) else str(error)
     if isinstance(error, tinker.APIStatusError) and isinstance(error.body, dict):
         body: dict[str, object] = error.body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         said = body.get("detail") or body.get("error") or body.get("message") or said

@@ -27,7 +27,9 @@ SAME_NATS: Final = 1e-3
 class Waiting(Protocol[T_co]):
     """Any of the SDK's futures."""
 
-    def result(self, timeout: float | None = None) -> T_co: ...
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait for it."""
+        ...
 
 
 class CannotTellError(Exception):
@@ -80,11 +82,18 @@ class Subject:
         )
 
     def trainer(
-        self, *, rank: int = RANK, seed: int | None = 7, **parts: bool
+        self, *, rank: int = RANK, seed: int = 7, without: str | None = None
     ) -> tinker.TrainingClient:
-        """Make an adapter of its own."""
+        """Make an adapter of its own; `without`: the flag (train_...) that is off."""
         return self.wait(
-            self.service.create_lora_training_client(self.model, rank=rank, seed=seed, **parts)
+            self.service.create_lora_training_client(
+                self.model,
+                rank=rank,
+                seed=seed,
+                train_mlp=without != "train_mlp",
+                train_attn=without != "train_attn",
+                train_unembed=without != "train_unembed",
+            )
         )
 
     @cached_property
@@ -136,17 +145,15 @@ class Subject:
         before = self.forward(client)
         return farthest(before, self.step(client).after)
 
-    def twins(self, **parts: bool) -> tuple[tinker.TrainingClient, tinker.TrainingClient]:
+    def twins(self) -> tuple[tinker.TrainingClient, tinker.TrainingClient]:
         """Make two adapters that equal steps keep equal: by a seed, or else from one saved state.
 
         Raises:
             CannotTellError: the server does neither.
         """
         if self.seed_noise <= SAME_NATS:
-            return self.trainer(**parts), self.trainer(**parts)
-        path = self.kept(
-            self.wait(self.trainer(**parts).save_state(f"twins-{len(self.saved)}")).path
-        )
+            return self.trainer(), self.trainer()
+        path = self.kept(self.wait(self.trainer().save_state(f"twins-{len(self.saved)}")).path)
         again = self.service.create_training_client_from_state_with_optimizer
         try:
             return self.wait(again(path)), self.wait(again(path))

@@ -6,7 +6,7 @@ import importlib
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -42,7 +42,7 @@ def checks() -> Sequence[Check]:
 
 
 @contextmanager
-def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Iterator[Subject]:
+def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Generator[Subject]:
     """Connect to a server, and choose the model: the first one that it says can be trained, if none is named.
 
     Raises:
@@ -117,6 +117,6 @@ def _judged(subject: Subject, one: Check) -> Verdict:
 
 def _lives(subject: Subject) -> bool:
     try:
-        return httpx.get(f"{subject.url}/api/v1/healthz", timeout=10.0).status_code < 500  # noqa: PLR2004
+        return httpx.get(f"{subject.url}/api/v1/healthz", timeout=10.0).status_code < 500
     except httpx.HTTPError:
         return False

@@ -41,10 +41,11 @@ def rank(subject: Subject) -> Verdict:
 
 @check("adapters/alpha", "Is the adapter scaled by one alpha over its rank?")
 def alpha(subject: Subject) -> Verdict:
-    """Compare the first gradient's norm at ranks 4 and 16: with a fixed alpha it is twice as large at 4.
+    """Compare the first gradient's norm at ranks 4 and 16, which goes with alpha / sqrt(rank).
 
-    Source: Thinking Machines, "LoRA Without Regret" (alpha 32 whatever the rank, so that one learning rate fits
-    all ranks). The norm then goes with alpha / sqrt(rank); the number 32 itself cannot be seen from outside.
+    With one alpha for all ranks it is twice as large at 4. That alpha is 32 cannot be seen from outside.
+
+    Source: Thinking Machines, "LoRA Without Regret" (alpha 32 whatever the rank, so that one learning rate fits all).
     """
     still = ADAM.model_copy(update={"learning_rate": 0.0})
     low, high = (subject.step(subject.trainer(rank=r), params=still).grad_norm for r in (4, 16))
@@ -72,7 +73,7 @@ def _part(name: str) -> Callable[[Subject], Verdict]:
         """
         whole, less = (
             subject.step(subject.trainer()),
-            subject.step(subject.trainer(**{name: False})),
+            subject.step(subject.trainer(without=name)),
         )
         moved = farthest(whole.after, less.after)
         if subject.seed_noise <= SAME_NATS:

@@ -212,12 +212,14 @@ def _thresholds(
     return answer
 
 
-for _name, _config in (
-    ("ppo", {"clip_low_threshold": 0.5, "clip_high_threshold": 1.05}),
-    ("cispo", {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}),
-    ("dro", {"beta": 0.9}),
-    ("gspo", {"clip_low_threshold": 0.5, "clip_high_threshold": 1.05}),
-):
+_CHANGED: Final[Mapping[types.LossFnType, Mapping[str, float]]] = {
+    "ppo": {"clip_low_threshold": 0.5, "clip_high_threshold": 1.05},
+    "cispo": {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2},
+    "dro": {"beta": 0.9},
+    "gspo": {"clip_low_threshold": 0.5, "clip_high_threshold": 1.05},
+}
+
+for _name, _config in _CHANGED.items():
     check(f"losses/settings of {_name}", f"Are the settings of {_name} honoured?")(
         _thresholds(_name, _config)
     )
@@ -250,7 +252,7 @@ def two_dimensions(subject: Subject) -> Verdict:
         farthest([values[:, 0], values[:, 1]], alone), "both columns, together and alone"
     )
     total = float(-(values.astype(np.float64) * weights).sum())
-    loss = _value(both.metrics.get("loss:sum"), [Loss(total, -weights.ravel())])
+    loss = _value(both.metrics.get("loss:sum"), [Loss(total, -weights.ravel().astype(np.float64))])
     return apart if loss.word == "honoured" else loss
 
 
@@ -280,4 +282,6 @@ def custom_loss(subject: Subject) -> Verdict:
     told, built_in = output.metrics.get("custom/total:sum"), subject.forward(client, [DATA[0]])
     if told is None:
         raise CannotTellError("the loss's own metric is missing")
-    return _value(told, [Loss(float(-built_in[0].sum(dtype=np.float64)), built_in[0])])
+    return _value(
+        told, [Loss(float(-built_in[0].sum(dtype=np.float64)), built_in[0].astype(np.float64))]
+    )

@@ -206,21 +206,19 @@ def sample_again(subject: Subject) -> Verdict:
 
     Source: SDK, types.SampleRequest.seq_id ("deterministic request IDs").
     """
-    path = subject.wait(
-        subject.trained.save_weights_for_sampler(f"retry-{len(subject.saved)}")
-    ).path
-    client = subject.wait(subject.service.create_sampling_client(model_path=subject.kept(path)))
-    first = subject.wait(client.sample(prompt_of(PROMPT), 1, params(max_tokens=4)))
-    handle_session = client._sampling_session_id  # pyright: ignore[reportPrivateUsage]
+    session, _, _ = subject.trained.model_id.partition(":")
+    made = subject.post(
+        "create_sampling_session",
+        {"session_id": session, "sampling_session_seq_id": 900_000, "base_model": subject.model},
+    )
     body = types.SampleRequest(
-        sampling_session_id=handle_session,
-        seq_id=1_000,
+        sampling_session_id=made.raise_for_status().json()["sampling_session_id"],
+        seq_id=1,
         prompt=prompt_of(PROMPT),
         sampling_params=params(max_tokens=4),
     ).model_dump(exclude_unset=True)
-    del first
     answers = [subject.post("asample", body) for _ in range(2)]
-    if any(one.status_code != 200 for one in answers):
+    if any(one.is_error for one in answers):
         return differs(f"HTTP {[one.status_code for one in answers]}: {answers[-1].text[:120]}")
-    ids = [one.json().get("request_id") for one in answers]
-    return honoured("one request id") if ids[0] == ids[1] else silent("two requests, both computed")
+    first, again = (one.json().get("request_id") for one in answers)
+    return honoured("one request id") if first == again else silent("two requests, each computed")
