@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import httpx
@@ -27,6 +28,8 @@ FAILURES: Final = (
 )
 """All that the SDK is known to raise where an answer is not as it expects: it reads much of it unchecked."""
 _MOST: Final = 160
+_SDKS_OWN: Final = re.compile(r"^Request failed: | for self\.request_id=.*", re.DOTALL)
+"""What the SDK writes around the server's words."""
 
 
 def is_refusal(error: Exception) -> bool:
@@ -41,7 +44,9 @@ def is_refusal(error: Exception) -> bool:
 
 def words_of(error: BaseException) -> str:
     """Return what a server said, on one line and not too long."""
-    said: object = error.message if isinstance(error, tinker.RequestFailedError) else str(error)
+    said: object = str(error)
+    if isinstance(error, tinker.RequestFailedError):
+        said = _SDKS_OWN.sub("", error.message)
     if isinstance(error, tinker.APIStatusError) and isinstance(error.body, dict):
         body: dict[str, object] = error.body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         said = body.get("detail") or body.get("error") or body.get("message") or said
