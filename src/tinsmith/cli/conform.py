@@ -42,8 +42,11 @@ def conform(
     from tinsmith.lab.service.reach import KEY, require_server
     from tinsmith.types.errors import ConfigError, LostError
 
-    if key:
-        os.environ[KEY] = key  # where the SDK and all that asks for it look
+    if not key:
+        raise ConfigError(
+            "no key is given", field=KEY, fix="export TINKER_API_KEY=tml-..., or --key tml-..."
+        )
+    os.environ[KEY] = key  # where all that asks for it looks
     if out is not None and not out.resolve().parent.is_dir():
         raise ConfigError("there is no such folder to write to", field="--out", value=str(out))
     try:
@@ -62,7 +65,7 @@ def conform(
     asked = [one for one in checks() if only is None or only in one.name]
     if not asked:
         raise ConfigError("no row has such a name", field="--only", value=only)
-    with open_subject(url, os.environ[KEY], model, timeout) as subject:
+    with open_subject(url, key, model, timeout) as subject:
         chosen = subject.model
         found: list[Found] = []
         for one in ask(subject, asked):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import inspect
 import json
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -293,9 +295,16 @@ def test_a_refusal_is_told_in_the_servers_words(
     assert found == Verdict(Word.REFUSED, "no tinsmith here")
 
 
+def _always(answer: object) -> Callable[..., object]:
+    def call(*_: object, **__: object) -> object:
+        return answer
+
+    return call
+
+
 def test_no_answer_is_no_hang(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     never: Future[object] = Future()
-    monkeypatch.setattr(SAMPLER, "sample", lambda *_, **__: never)
+    monkeypatch.setattr(SAMPLER, "sample", _always(never))
     rows = ("sampling/greedy", "mistakes/prompt too long")
     for found in verdicts(server, *rows, limit_s=1.0).values():
         assert found.word is Word.DIFFERS
@@ -314,7 +323,7 @@ def test_a_server_that_is_gone_is_asked_no_more(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never: Future[object] = Future()
-    monkeypatch.setattr(SAMPLER, "sample", lambda *_, **__: never)
+    monkeypatch.setattr(SAMPLER, "sample", _always(never))
     with _gone(server) as subject:
         first, *others = [one.verdict for one in ask(subject, checks()[:4])]
     assert "gone" not in first.how
@@ -337,6 +346,32 @@ def test_a_users_mistake_is_a_few_lines(
     told = capsys.readouterr().err
     assert named in told
     assert len(told.splitlines()) <= 5
+
+
+class _Other(BaseHTTPRequestHandler):
+    """Another program's server."""
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+def test_another_programs_server_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Other) as other:
+        serving = threading.Thread(target=other.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        with pytest.raises(SystemExit) as ended:
+            main(["conform", f"http://127.0.0.1:{other.server_port}"])
+        other.shutdown()
+        serving.join()
+    assert ended.value.code == 2
+    assert "404" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense"])

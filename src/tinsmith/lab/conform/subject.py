@@ -168,6 +168,11 @@ class Subject:
         left, right = (self.step(client).after for client in self.twins())
         return farthest(left, right)
 
+    def forget(self) -> None:
+        """Make shared clients anew: where an answer is missing, the SDK goes on retrying and holds up what follows."""
+        for name in ("base", "trained", "sampler"):
+            self.__dict__.pop(name, None)
+
     def kept(self, path: str) -> str:
         """Note a checkpoint that was made here; it is deleted in the end."""
         self.saved.append(path)

@@ -46,11 +46,12 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
     """Connect to a server, and choose the model: the first one that it says can be trained, if none is named.
 
     Raises:
-        ConfigError: the server has no such model, or none at all.
+        ConfigError: it is no Tinker server, or it has no such model, or none at all.
     """
     with warnings.catch_warnings():
         # The SDK leaves sockets to the garbage collector, and calls much of itself deprecated.
         warnings.simplefilter("ignore")
+        _require_protocol(url, key)
         rest = tinker.RestClient(base_url=url, api_key=key)
         told = rest.get_server_capabilities().result(_OPENING_SECONDS).supported_models
         served = {one.model_name: one for one in told if one.model_name}
@@ -81,6 +82,32 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
             subject.close()
 
 
+def _require_protocol(url: str, key: str) -> None:
+    """Ask for what the SDK asks for first: where it is not answered, the SDK's constructor would retry for minutes."""
+    asked = (
+        ("POST", "client/config", {"sdk_version": tinker.__version__}),
+        ("GET", "get_server_capabilities", None),
+    )
+    said: list[str] = []
+    try:
+        with httpx.Client(
+            base_url=url.rstrip("/"), headers={"X-API-Key": key}, timeout=_OPENING_SECONDS
+        ) as http:
+            for method, route, body in asked:
+                answer = http.request(method, f"/api/v1/{route}", json=body)
+                if answer.is_error:
+                    said.append(f"{route}: HTTP {answer.status_code}")
+    except httpx.HTTPError as error:
+        said.append(type(error).__name__)
+    if said:
+        raise ConfigError(
+            f"it does not answer as a Tinker server of today ({', '.join(said)})",
+            field="URL",
+            value=url,
+            fix="name the address that the official client is given as base_url",
+        )
+
+
 def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
     """Ask one question after the other; once a server is gone, the rest are not asked any more."""
     gone = False
@@ -99,13 +126,19 @@ def _within(subject: Subject, one: Check) -> Verdict:
     subject.begin()
     thread.start()
     thread.join(subject.limit_s + _GRACE_SECONDS)
-    return answered[0] if answered else differs(f"no answer within {subject.limit_s:.0f} s")
+    if answered:
+        return answered[0]
+    if not thread.is_alive():
+        return differs("cannot be told: the check itself failed")
+    subject.forget()
+    return differs(f"no answer within {subject.limit_s:.0f} s")
 
 
 def _judged(subject: Subject, one: Check) -> Verdict:
     try:
         return one.answer(subject)
     except TimeoutError:
+        subject.forget()
         return differs(f"no answer within {subject.limit_s:.0f} s")
     except CannotTellError as error:
         return differs(f"cannot be told: {error}")

@@ -33,8 +33,9 @@ def _made(subject: Subject, call: Callable[[], Waiting[Any]], accepted: str) -> 
     try:
         call().result(min(_SECONDS, subject.limit_s))
     except TimeoutError:
+        subject.forget()
         return differs(
-            f"no answer within {_SECONDS:.0f} s: the SDK retries what it takes for an outage"
+            f"no answer within {min(_SECONDS, subject.limit_s):.0f} s: the SDK retries what it takes for an outage"
         )
     except FAILURES as error:
         if not is_refusal(error):

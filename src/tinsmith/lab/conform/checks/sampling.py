@@ -174,7 +174,9 @@ def stop_token(subject: Subject) -> Verdict:
     """
     (unstopped,) = _draw(subject, params(seed=11, max_tokens=_LONG))
     free = list(unstopped.tokens)
-    at = next(i for i, token in enumerate(free) if i >= 8 and token not in free[:i])
+    at = next((i for i, token in enumerate(free) if i >= 8 and token not in free[:i]), None)
+    if at is None:
+        raise CannotTellError("the base model repeats a few tokens for ever")
     (got,) = _draw(subject, params(seed=11, max_tokens=_LONG, stop=[free[at]]))
     return _ended(free, got, at)
 
