@@ -16,6 +16,7 @@ import typer
 
 from tinsmith.cli.analyse.command import app as analyse_app
 from tinsmith.cli.base import app as base_app
+from tinsmith.cli.conform import conform
 from tinsmith.cli.data.command import app as data_app
 from tinsmith.cli.diff import diff
 from tinsmith.cli.doctor import doctor
@@ -46,6 +47,7 @@ app.command()(diff)
 app.command()(sweep)
 app.command()(doctor)
 app.command()(serve)
+app.command()(conform)
 app.add_typer(analyse_app)
 
 

@@ -1,0 +1,1 @@
+"""The checks by topic, in the order of the table."""

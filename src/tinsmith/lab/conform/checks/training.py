@@ -1,0 +1,220 @@
+"""Asks what an optimizer step is made of: accumulation, the optimizer's settings, chunks, retries."""
+
+from __future__ import annotations
+
+import numpy as np
+from tinker import types
+from tinker.proto.request_conv import forward_backward_request_to_proto
+
+from tinsmith.lab.conform.asked import ADAM, DATA, PROMPT, datum, logprobs_of, prompt_of, tokens_of
+from tinsmith.lab.conform.questions import check
+from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
+from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+
+_CHUNK = 1024
+"""The SDK cuts a request after so many datums."""
+
+
+@check("training/accumulation", "Do two forward_backward calls add up before a step?")
+def accumulation(subject: Subject) -> Verdict:
+    """Send two datums at once and one after the other to twins; compare what a step leaves.
+
+    Source: documentation, training-sampling ("gradients accumulate until optim_step"); SkyRL issue 2008.
+    """
+    together, apart = subject.twins()
+    expected = subject.step(together, DATA[:2])
+    subject.wait(apart.forward_backward([DATA[0]], "cross_entropy"))
+    got = subject.step(apart, [DATA[1]])
+    return graded(
+        farthest(expected.after, got.after), "a step on two datums, at once and in two calls"
+    )
+
+
+@check("training/forward leaves no gradient", "Does forward alone add nothing to a step?")
+def forward_only(subject: Subject) -> Verdict:
+    """Take a step between two looks of `forward`, on twins of which one looks at more.
+
+    Source: SDK, TrainingClient.forward ("without computing gradients").
+    """
+    plain, looked = subject.twins()
+    expected = subject.step(plain, [DATA[0]])
+    subject.forward(looked, DATA[1:])
+    return graded(
+        farthest(expected.after, subject.step(looked, [DATA[0]]).after),
+        "a step, with a forward before it",
+    )
+
+
+@check("training/learning_rate 0", "Does a learning rate of 0 leave the weights?")
+def no_rate(subject: Subject) -> Verdict:
+    """Take a step with learning_rate 0.
+
+    Source: SDK, types.AdamParams.learning_rate.
+    """
+    client = subject.trainer()
+    before = subject.forward(client)
+    after = subject.step(client, params=ADAM.model_copy(update={"learning_rate": 0.0})).after
+    return graded(farthest(before, after), "log-probabilities before and after")
+
+
+def _moved(subject: Subject, **changes: float) -> float:
+    """Return how far a first step with these settings moves the log-probabilities."""
+    client = subject.trainer()
+    before = subject.forward(client)
+    return farthest(before, subject.step(client, params=ADAM.model_copy(update=changes)).after)
+
+
+@check("training/eps", "Is Adam's eps honoured?")
+def eps(subject: Subject) -> Verdict:
+    """Take a step with an eps of 1e6, which must be next to none.
+
+    Source: SDK, types.AdamParams.eps.
+    """
+    moved = _moved(subject, eps=1e6)
+    if moved <= 0.02 * subject.usual:
+        return honoured(f"1e6 moves {moved:.1g} nats, 0.01 moves {subject.usual:.2g}")
+    return silent(f"eps=1e6 moves {moved:.2g} nats, as 0.01 does ({subject.usual:.2g})")
+
+
+@check("training/grad_clip_norm", "Does grad_clip_norm clip?")
+def clipping(subject: Subject) -> Verdict:
+    """Take a step whose gradient is clipped to 1e-7, far below eps: it must be next to none.
+
+    Source: SDK, types.AdamParams.grad_clip_norm (0: no clipping); SkyRL drops it.
+    """
+    moved = _moved(subject, grad_clip_norm=1e-7)
+    if moved <= 0.02 * subject.usual:
+        return honoured(f"a norm of 1e-7 moves {moved:.1g} nats, none moves {subject.usual:.2g}")
+    if _moved(subject, eps=1e6) > 0.02 * subject.usual:
+        return differs("cannot be told: eps is ignored, and without it Adam undoes any clipping")
+    return silent(
+        f"it is accepted and ignored: {moved:.2g} nats, and {subject.usual:.2g} without it"
+    )
+
+
+@check("training/weight_decay", "Is weight_decay honoured, decoupled from the gradient?")
+def weight_decay(subject: Subject) -> Verdict:
+    """After a step, decay five times by learning_rate * weight_decay = 0.9, with an eps that stops all else.
+
+    A factor of 1e-5 is left of both of an adapter's matrices, and so nothing but the base model.
+
+    Source: SDK, types.AdamParams.weight_decay ("decoupled weight decay").
+    """
+    client = subject.trainer()
+    base = subject.forward(client)
+    trained = subject.step(client).after
+    settings = ADAM.model_copy(update={"weight_decay": 90.0, "eps": 1e6})
+    for _ in range(4):
+        subject.step(client, params=settings)
+    decayed = subject.step(client, params=settings).after
+    if farthest(trained, decayed) < 1e-2 * farthest(trained, base):
+        return silent("it is accepted and changes nothing")
+    return graded(farthest(base, decayed), "decayed whole, the base model is left")
+
+
+@check("training/grad_norm", "Does a step tell the gradient's norm?")
+def norm(subject: Subject) -> Verdict:
+    """Look for it among the metrics of optim_step, before clipping.
+
+    Source: SDK, types.OptimStepResponse.metrics (which names are there is the server's).
+    """
+    client = subject.trainer()
+    told = [
+        subject.step(
+            client, params=ADAM.model_copy(update={"learning_rate": 0.0, **more})
+        ).grad_norm
+        for more in ({}, {"grad_clip_norm": 1e-3})
+    ]
+    if told[0] is None:
+        return differs("no metric grad_norm")
+    if told[1] is None or abs(told[1] - told[0]) > 1e-3 * told[0]:
+        return differs(f"{told[0]:.4g}, but {told[1]} when it is clipped")
+    return honoured(f"{told[0]:.4g}, clipped or not")
+
+
+@check("training/chunks", "Do more datums than one request holds keep their order and their sum?")
+def chunks(subject: Subject) -> Verdict:
+    """Send 1030 datums of seven kinds, which the SDK cuts in two and sends the first part last.
+
+    Source: SDK, TrainingClient.forward_backward (chunks of 1024, parallel_fwdbwd_chunks).
+    """
+    kinds = [
+        datum(tokens_of(f"tin{chr(97 + i)}{chr(110 + i)}"), {"weights": [1.0] * 4})
+        for i in range(7)
+    ]
+    alone = subject.forward(subject.trained, kinds)
+    data = [kinds[i % 7] for i in range(_CHUNK + 6)]
+    output = subject.wait(subject.trained.forward(data, "cross_entropy"))
+    got = logprobs_of(output)
+    if len(got) != len(data):
+        return silent(f"{len(got)} answers for {len(data)} datums")
+    found = graded(
+        farthest(got, [alone[i % 7] for i in range(len(data))]), f"{len(data)} datums in order"
+    )
+    told, total = (
+        output.metrics.get("loss:sum"),
+        -sum(float(one.sum(dtype=np.float64)) for one in got),
+    )
+    if told is None:
+        return differs("no metric loss:sum")
+    if abs(told - total) > 1e-3 * abs(total):
+        return silent(f"loss:sum of the chunks is {told:.6g}, not {total:.6g}")
+    return found
+
+
+def _again(subject: Subject, path: str, body: bytes | dict[str, object]) -> Verdict | None:
+    """Post a request that was served already once more, and wait; return what is wrong with the answer."""
+    answer = subject.post(path, body)
+    if answer.status_code != 200:
+        return differs(f"{path} again: HTTP {answer.status_code}: {answer.text[:120]}")
+    subject.post("retrieve_future", {"request_id": answer.json().get("request_id")})
+    return None
+
+
+@check("training/retries", "Are requests that are posted again applied once?")
+def retries(subject: Subject) -> Verdict:
+    """Post forward_backward and optim_step once more, as the SDK's retries do; compare with a twin's second step.
+
+    Source: SDK, seq_id of each request, and its retries; SkyRL issue 2035.
+    """
+    once, twice = subject.twins()
+    gradient = types.ForwardBackwardRequest(
+        forward_backward_input=types.ForwardBackwardInput(data=[DATA[0]], loss_fn="cross_entropy"),
+        model_id=twice.model_id,
+        seq_id=1,
+    )
+    optim = types.OptimStepRequest(optim_params=ADAM, model_id=twice.model_id, seq_id=2)
+    subject.wait(twice.forward_backward([DATA[0]], "cross_entropy"))
+    body = forward_backward_request_to_proto(gradient).SerializeToString()
+    wrong = _again(subject, "forward_backward", body)
+    subject.wait(twice.optim_step(ADAM))
+    wrong = wrong or _again(subject, "optim_step", optim.model_dump())
+    if wrong is not None:
+        return wrong
+    expected = subject.step(once, [DATA[0]]).after
+    found = graded(farthest(expected, subject.forward(twice)), "a step, each request posted twice")
+    if found.word == "silent difference" and subject.noise > 1e-3:
+        raise CannotTellError("equal steps differ by themselves")
+    return found
+
+
+@check("training/nothing else is touched", "Do base and earlier samplers stay as they were?")
+def isolation(subject: Subject) -> Verdict:
+    """Score a text with the base and with a sampler before and after further steps.
+
+    Source: SDK, save_weights_and_get_sampling_client (a snapshot).
+    """
+    client = subject.trainer()
+    subject.step(client)
+    snapshot = subject.wait(client.save_weights_and_get_sampling_client())
+
+    def scores() -> list[np.ndarray]:
+        told = [
+            subject.wait(one.compute_logprobs(prompt_of(PROMPT)))
+            for one in (subject.base, snapshot)
+        ]
+        return [np.array(values[1:], dtype=np.float32) for values in told]
+
+    before = scores()
+    subject.step(client)
+    return graded(farthest(before, scores()), "base and snapshot, before and after a step")

@@ -1,0 +1,211 @@
+"""The server that is asked, and what several checks need of it: clients, a step, twins, and what must be deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Protocol, TypeVar
+
+import httpx
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+from tinker import types
+
+from tinsmith.lab.conform.asked import ADAM, DATA, FloatArray, logprobs_of
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+RANK: Final = 8
+SAME_NATS: Final = 1e-3
+"""Two clients of one seed that are nearer than this after a step are twins."""
+
+
+class Waiting(Protocol[T_co]):
+    """Any of the SDK's futures."""
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait for it."""
+        ...
+
+
+class CannotTellError(Exception):
+    """A check needs something of the server that the server does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one optimizer step told, and the log-probabilities after it."""
+
+    after: list[FloatArray]
+    loss: float | None
+    grad_norm: float | None
+
+
+@dataclass(kw_only=True)
+class Subject:
+    """One server under one key; nothing here knows whose it is."""
+
+    url: str
+    key: str = field(repr=False)
+    model: str
+    service: tinker.ServiceClient
+    rest: tinker.RestClient
+    context: int | None
+    """The most tokens a sequence may have, where the server says so."""
+    limit_s: float
+    """Seconds for one check."""
+    deadline: float = 0.0
+    saved: list[str] = field(default_factory=list[str])
+    """Paths of the checkpoints that were made here."""
+
+    def begin(self) -> None:
+        """Start the clock of a check."""
+        self.deadline = time.monotonic() + self.limit_s
+
+    def wait(self, future: Waiting[T]) -> T:
+        """Wait for a result for as long as the check may last.
+
+        Raises:
+            TimeoutError: there was none.
+        """
+        return future.result(max(0.05, self.deadline - time.monotonic()))
+
+    @cached_property
+    def http(self) -> httpx.Client:
+        """For what the SDK has no call for: to post a request again, as its own retries do."""
+        return httpx.Client(
+            base_url=self.url, headers={"X-API-Key": self.key}, timeout=self.limit_s
+        )
+
+    def trainer(
+        self, *, rank: int = RANK, seed: int = 7, without: str | None = None
+    ) -> tinker.TrainingClient:
+        """Make an adapter of its own; `without`: the flag (train_...) that is off."""
+        return self.wait(
+            self.service.create_lora_training_client(
+                self.model,
+                rank=rank,
+                seed=seed,
+                train_mlp=without != "train_mlp",
+                train_attn=without != "train_attn",
+                train_unembed=without != "train_unembed",
+            )
+        )
+
+    @cached_property
+    def base(self) -> tinker.SamplingClient:
+        """Samples from the base model."""
+        return self.wait(self.service.create_sampling_client(base_model=self.model))
+
+    @cached_property
+    def trained(self) -> tinker.TrainingClient:
+        """An adapter after two steps, which stays as it is."""
+        client = self.trainer()
+        for datum in DATA[:2]:
+            self.step(client, [datum])
+        return client
+
+    @cached_property
+    def sampler(self) -> tinker.SamplingClient:
+        """Samples from `trained`."""
+        return self.wait(self.trained.save_weights_and_get_sampling_client())
+
+    def forward(
+        self, client: tinker.TrainingClient, data: Sequence[types.Datum] = DATA
+    ) -> list[FloatArray]:
+        """Return the log-probabilities of the targets, an array per datum."""
+        return logprobs_of(self.wait(client.forward(list(data), "cross_entropy")))
+
+    def step(
+        self,
+        client: tinker.TrainingClient,
+        data: Sequence[types.Datum] = DATA,
+        params: types.AdamParams = ADAM,
+    ) -> Step:
+        """Take one step of cross-entropy, and look at all of DATA after it."""
+        gradient = client.forward_backward(list(data), "cross_entropy")
+        told = self.wait(client.optim_step(params))
+        loss = self.wait(gradient).metrics.get("loss:sum")
+        return Step(after=self.forward(client), loss=loss, grad_norm=grad_norm(told))
+
+    @cached_property
+    def seed_noise(self) -> float:
+        """How far two adapters of one seed are apart after one equal step, in nats."""
+        left, right = (self.step(self.trainer()).after for _ in range(2))
+        return farthest(left, right)
+
+    @cached_property
+    def usual(self) -> float:
+        """How far one step moves the log-probabilities, in nats."""
+        client = self.trainer()
+        before = self.forward(client)
+        return farthest(before, self.step(client).after)
+
+    def twins(self) -> tuple[tinker.TrainingClient, tinker.TrainingClient]:
+        """Make two adapters that equal steps keep equal: by a seed, or else from one saved state.
+
+        Raises:
+            CannotTellError: the server does neither.
+        """
+        if self.seed_noise <= SAME_NATS:
+            return self.trainer(), self.trainer()
+        path = self.kept(self.wait(self.trainer().save_state(f"twins-{len(self.saved)}")).path)
+        again = self.service.create_training_client_from_state_with_optimizer
+        try:
+            return self.wait(again(path)), self.wait(again(path))
+        except tinker.TinkerError as error:
+            raise CannotTellError(
+                f"neither a seed nor a saved state makes two equal adapters ({error})"
+            ) from error
+
+    @cached_property
+    def noise(self) -> float:
+        """How far twins are apart after an equal step, in nats."""
+        left, right = (self.step(client).after for client in self.twins())
+        return farthest(left, right)
+
+    def forget(self) -> None:
+        """Make shared clients anew: where an answer is missing, the SDK goes on retrying and holds up what follows."""
+        for name in ("base", "trained", "sampler"):
+            self.__dict__.pop(name, None)
+
+    def kept(self, path: str) -> str:
+        """Note a checkpoint that was made here; it is deleted in the end."""
+        self.saved.append(path)
+        return path
+
+    def post(self, path: str, body: Mapping[str, object] | bytes) -> httpx.Response:
+        """Send a request as the SDK does."""
+        if isinstance(body, bytes):
+            return self.http.post(
+                f"/api/v1/{path}", content=body, headers={"Content-Type": "application/x-protobuf"}
+            )
+        return self.http.post(f"/api/v1/{path}", json=body)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Delete the checkpoints that were made here, and end the session; a server that fails is left alone."""
+        with suppress(tinker.TinkerError, TimeoutError, ValueError):
+            for future in [self.rest.delete_checkpoint_from_tinker_path(p) for p in self.saved]:
+                with suppress(tinker.TinkerError):  # it may be deleted already
+                    future.result(seconds)
+            self.service.close("success").result(seconds)
+
+
+def grad_norm(told: types.OptimStepResponse) -> float | None:
+    """Return the gradient's norm before clipping, where a server tells it."""
+    metrics = told.metrics or {}
+    return next((value for name, value in metrics.items() if name.startswith("grad_norm")), None)
+
+
+def farthest(left: Sequence[NDArray[np.floating]], right: Sequence[NDArray[np.floating]]) -> float:
+    """Return the largest difference of arrays in pairs; infinite where their shapes differ."""
+    if [one.shape for one in left] != [one.shape for one in right]:
+        return float("inf")
+    return max(
+        (float(np.abs(a - b).max()) for a, b in zip(left, right, strict=True) if a.size),
+        default=0.0,
+    )

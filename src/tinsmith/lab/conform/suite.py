@@ -1,0 +1,155 @@
+"""Asks a server every question, one after the other, and never waits for ever for an answer."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+import tinker
+
+from tinsmith.lab.conform.questions import CHECKS, Check
+from tinsmith.lab.conform.refusing import FAILURES, is_refusal, words_of
+from tinsmith.lab.conform.subject import CannotTellError, Subject
+from tinsmith.lab.conform.verdict import Verdict, Word, differs
+from tinsmith.types.errors import ConfigError
+
+_TOPICS: Final = ("sampling", "scoring", "losses", "training", "adapters", "state", "mistakes")
+_OPENING_SECONDS: Final = 60.0
+_GRACE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One row: what was asked, and how it was answered."""
+
+    check: Check
+    verdict: Verdict
+    seconds: float
+
+
+def checks() -> Sequence[Check]:
+    """Return every check, in the order of the table."""
+    for topic in _TOPICS:
+        importlib.import_module(f"tinsmith.lab.conform.checks.{topic}")
+    return tuple(CHECKS)
+
+
+@contextmanager
+def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Generator[Subject]:
+    """Connect to a server, and choose the model: the first one that it says can be trained, if none is named.
+
+    Raises:
+        ConfigError: it is no Tinker server, or it has no such model, or none at all.
+    """
+    with warnings.catch_warnings():
+        # The SDK leaves sockets to the garbage collector, and calls much of itself deprecated.
+        warnings.simplefilter("ignore")
+        _require_protocol(url, key)
+        rest = tinker.RestClient(base_url=url, api_key=key)
+        told = rest.get_server_capabilities().result(_OPENING_SECONDS).supported_models
+        served = {one.model_name: one for one in told if one.model_name}
+        trainable = [name for name, one in served.items() if one.trainable is not False]
+        chosen = model or next(iter(trainable), None)
+        if chosen is None or (served and chosen not in served):
+            raise ConfigError(
+                "the server serves no model that can be trained"
+                if chosen is None
+                else "the server does not serve this model",
+                field="--model",
+                value=chosen,
+                allowed=", ".join(trainable) or None,
+            )
+        length = served[chosen].max_context_length if chosen in served else None
+        subject = Subject(
+            url=url.rstrip("/"),
+            key=key,
+            model=chosen,
+            service=tinker.ServiceClient(base_url=url, api_key=key),
+            rest=rest,
+            context=length,
+            limit_s=limit_s,
+        )
+        try:
+            yield subject
+        finally:
+            subject.close()
+
+
+def _require_protocol(url: str, key: str) -> None:
+    """Ask for what the SDK asks for first: where it is not answered, the SDK's constructor would retry for minutes."""
+    asked = (
+        ("POST", "client/config", {"sdk_version": tinker.__version__}),
+        ("GET", "get_server_capabilities", None),
+    )
+    said: list[str] = []
+    try:
+        with httpx.Client(
+            base_url=url.rstrip("/"), headers={"X-API-Key": key}, timeout=_OPENING_SECONDS
+        ) as http:
+            for method, route, body in asked:
+                answer = http.request(method, f"/api/v1/{route}", json=body)
+                if answer.is_error:
+                    said.append(f"{route}: HTTP {answer.status_code}")
+    except httpx.HTTPError as error:
+        said.append(type(error).__name__)
+    if said:
+        raise ConfigError(
+            f"it does not answer as a Tinker server of today ({', '.join(said)})",
+            field="URL",
+            value=url,
+            fix="name the address that the official client is given as base_url",
+        )
+
+
+def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
+    """Ask one question after the other; once a server is gone, the rest are not asked any more."""
+    gone = False
+    for one in asked:
+        began = time.monotonic()
+        verdict = differs("no answer: the server is gone") if gone else _within(subject, one)
+        yield Found(check=one, verdict=verdict, seconds=time.monotonic() - began)
+        if verdict.word is Word.DIFFERS and not gone:
+            gone = not _lives(subject)
+
+
+def _within(subject: Subject, one: Check) -> Verdict:
+    """Answer one question in a thread of its own, which is left behind where the SDK does not come back."""
+    answered: list[Verdict] = []
+    thread = threading.Thread(target=lambda: answered.append(_judged(subject, one)), daemon=True)
+    subject.begin()
+    thread.start()
+    thread.join(subject.limit_s + _GRACE_SECONDS)
+    if answered:
+        return answered[0]
+    if not thread.is_alive():
+        return differs("cannot be told: the check itself failed")
+    subject.forget()
+    return differs(f"no answer within {subject.limit_s:.0f} s")
+
+
+def _judged(subject: Subject, one: Check) -> Verdict:
+    try:
+        return one.answer(subject)
+    except TimeoutError:
+        subject.forget()
+        return differs(f"no answer within {subject.limit_s:.0f} s")
+    except CannotTellError as error:
+        return differs(f"cannot be told: {error}")
+    except FAILURES as error:
+        if is_refusal(error):
+            return Verdict(Word.REFUSED, words_of(error))
+        return differs(f"{type(error).__name__}: {words_of(error)}")
+
+
+def _lives(subject: Subject) -> bool:
+    try:
+        return httpx.get(f"{subject.url}/api/v1/healthz", timeout=10.0).status_code < 500
+    except httpx.HTTPError:
+        return False
