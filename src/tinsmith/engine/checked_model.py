@@ -14,7 +14,8 @@ import numpy as np
 from tinsmith.engine.checked_ops import Check, bits_of, counted, each_thread_count
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler, SamplerLimits
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.cut import cut
 from tinsmith.models.decoder import Decoder
