@@ -120,6 +120,15 @@ def test_what_takes_two_workers_down_is_given_up_with_both_causes() -> None:
     assert it.done("b", "poison") is None
 
 
+def test_a_worker_that_left_blames_nobody() -> None:
+    it = scheduler("a", sample("1"), sample("2"), gradient("3", 5), gradient("4", 6))
+    it.assign(0)
+    assert it.lose("a", "told to leave", blame=False) == []
+    assert it.waiting == ("1", "2", "3", "4")
+    it.join("b")
+    assert sent(it.assign(1)) == {"b": ["1", "2", "4", "3"]}
+
+
 def test_a_result_counts_once_also_from_a_worker_that_was_lost() -> None:
     it = scheduler("ab", sample("1"))
     it.assign(0)
@@ -146,7 +155,7 @@ def test_an_id_is_one_work() -> None:
 
 
 def test_what_takes_long_is_given_to_an_idle_worker_too_and_the_first_one_counts() -> None:
-    it = scheduler("abc", *(sample(id) for id in "123"))
+    it = scheduler("abc", *(sample(id) for id in "123"), late=1.5)
     it.assign(0)
     it.done("a", "1")
     it.done("b", "2")
@@ -175,14 +184,11 @@ def test_nothing_is_put_beside_a_copy() -> None:
 
 
 def test_a_slow_worker_is_given_less() -> None:
-    it = scheduler("abc", samples=1000, late=10.0)
-    for start in (0, 100, 200):  # c takes four times as long
-        for name in "abc":
-            it.add(gradient(f"{start}{name}"))
-        it.assign(start)
-        for name, seconds in (("a", 10), ("b", 11), ("c", 40)):
-            it.done(name, it.under_way[name][0])
-            it.assign(start + seconds)
+    it = scheduler("abc", *(gradient(id) for id in "123"), samples=1000, late=10.0)
+    it.assign(0)
+    for name, seconds in (("a", 10), ("b", 11), ("c", 40)):
+        it.done(name, it.under_way[name][0])
+        it.assign(seconds)
     assert it.paces.slowness("a") == it.paces.slowness("b") == 1
     assert it.paces.slowness("c") > 1.5
     for i in range(30):
@@ -219,10 +225,13 @@ class Cluster(RuleBasedStateMachine):
         self.it.join(name)
 
     @precondition(lambda self: self.here)
-    @rule(data=st.data())
-    def lose(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), blame=st.booleans())
+    def lose(self, data: st.DataObject, blame: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.here)))
         works = self.here.pop(name)
+        if not blame:
+            assert self.it.lose(name, name, blame=False) == []
+            return
         given = self.it.lose(name, name)
         for id in works:
             self.losses[id] += 1
@@ -296,4 +305,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -7,7 +7,7 @@ steps the optimizer and hands the adapter to every worker, one after the other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tinsmith.engine.cluster.token_costs import Times
@@ -36,7 +36,7 @@ class Workload:
     longest: int
     at_once: int
     """Groups that a worker decodes together."""
-    blocks: int = 4
+    blocks: int = 16
     """Gradient works a worker, at least: fewer are fewer bytes, more are shared out more evenly."""
 
     def block(self, workers: int) -> int:
@@ -153,6 +153,14 @@ def step_costs(times: Times, workload: Workload, network: Network, workers: int)
             + answers * mean * NEW_TOKEN_BYTES
             + rows * ROW_BYTES
         ),
+    )
+
+
+def best_blocks(times: Times, workload: Workload, network: Network, workers: int) -> Workload:
+    """Return the workload with as many gradient works a worker as make its step shortest."""
+    return min(
+        (replace(workload, blocks=blocks) for blocks in (16, 8, 4, 2, 1)),
+        key=lambda each: step_costs(times, each, network, workers).seconds,
     )
 
 

@@ -50,9 +50,9 @@ class Limits:
     """Size of the sampling works at a worker; a larger one is given to a worker that has none."""
     ahead: int = 1
     """Gradient works beside the one that is computed, so that a worker need not wait for the next."""
-    late: float = 1.5
+    late: float = 1.0
     """Times the usual time after which a work is given to an idle worker too."""
     passed_over: int = 64
     """Larger gradient works that may go before the one that has waited longest."""
-    emptied: float = 0.125
+    emptied: float = 0.0625
     """Share of the workers, at least one, that are kept free at a time for works that must run alone."""

@@ -12,7 +12,7 @@ from tinsmith.engine.cluster.items import WorkKind
 
 KEPT: Final = 128
 """Works of a kind that the usual time is the median of."""
-OWN_WEIGHT: Final = 0.25
+OWN_WEIGHT: Final = 0.5
 """Of a worker's last work in its own pace."""
 ORDINARY: Final = 1.5
 """Up to so many times the usual pace a worker counts as any other: answers are longer or shorter by chance."""

@@ -117,8 +117,15 @@ class Scheduler:
         if worker not in self._workers:
             self._workers[worker] = _Worker(worker)
 
-    def lose(self, worker: str, cause: str) -> list[Given]:
-        """Count on a worker no more: its works wait again, in their old place. Return those that are given up."""
+    def lose(self, worker: str, cause: str, *, blame: bool = True) -> list[Given]:
+        """Count on a worker no more: its works wait again, in their old place. Return those that are given up.
+
+        Args:
+            worker: Who is lost.
+            cause: For people.
+            blame: False where no work can be the reason: the worker left when it was told to, or its machine is gone
+                with others. Its works are then given again like any other.
+        """
         given: list[Given] = []
         lost = self._workers.pop(worker, None)
         self._emptied.discard(worker)
@@ -126,15 +133,16 @@ class Scheduler:
         self.paces.forget(worker)
         for work in lost.works.values() if lost else ():
             del work.at[worker]
-            work.causes.append(cause)
-            for other in work.at:
-                self._workers[other].apart.add(work.item.id)
+            if blame:
+                work.causes.append(cause)
+                for other in work.at:
+                    self._workers[other].apart.add(work.item.id)
             if len(work.causes) >= LOSSES:
                 self._forget(work)
                 given.append(Given(work.item.id, tuple(work.causes)))
             elif not work.at:
                 self.retries += 1
-                self._struck.put(work.item.id, work.place)
+                self._queue(work).put(work.item.id, work.place, work.rank)
         return given
 
     def add(self, item: Item) -> None:
@@ -224,7 +232,7 @@ class Scheduler:
     def _give_gradients(self, now: float) -> list[Assignment]:
         sent: list[Assignment] = []
         while self._gradients:
-            room = [w for w in self._open() if w.gradients <= self.limits.ahead]
+            room = [w for w in self._open() if w.gradients <= self._ahead(w)]
             if not room:
                 break
             best = min(
@@ -233,6 +241,10 @@ class Scheduler:
             )
             sent.append(self._send(self._taken(self._gradients), best, now))
         return sent
+
+    def _ahead(self, worker: _Worker) -> int:
+        """What lies ahead at a slow worker would only wait there."""
+        return 0 if self.paces.slowness(worker.name) > 1 else self.limits.ahead
 
     def _give_copies(self, now: float) -> list[Assignment]:
         """Where a worker has nothing, nothing waits that it could take."""
@@ -243,8 +255,8 @@ class Scheduler:
             (since is not None, since or 0.0, work.place)
             for work in self._works.values()
             if len(work.at) == 1 and not work.causes
-            for since in work.at.values()
-            if since is None or self._is_late(work, now - since)
+            for name, since in work.at.items()
+            if since is None or self._is_overtaken(work, name, now - since)
         ]
         places = {work.place: work for work in self._works.values()}
         chosen = [places[place] for *_, place in sorted(late)[: len(idle)]]
@@ -254,9 +266,14 @@ class Scheduler:
             for work, worker in zip(chosen, idle, strict=False)
         ]
 
-    def _is_late(self, work: _Work, seconds: float) -> bool:
-        usual = self.paces.usual(work.item.kind)
-        return usual is not None and seconds > self.limits.late * usual * work.item.size
+    def _is_overtaken(self, work: _Work, worker: str, seconds: float) -> bool:
+        """Whether an ordinary worker that begins now is likely to end before one that has computed so long."""
+        pace = self.paces.usual(work.item.kind)
+        if pace is None:
+            return False
+        usual = pace * work.item.size
+        slowness = self.paces.slowness(worker)
+        return seconds > self.limits.late * usual * slowness or usual < usual * slowness - seconds
 
     def _send(self, work: _Work, worker: _Worker, now: float, *, apart: bool = False) -> Assignment:
         item = work.item

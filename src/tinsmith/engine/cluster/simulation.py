@@ -39,6 +39,8 @@ class Conditions:
     """Seconds after which is drawn anew who is slow; None: a worker stays as it is."""
     loss_every: float | None = None
     """Seconds between losses of any worker, on average."""
+    blamed: bool = True
+    """Whether a work may have been the reason: a process was killed. A machine that is gone with others blames none."""
     noticed_after: float = 3.0
     """Seconds until the scheduler knows."""
     replaced_after: float = 30.0
@@ -141,6 +143,8 @@ class _Run:
     rows: dict[str, int] = field(default_factory=dict[str, int])
     joined: float = 0.0
     """When the server will have added up all gradients that are there."""
+    due: float = 0.0
+    """Slow workers that are still to be drawn."""
     step: int = 0
     began: float = 0.0
     _events: list[tuple[float, int, Callable[[], None]]] = field(
@@ -154,6 +158,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.out, self.back = _Line(self.network), _Line(self.network)
         self.rng = random.Random(self.seed)
+        self.due = self.rng.random()
 
     def result(self, steps: int) -> Report:
         for _ in range(self.workers):
@@ -313,12 +318,16 @@ class _Run:
         self._assign()
 
     def _slow(self) -> float:
-        drawn = self.rng.random() < self.conditions.slow_share
-        return self.conditions.slow_times if drawn else 1.0
+        """How slow the next worker is: of so many in a row, the share exactly."""
+        self.due += self.conditions.slow_share
+        if self.due < 1:
+            return 1.0
+        self.due -= 1
+        return self.conditions.slow_times
 
     def _draw_slow(self) -> None:
         assert self.conditions.slow_for is not None
-        for name in sorted(self.up):
+        for name in self.rng.sample(sorted(self.up), len(self.up)):
             worker = self._advanced(name)
             if worker is not None:
                 worker.slow = self._slow()
@@ -340,7 +349,7 @@ class _Run:
         self._at(self.now + self.conditions.replaced_after, self._join)
 
     def _notice(self, name: str) -> None:
-        for given in self.scheduler.lose(name, "lost"):
+        for given in self.scheduler.lose(name, "lost", blame=self.conditions.blamed):
             self.report.given_up += 1
             self._end_work(given.id)
         self._assign()

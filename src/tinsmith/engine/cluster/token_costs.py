@@ -11,6 +11,8 @@ FP32 = 4
 """Bytes of a trained weight, and of its gradient."""
 NF4 = 0.516
 """Bytes of a base weight held as NF4: a nibble, and its share of scales."""
+BF16 = 2
+"""Bytes of a weight of the head beside such a base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +78,13 @@ def times_of(
     forward = 2 * (weights + low_rank) + attention
     # Backward: once as much for the gradient of the rows, and as much again for that of what is trained.
     backward = 2 * (weights + low_rank) + 2 * attention + 2 * (weights if full else low_rank)
-    held = NF4 if spec.kind.quantised else machine.weight_bytes
+    held = machine.weight_bytes * weights
+    if spec.kind.quantised:
+        held = NF4 * (weights - head) + BF16 * head
     return Times(
         prompt_token=(forward - 2 * head) / machine.flops,
         new_token=forward / machine.flops,
-        decode_step=(held * weights + FP32 * low_rank) / machine.bytes_per_second,
+        decode_step=(held + FP32 * low_rank) / machine.bytes_per_second,
         gradient_row=(forward + backward) / machine.flops,
         adapter_bytes=FP32 * trained,
         join=trained / server.adds,
