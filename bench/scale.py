@@ -1,6 +1,7 @@
 """How far a cluster scales: a simulated run with the real scheduler, and the closed form for models of 1B, 8B and 70B.
 
-Prints Markdown. A step is one of GRPO: all groups are sampled, then their gradients, the optimizer, the adapter handed out.
+Prints Markdown. A step is one of GRPO: all groups are sampled, then come their gradients, the optimizer, and the
+adapter's way to the workers.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def table(title: str, head: str, rows: Iterable[str]) -> None:
 def told(load: Workload) -> str:
     return (
         f"{load.groups:,} groups x {load.samples} answers, prompts of {load.prompt} tokens, answers of {load.median} "
-        f"in the median (log-normal, {load.spread}) and {load.longest:,} at most, {load.at_once} groups at once a worker"
+        f"in the median (log-normal, {load.spread}) and {load.longest:,} at most, {load.at_once} groups a worker at once"
     )
 
 

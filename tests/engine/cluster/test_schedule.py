@@ -161,9 +161,9 @@ def test_what_takes_long_is_given_to_an_idle_worker_too_and_the_first_one_counts
     it.done("b", "2")
     assert it.assign(10) == []
     assert it.assign(15) == []  # not over 1.5 times what is usual
-    assert sent(it.assign(16)) == {"a": ["3"]}
+    assert sent(it.assign(16)) == {"b": ["3"]}  # nothing is known of a yet
     assert it.copies == 1
-    assert it.done("a", "3") == ["c"]
+    assert it.done("b", "3") == ["c"]
     assert it.done("c", "3") is None
 
 
@@ -195,7 +195,7 @@ def test_a_slow_worker_is_given_less() -> None:
         it.add(sample(f"x{i}"))
     shares = {name: len(ids) for name, ids in sent(it.assign(1000)).items()}
     assert shares["a"] == shares["b"] == 10
-    assert 0 < shares["c"] <= 6
+    assert shares.get("c", 0) <= 6
 
 
 class Cluster(RuleBasedStateMachine):
@@ -270,7 +270,8 @@ class Cluster(RuleBasedStateMachine):
                 assert beside == []
             assert not any(self.losses[id] for id in beside)
             beside.append(each.id)
-        if any(not works for works in self.here.values()):
+        fast = [name for name in self.here if self.it.paces.slowness(name) == 1]
+        if any(not self.here[name] for name in fast or self.here):
             assert self.it.waiting == ()
 
     @invariant()

@@ -60,6 +60,7 @@ class _Ended:
     item: Item
     since: float
     whole: bool
+    alone: bool
 
 
 class Scheduler:
@@ -68,10 +69,12 @@ class Scheduler:
     Sampling works go in the order in which they came, each to the worker that will have the least to do, as long as it
     has room (`Limits.samples`; a slow worker has less). Gradient works go one at a time to a worker, and one ahead, the
     largest first; the one that has waited longest is passed over at most `Limits.passed_over` times. Each kind has its
-    own room at every worker, so that neither keeps the other from being sent; a worker takes turns.
+    own room at every worker, so that neither keeps the other from being sent; a worker takes turns. A slow worker is
+    given a work only where so much waits that it will have ended before the others would come to it.
 
-    Where nothing waits and a worker is idle, it is given a work of another too: one that is not begun, or the one that
-    takes longest over `Limits.late` times what is usual. Whoever is first counts: the results are equal bits.
+    Where nothing waits and a worker is idle, it is given a work of another too: one that is not begun, or takes longer
+    than `Limits.late` times what is usual there, or has more of it left there than all of it takes the idle one. Whoever is
+    first counts: the results are equal bits.
 
     A work that was under way at a lost worker is given once more, in its old place, and from then on ALONE, with
     nothing beside it: so the innocent are told from the one that takes workers down. Some workers are kept free for
@@ -172,7 +175,7 @@ class Scheduler:
         if work is None:
             return None
         self._ended += [
-            _Ended(name, work.item, since, whole=name == worker)
+            _Ended(name, work.item, since, name == worker, id in self._workers[name].apart)
             for name, since in work.at.items()
             if since is not None
         ]
@@ -187,16 +190,19 @@ class Scheduler:
             now: Seconds, by a clock that never goes back.
         """
         self._look_at(now)
-        sent = self._give_struck(now)
+        paces = {name: self.paces.slowness(name) for name in self._workers}
+        slow = {name: pace for name, pace in paces.items() if pace > 1}
+        sent = self._give_struck(now, slow) if self._struck else []
         if self._samples:
-            sent += self._give_samples(now)
+            sent += self._give_samples(now, slow)
         if self._gradients:
-            sent += self._give_gradients(now)
+            sent += self._give_gradients(now, slow)
         return sent + self._give_copies(now)
 
-    def _give_struck(self, now: float) -> list[Assignment]:
+    def _give_struck(self, now: float, slow: Mapping[str, float]) -> list[Assignment]:
         """Those that a lost worker had: each to a worker that has nothing."""
-        idle = self._fastest_first(worker for worker in self._workers.values() if not worker.works)
+        fast = [w for w in self._workers.values() if w.name not in slow] or self._workers.values()
+        idle = self._fastest_first(worker for worker in fast if not worker.works)
         sent: list[Assignment] = []
         while self._struck and idle:
             worker = idle.pop(0)
@@ -206,45 +212,50 @@ class Scheduler:
             self._emptied.clear()
             return sent
         most = max(1, math.floor(self.limits.emptied * len(self._workers)))
-        busy = [w for w in self._workers.values() if not w.apart and w.name not in self._emptied]
-        busy.sort(key=lambda w: (len(w.works), w.samples * self.paces.slowness(w.name), w.name))
+        busy = [w for w in fast if not w.apart and w.name not in self._emptied]
+        busy.sort(key=lambda w: (len(w.works), w.samples, w.name))
         missing = min(most, len(self._struck)) - len(self._emptied)
         self._emptied.update(worker.name for worker in busy[: max(0, missing)])
         return sent
 
-    def _give_samples(self, now: float) -> list[Assignment]:
+    def _give_samples(self, now: float, slow: Mapping[str, float]) -> list[Assignment]:
         sent: list[Assignment] = []
-        slow = {name: self.paces.slowness(name) for name in self._workers}
+        waiting = sum(self._works[id].item.size for id in self._samples) if slow else 0
+        others = (len(self._workers) - len(slow)) * self.limits.samples
         while (id := self._samples.first()) is not None:
             size = self._works[id].item.size
             room = [
-                worker
+                (loaded, worker.name, worker)
                 for worker in self._open()
-                if not worker.samples
-                or (worker.samples + size) * slow[worker.name] <= self.limits.samples
+                for loaded in ((worker.samples + size) * slow.get(worker.name, 1.0),)
+                if (not worker.samples or loaded <= self.limits.samples)
+                and self._is_wanted(slow.get(worker.name, 1.0), waiting, others)
             ]
             if not room:
                 break
-            best = min(room, key=lambda w: ((w.samples + size) * slow[w.name], w.name))
-            sent.append(self._send(self._taken(self._samples), best, now))
+            sent.append(self._send(self._taken(self._samples), min(room)[-1], now))
+            waiting -= size
         return sent
 
-    def _give_gradients(self, now: float) -> list[Assignment]:
+    def _give_gradients(self, now: float, slow: Mapping[str, float]) -> list[Assignment]:
         sent: list[Assignment] = []
+        others = len(self._workers) - len(slow)
         while self._gradients:
-            room = [w for w in self._open() if w.gradients <= self._ahead(w)]
+            room = [
+                (worker.gradients, worker.samples, worker.name, worker)
+                for worker in self._open()
+                if worker.gradients <= (0 if worker.name in slow else self.limits.ahead)
+                and self._is_wanted(slow.get(worker.name, 1.0), len(self._gradients), others)
+            ]
             if not room:
                 break
-            best = min(
-                room,
-                key=lambda w: (w.gradients, self.paces.slowness(w.name), w.samples, w.name),
-            )
-            sent.append(self._send(self._taken(self._gradients), best, now))
+            sent.append(self._send(self._taken(self._gradients), min(room)[-1], now))
         return sent
 
-    def _ahead(self, worker: _Worker) -> int:
-        """What lies ahead at a slow worker would only wait there."""
-        return 0 if self.paces.slowness(worker.name) > 1 else self.limits.ahead
+    @staticmethod
+    def _is_wanted(slowness: float, waiting: float, others: float) -> bool:
+        """Whether a slow worker would end a work before the others, who have room for so much, come to it."""
+        return slowness <= 1 or not others or waiting > (slowness - 1) * others
 
     def _give_copies(self, now: float) -> list[Assignment]:
         """Where a worker has nothing, nothing waits that it could take."""
@@ -252,28 +263,29 @@ class Scheduler:
         if not idle:
             return []
         late = [
-            (since is not None, since or 0.0, work.place)
+            (-self._left(work, name, since, now), since or 0.0, work.place)
             for work in self._works.values()
             if len(work.at) == 1 and not work.causes
             for name, since in work.at.items()
-            if since is None or self._is_overtaken(work, name, now - since)
         ]
         places = {work.place: work for work in self._works.values()}
-        chosen = [places[place] for *_, place in sorted(late)[: len(idle)]]
-        self.copies += len(chosen)
-        return [
-            self._send(work, worker, now, apart=True)
-            for work, worker in zip(chosen, idle, strict=False)
-        ]
+        sent: list[Assignment] = []
+        for (left, _, place), worker in zip(sorted(late), idle, strict=False):
+            alone = self.paces.usual(places[place].item, alone=True) or 0.0
+            if -left > alone * self.paces.slowness(worker.name):
+                sent.append(self._send(places[place], worker, now, apart=True))
+        self.copies += len(sent)
+        return sent
 
-    def _is_overtaken(self, work: _Work, worker: str, seconds: float) -> bool:
-        """Whether an ordinary worker that begins now is likely to end before one that has computed so long."""
-        pace = self.paces.usual(work.item.kind)
-        if pace is None:
-            return False
-        usual = pace * work.item.size
-        slowness = self.paces.slowness(worker)
-        return seconds > self.limits.late * usual * slowness or usual < usual * slowness - seconds
+    def _left(self, work: _Work, worker: str, since: float | None, now: float) -> float:
+        """Seconds until a work is likely to end where it is: endless where it is late, or not begun."""
+        usual = self.paces.usual(work.item)
+        if since is None:
+            return math.inf
+        if usual is None:
+            return 0.0
+        usual *= self.paces.slowness(worker)
+        return math.inf if now - since > self.limits.late * usual else usual - (now - since)
 
     def _send(self, work: _Work, worker: _Worker, now: float, *, apart: bool = False) -> Assignment:
         item = work.item
@@ -292,7 +304,7 @@ class Scheduler:
         """Date what happened since the last look."""
         for ended in self._ended:
             saw = self.paces.saw if ended.whole else self.paces.saw_at_least
-            saw(ended.worker, ended.item.kind, ended.item.size, now - ended.since)
+            saw(ended.worker, ended.item, now - ended.since, alone=ended.alone)
         self._ended.clear()
         for name in sorted(self._moved):
             works = self._workers[name].works.values()
@@ -333,4 +345,8 @@ class Scheduler:
         ]
 
     def _fastest_first(self, workers: Iterable[_Worker]) -> list[_Worker]:
-        return sorted(workers, key=lambda w: (self.paces.slowness(w.name), w.name))
+        """Those of whom nothing is known last but for slow ones."""
+        pace = self.paces
+        return sorted(
+            workers, key=lambda w: (pace.slowness(w.name), not pace.knows(w.name), w.name)
+        )
