@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tinsmith.engine.cluster.costs import Network, Workload, best_blocks, step_costs
+from tinsmith.engine.cluster.costs import Limit, Network, Workload, best_blocks, step_costs
 from tinsmith.engine.cluster.simulation import Conditions, Report, ideal_seconds, simulate
 from tinsmith.engine.cluster.token_costs import Machine, Server, Times, times_of
 from tinsmith.models.config import DecoderConfig, Family
@@ -122,8 +122,9 @@ def table(title: str, head: str, rows: Iterable[str]) -> None:
 
 def told(load: Workload) -> str:
     return (
-        f"{load.groups:,} groups x {load.samples} answers, prompts of {load.prompt} tokens, answers of {load.median} "
-        f"in the median (log-normal, {load.spread}) and {load.longest:,} at most, {load.at_once} groups a worker at once"
+        f"{load.groups:,} groups x {load.samples} answers, prompts of {load.prompt} tokens, answers of "
+        f"{load.median} in the median (log-normal, {load.spread}) and {load.longest:,} at most, "
+        f"{load.at_once} groups a worker at once"
     )
 
 
@@ -194,7 +195,8 @@ def half_way(times: Times, load: Workload, network: Network) -> tuple[str, str]:
     for workers in (1 << power for power in range(15)):
         costs = step_costs(times, best_blocks(times, load, network, workers), network, workers)
         if costs.efficiency < 0.5:
-            return f"{workers:,}", str(costs.limit)
+            others = [limit for limit in Limit if limit is not Limit.COMPUTE]
+            return f"{workers:,}", str(max(others, key=lambda limit: costs.waits[limit]))
     return "-", "-"
 
 

@@ -118,14 +118,21 @@ def step_costs(times: Times, workload: Workload, network: Network, workers: int)
     here = min(math.ceil(share), workload.at_once)
     groups = max(share, here)
     group = workload.prompt * times.prompt_token + workload.samples * mean * times.new_token
-    uneven = deviation * math.sqrt(here * workload.samples) * math.sqrt(2 * math.log(workers))
+    unluckiest = deviation * math.sqrt(
+        workload.samples * 2 * math.log(min(workers, workload.groups))
+    )
+    uneven = unluckiest * math.sqrt(here)
     computed = groups * group + uneven * times.new_token
     steps = (groups / here - 1) * moments(workload, workload.samples)[0]
     last = moments(workload, workload.samples * here * min(workers, workload.groups))[0]
     stepping = (steps + last) * times.decode_step
     # Gradients: the works of the worker that has one more than others; what comes back queues at the server.
-    works = math.ceil(workload.groups / workload.block(workers))
-    computing = math.ceil(works / workers) * rows / works * times.gradient_row
+    # Of several works the larger ones go first, so that they come to about the same for everybody.
+    block = workload.block(workers)
+    works = math.ceil(workload.groups / block)
+    each = math.ceil(works / workers)
+    most = each * rows / works + unluckiest * math.sqrt(block) / each**2
+    computing = most * times.gradient_row
     way = times.adapter_bytes / network.bandwidth
     returning, joining = works * way, works * times.join
     gradients = max(computing, returning, joining) + way + times.join + 2 * network.latency

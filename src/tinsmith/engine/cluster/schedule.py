@@ -73,7 +73,7 @@ class Scheduler:
     given a work only where so much waits that it will have ended before the others would come to it.
 
     Where nothing waits and a worker is idle, it is given a work of another too: one that is not begun, or takes longer
-    than `Limits.late` times what is usual there, or has more of it left there than all of it takes the idle one. Whoever is
+    than `Limits.late` times what is usual there, or has more left there than all of it takes the idle one. Whoever is
     first counts: the results are equal bits.
 
     A work that was under way at a lost worker is given once more, in its old place, and from then on ALONE, with
