@@ -202,6 +202,7 @@ class Scheduler:
     def _give_struck(self, now: float, slow: Mapping[str, float]) -> list[Assignment]:
         """Those that a lost worker had: each to a worker that has nothing."""
         fast = [w for w in self._workers.values() if w.name not in slow] or self._workers.values()
+        self._emptied &= {worker.name for worker in fast}  # one may have become slow
         idle = self._fastest_first(worker for worker in fast if not worker.works)
         sent: list[Assignment] = []
         while self._struck and idle:
@@ -303,6 +304,8 @@ class Scheduler:
     def _look_at(self, now: float) -> None:
         """Date what happened since the last look."""
         for ended in self._ended:
+            if ended.worker not in self._workers:
+                continue
             saw = self.paces.saw if ended.whole else self.paces.saw_at_least
             saw(ended.worker, ended.item, now - ended.since, alone=ended.alone)
         self._ended.clear()
