@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -25,29 +26,36 @@ def build_decoder(
     kernels: Kernels,
     *,
     quantised: bool = False,
+    layers: range | None = None,
 ) -> Decoder:
-    """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`).
+    """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`), each read when it is its turn.
 
     With `quantised`, every linear weight but the head is held as NF4 with double quantisation, embedding and head as
     bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms and biases stay fp32.
+
+    With `layers`, the stage that has these: only what belongs to it is read, and its config counts only its own.
     """
-    builder = _Builder(weights, kernels, quantised=quantised)
-    layers = tuple(builder.layer(config, i) for i in range(config.num_layers))
-    embedding = builder.vector(EMBEDDING, dtype=builder.wide)
-    if config.tied:
-        value = embedding.value.t().contiguous()
-        head = Linear((Weight(value),), in_size=config.hidden_size, widths=(config.vocab_size,))
-    else:
-        head = builder.linear((HEAD.removesuffix(".weight"),), quantise=False)
+    own = range(config.num_layers) if layers is None else layers
+    outer = _Builder(weights, kernels, quantised=quantised)  # the widest, while little is held
+    embedding, head, final_norm = outer.none(0, config.hidden_size), None, outer.none(0)
+    if own.start == 0:
+        embedding = outer.vector(EMBEDDING, dtype=outer.wide)
+    if own.stop == config.num_layers:
+        head = outer.tied_head(embedding) if config.tied else outer.head()
+        final_norm = outer.vector(FINAL_NORM)
+    if head is None:
+        head = Linear((outer.none(config.hidden_size, 0),), config.hidden_size, widths=())
+    inner = _Builder(weights, kernels, quantised=quantised)
     return Decoder(
-        config=config,
+        config=replace(config, num_layers=len(own)),
         kernels=kernels,
         embedding=embedding,
-        layers=layers,
-        final_norm=builder.vector(FINAL_NORM),
+        layers=tuple(inner.layer(config, n) for n in own),
+        final_norm=final_norm,
         head=head,
         rope=kernels.rope(inverse_frequencies(config), config.max_positions),
-        slots=tuple(builder.slots),
+        slots=(*inner.slots, *outer.slots),
+        first=own.start,
     )
 
 
@@ -70,6 +78,20 @@ class _Builder:
         weight = Weight(self.tensor(name).to(dtype, copy=True).contiguous())
         self.slots.append(Slot(name, weight))
         return weight
+
+    def none(self, *shape: int) -> Weight:
+        """In the place of a weight that another stage has."""
+        return Weight(torch.empty(shape, device=self.kernels.device))
+
+    def head(self) -> Linear:
+        return self.linear((HEAD.removesuffix(".weight"),), quantise=False)
+
+    def tied_head(self, embedding: Weight) -> Linear:
+        """A transposed copy of the embedding, which is read for it where another stage has it."""
+        held = embedding.value
+        table = held if len(held) else self.tensor(EMBEDDING).to(self.wide)
+        value = table.t().contiguous()
+        return Linear((Weight(value),), in_size=value.shape[0], widths=(value.shape[1],))
 
     def linear(self, names: tuple[str, ...], *, quantise: bool) -> Linear:
         """Matrices that read the same rows, side by side."""
