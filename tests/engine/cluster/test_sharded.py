@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType
 from staged import spread, stages_of
 
+from gguf_files import VOCAB, write_gguf
+from tinsmith.engine.certificate import certify
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
@@ -25,6 +28,7 @@ from tinsmith.models.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values
+from tinsmith.models.stages import cut_layers, standing_alone
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
@@ -268,10 +272,32 @@ def test_all_weights_cannot_be_trained() -> None:
         create_adapter(over(NANO, AdapterKind.LORA, 2), AdapterSpec(kind=AdapterKind.FULL))
 
 
-def test_a_folder_is_read_stage_by_stage(tmp_path: Path) -> None:
-    config = replace(QWEN, qk_norm=False, family=Family.QWEN2)
-    write_folder(tmp_path / "base", config, weights_of(config), dtype=torch.bfloat16)
-    base = stored_base(str(tmp_path / "base"))
-    one = build_decoder(base.config, dict(base.weights), NativeKernels())
-    expected = two_steps(session(one, AdapterKind.LORA))
-    assert two_steps(session(spread(base.config, base.weights, 3), AdapterKind.LORA)) == expected
+@pytest.mark.parametrize("kind", [AdapterKind.LORA, AdapterKind.QDORA])
+@pytest.mark.parametrize("written", ["folder", "gguf"])
+def test_what_is_read_stage_by_stage_has_the_same_bits(
+    written: str, kind: AdapterKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    path = tmp_path / "base"
+    if written == "folder":
+        config = replace(QWEN, qk_norm=False, family=Family.QWEN2)
+        write_folder(path, config, weights_of(config), dtype=torch.bfloat16)
+    else:
+        config = replace(NANO, vocab_size=VOCAB, intermediate_size=96)
+        path = path.with_suffix(".gguf")
+        write_gguf(path, config, weights_of(config), type=GGMLQuantizationType.Q8_0)
+    base = stored_base(str(path))
+    how = {"quantised": kind.quantised}
+    one = build_decoder(base.config, dict(base.weights), NativeKernels(), **how)
+    expected = two_steps(session(one, kind))
+    assert two_steps(session(spread(base.config, base.weights, 3, **how), kind)) == expected
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_every_stage_has_a_certificate(quantised: bool) -> None:
+    small = replace(QWEN, hidden_size=64, intermediate_size=96, tied=True)
+    for layers in cut_layers(small, 3, quantised=quantised):
+        stage = build_decoder(
+            small, weights_of(small), NativeKernels(), quantised=quantised, layers=layers
+        )
+        assert certify(standing_alone(stage)).holds
