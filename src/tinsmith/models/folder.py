@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folder_config import model_folder
 from tinsmith.models.hf_config import config_values
-from tinsmith.models.in_turn import InTurn
+from tinsmith.models.in_turn import InTurn, RowsInTurn
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
 from tinsmith.models.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
 from tinsmith.types.errors import CheckpointError, ConfigError
@@ -70,7 +70,11 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
             # A copy, because safetensors hands out views of the file's pages.
             return handle.get_tensor(name).to(torch.float32, copy=True)
 
-    return InTurn(needed, read)
+    def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
+        with opened(stored[name].file) as handle:
+            return handle.get_slice(name)[begin:end].to(torch.float32, copy=True)
+
+    return RowsInTurn(needed, read, read_rows)
 
 
 def write_folder(

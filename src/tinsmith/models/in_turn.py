@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
+
+from torch import Tensor
 
 _T = TypeVar("_T")
+
+_AT_ONCE: Final = 1 << 20
+"""Values of a wide matrix that are read at a time: 4 MiB."""
 
 
 class InTurn(Mapping[str, _T]):
@@ -29,3 +34,31 @@ class InTurn(Mapping[str, _T]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+class RowsInTurn(InTurn[Tensor]):
+    """Tensors of which some rows can be read by themselves."""
+
+    def __init__(
+        self,
+        names: Collection[str],
+        read: Callable[[str], Tensor],
+        read_rows: Callable[[str, int, int], Tensor],
+    ) -> None:
+        super().__init__(names, read)
+        self.read_rows = read_rows
+        """Rows begin .. end of a matrix: name, begin, end."""
+
+
+def in_blocks(
+    weights: Mapping[str, Tensor], name: str, shape: tuple[int, int]
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield a matrix of this shape in blocks of rows, each with the number of its first one."""
+    rows = max(1, _AT_ONCE // shape[1])
+    whole = None if isinstance(weights, RowsInTurn) else weights[name]
+    for begin in range(0, shape[0], rows):
+        end = min(begin + rows, shape[0])
+        if isinstance(weights, RowsInTurn):
+            yield begin, weights.read_rows(name, begin, end)
+        elif whole is not None:
+            yield begin, whole[begin:end]

@@ -13,7 +13,7 @@ import math
 import mmap
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -115,6 +115,24 @@ def tensors_of(file: GgufFile, names: Collection[str]) -> Iterator[tuple[str, ND
                 data[tensor.offset : tensor.offset + tensor.num_bytes], dtype=np.uint8
             )
             yield name, _decoded(stored, tensor)
+
+
+def rows_of(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.float32]:
+    """Return rows begin .. end of a matrix as fp32; each is whole blocks, and decoded by itself.
+
+    Raises:
+        CheckpointError: the file was cut short since its header was read.
+    """
+    tensor = file.tensors[name]
+    row_bytes = tensor.num_bytes // tensor.shape[0]
+    part = replace(
+        tensor,
+        shape=(end - begin, *tensor.shape[1:]),
+        offset=tensor.offset + begin * row_bytes,
+        num_bytes=(end - begin) * row_bytes,
+    )
+    ((_, values),) = tensors_of(replace(file, tensors={name: part}), {name})
+    return values
 
 
 def _decoded(stored: NDArray[np.uint8], tensor: GgufTensor) -> NDArray[np.float32]:

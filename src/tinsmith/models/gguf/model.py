@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.gguf.config import parse_gguf_config
-from tinsmith.models.gguf.file import GgufFile, tensors_of
+from tinsmith.models.gguf.file import GgufFile, rows_of, tensors_of
 from tinsmith.models.gguf.layout import ROPE_FACTORS, file_names, halved, rotated_heads
-from tinsmith.models.in_turn import InTurn
+from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.stored import check_shapes
 
@@ -59,12 +60,19 @@ def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tens
         files={},
     )
 
+    there = replace(file, metadata={})  # which is mostly a vocabulary
+
     def read(name: str) -> torch.Tensor:
-        ((_, values),) = tensors_of(file, {names[name]})
+        ((_, values),) = tensors_of(there, {names[name]})
         heads = rotated_heads(name, config)
         return torch.from_numpy(halved(values, heads) if heads else values)
 
-    return config, InTurn(names, read)
+    def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
+        if rotated_heads(name, config):
+            return read(name)[begin:end]
+        return torch.from_numpy(rows_of(there, names[name], begin, end))
+
+    return config, RowsInTurn(names, read, read_rows)
 
 
 def _rope_factors(file: GgufFile) -> NDArray[np.float32] | None:
