@@ -16,6 +16,12 @@ _LEAST: Final = 1 << 18
 
 
 def give_back_freed_memory() -> bool:
-    """Set this process's C library so, if it can be (glibc); return whether it was. No bit depends on it."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    return set_option is not None and set_option(_MMAP_THRESHOLD, _LEAST) == 1
+    """Have this process's C library give back what is free, now and from now on; return whether it can (glibc).
+
+    Small blocks stay until the next call, so a worker calls it between pieces of work. No bit depends on it.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
+        return False
+    library.malloc_trim(0)
+    return library.mallopt(_MMAP_THRESHOLD, _LEAST) == 1
