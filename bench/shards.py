@@ -226,8 +226,11 @@ def run(kind: AdapterKind, shards: int, limit: int | None = None) -> list[Any]:
     return told
 
 
-def asked_of(kind: AdapterKind, shards: int) -> int:
-    """Most bytes of a worker: base / M + two layers + adapter (weights, gradient, two moments), and 15 %."""
+def asked_of(kind: AdapterKind, shards: int, copies: int) -> int:
+    """Most bytes of a worker: base / M + two layers + so many copies of the adapter, and 15 %.
+
+    A base is its published tensors as fp32; as NF4, what a whole decoder holds, with the copy that a tied head is.
+    """
     config = stored_base(NAME).config
     quantised = kind.quantised
     base = held_bytes(config, range(config.num_layers), quantised=quantised)
@@ -242,7 +245,7 @@ def asked_of(kind: AdapterKind, shards: int) -> int:
     )
     weights = RANK * (6 * hidden + 2 * q + 2 * kv + 3 * inner)
     weights += (q + 2 * kv + 2 * hidden + 2 * inner) if kind.decomposed else 0
-    adapter = 4 * 4 * weights * config.num_layers
+    adapter = copies * 4 * weights * config.num_layers
     return int(SLACK * (base / shards + 2 * layer + adapter))
 
 
@@ -255,13 +258,16 @@ def main() -> None:
         print(f"{kind}, one process: {told(alone)}", flush=True)
         for shards in (2, 3):
             results = run(kind, shards)
-            asked = asked_of(kind, shards)
             same = results[-1][1] == expected
             print(f"{kind}, {shards} shards: bits {'equal' if same else 'DIFFER'} (goal equal)")
+            trained, bare = asked_of(kind, shards, copies=4), asked_of(kind, shards, copies=1)
             for i, (memory, _) in enumerate(results):
-                verdict = "reached" if memory.without_activations <= asked else "NOT reached"
                 print(
-                    f"  worker {i}: {told(memory)} (goal <= {asked / 1e6:.0f} MB: {verdict})",
+                    f"  worker {i}: {told(memory)}\n"
+                    f"    without activations {verdict(memory.without_activations, trained)}, "
+                    f"with the adapter's gradient and moments in it\n"
+                    f"    loading {verdict(memory.loaded, bare)}, with the adapter's weights alone\n"
+                    f"    with activations {verdict(memory.peak, bare)}, with the same",
                     flush=True,
                 )
     (whole,) = run(AdapterKind.LORA, 1, limit)
@@ -273,6 +279,11 @@ def main() -> None:
         f"{'train, bits equal' if trains else 'do NOT train'} (goal: no memory; equal: "
         f"{'reached' if trains and whole is None else 'NOT reached'})"
     )
+
+
+def verdict(found: int, most: int) -> str:
+    reached = "reached" if found <= most else "NOT reached"
+    return f"{found / 1e6:.0f} MB (goal <= {most / 1e6:.0f} MB: {reached})"
 
 
 def told(memory: Memory) -> str:
