@@ -27,7 +27,8 @@ from traced import custom
 from written_losses import WRITTEN
 
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.extension import module
 from tinsmith.types.adapters import AdapterSpec

@@ -18,7 +18,8 @@ import numpy as np
 
 from tinsmith.engine.checkpoints import save
 from tinsmith.engine.engine import Engine, freeze
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import identify
 from tinsmith.models.decoder import Decoder

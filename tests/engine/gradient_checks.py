@@ -22,7 +22,8 @@ from oracles import (
     relative_error,
     weights_sha256,
 )
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import ComputeHere, MicroBatches
 from tinsmith.engine.unit_sums import Partial, UnitSums
 from tinsmith.engine.units import units_of
 from tinsmith.types.datum import AdamParams, Datum, LossName
@@ -217,6 +218,13 @@ CHECKS = {
 class _Mutant(TrainingSession):
     """A session that does something wrong around every micro-batch with a backward pass."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.compute = _Through(self)
+
+    def _micro_batch(self, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
+        return ComputeHere().micro_batch(self.adapter, units, datums, objective, backward=backward)
+
     def _run(self, datums, loss, settings, *, backward):  # noqa: ANN001, ANN202
         units = units_of([datum.tokens for datum in datums], self.gradient_unit)
         sizes = [unit.num_rows for unit in units]
@@ -228,6 +236,17 @@ class _Mutant(TrainingSession):
         """Lose the gradient of the micro-batch that was just computed."""
         for weight in self.adapter.buffers():
             weight.train()
+
+
+class _Through(ComputeHere):
+    """Computes micro-batches by way of a mutant."""
+
+    def __init__(self, mutant: _Mutant) -> None:
+        self._mutant = mutant
+
+    def micro_batch(self, adapter, units, datums, objective, *, backward):  # noqa: ANN001, ANN202
+        del adapter
+        return self._mutant._micro_batch(units, datums, objective, backward=backward)
 
 
 class FirstAndLastOnly(_Mutant):

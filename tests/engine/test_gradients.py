@@ -8,7 +8,8 @@ import pytest
 from gradient_checks import CHECKS, MUTANTS, Make
 
 from oracles import LLAMA, QWEN2, QWEN3, make_adapter
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.config import DecoderConfig
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.gradient import GradientUnit

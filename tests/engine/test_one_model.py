@@ -8,7 +8,8 @@ import pytest
 from models import CONFIG, policy, scored, small_decoder, tokens, trained
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter
 from tinsmith.ops.extension import configure
 from tinsmith.types.adapters import AdapterKind

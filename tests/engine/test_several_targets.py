@@ -9,7 +9,8 @@ import pytest
 
 from models import VOCAB, small_decoder, tokens
 from oracles import buffers_sha256, gradients, relative_error
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import create_adapter
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import MAX_TARGETS, Datum, LossName

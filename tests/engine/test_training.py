@@ -27,7 +27,8 @@ from oracles import (
     relative_error,
     weights_sha256,
 )
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.engine.validation import loss_by_name
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder

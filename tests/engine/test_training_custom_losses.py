@@ -12,7 +12,8 @@ from written_losses import WRITTEN
 
 from models import small_decoder, tokens
 from oracles import buffers_sha256
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import create_adapter
 from tinsmith.ops import extension
 from tinsmith.ops.custom_loss.graph import LossInput, SentNode

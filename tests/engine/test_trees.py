@@ -21,7 +21,8 @@ from oracles import (
     reference_model,
     relative_error,
 )
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.config import DecoderConfig
 from tinsmith.ops import head
 from tinsmith.ops.extension import native

@@ -14,8 +14,9 @@ import numpy as np
 from tinsmith.engine.checked_ops import Check, bits_of, counted, each_thread_count
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler, SamplerLimits
-from tinsmith.engine.training import MicroBatches, TrainingSession
-from tinsmith.models.adapter import create_adapter
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
+from tinsmith.models.adapter import create_adapter, is_quantised
 from tinsmith.models.cut import cut
 from tinsmith.models.decoder import Decoder
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
@@ -39,11 +40,13 @@ _STEMS = 5
 
 
 def sampler_and_trainer(decoder: Decoder, parts: Parts) -> Iterator[Check]:
-    """A LoRA and a DoRA adapter, trained one step."""
+    """A LoRA and a DoRA adapter, trained one step, on the base as it is held."""
     whole = decoder.config
     vocab = whole.vocab_size if whole.vocab_size <= _VOCAB else _VOCAB + whole.vocab_size % _STRIP
     shallow = cut(decoder, layers=_LAYERS, vocab=vocab, positions=max(_PROMPTS) + _NEW)
-    for kind in (AdapterKind.LORA, AdapterKind.DORA):
+    for kind in AdapterKind:
+        if kind is AdapterKind.FULL or kind.quantised != is_quantised(decoder):
+            continue
         patterns = list(_patterns(shallow, kind, parts))
         layers = f"{shallow.config.num_layers} of {whole.num_layers} layers"
         yield counted(f"sampler and trainer, {kind}", layers, patterns)

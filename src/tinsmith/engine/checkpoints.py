@@ -25,7 +25,8 @@ from tinsmith.engine.checkpoint_files import (
     write,
 )
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath, from_folder
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import BaseModel, check_same
 from tinsmith.models.decoder import Decoder

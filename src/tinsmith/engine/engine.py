@@ -21,7 +21,8 @@ from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import DecodeText, Policy
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.engine.validation import check_request
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.base import BaseModel, OpenedBase, open_base

@@ -68,14 +68,15 @@ class Sampler:
         limits: SamplerLimits | None = None,
         text: DecodeText | None = None,
         grammars: Grammars | None = None,
+        pool: PagePool | None = None,
     ) -> None:
+        """Serve models of this shape; `pool` is one that is not, as usual, made by the limits here."""
         self.config = config
         self.kernels = kernels
         self.limits = limits or SamplerLimits()
         self._text = text
         self._grammars = grammars
-        capacity = self.limits.cache_pages or _default_pages(config)
-        self.pool = PagePool(config, capacity, kernels.device)
+        self.pool = pool or PagePool(config, cache_pages(config, self.limits), kernels.device)
         self._waiting: deque[Group] = deque()
         self._prefilling: list[Group] = []
         self._forking: deque[Group] = deque()
@@ -382,7 +383,8 @@ def _rows(feeds: list[_Feed]) -> Rows:
     )
 
 
-def _default_pages(config: DecoderConfig) -> int:
+def cache_pages(config: DecoderConfig, limits: SamplerLimits) -> int:
+    """Pages of each layer's cache: those of the limits, or their default for this shape."""
     page_bytes = 2 * 4 * PAGE * config.kv_size * config.num_layers
-    contexts = 32 * (pages_for(config.max_positions) + 1)
-    return max(pages_for(config.max_positions) + 1, min(contexts, (1 << 30) // page_bytes))
+    least = pages_for(config.max_positions) + 1
+    return limits.cache_pages or max(least, min(32 * least, (1 << 30) // page_bytes))

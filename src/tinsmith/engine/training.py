@@ -8,55 +8,26 @@ backward.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
 from tinsmith.engine.optimizer import Optimizer
 from tinsmith.engine.parts import DatumOrder
 from tinsmith.engine.trace import StepTrace, Trace
+from tinsmith.engine.unit_gradients import ComputeHere, ComputeUnits, MicroBatches, UnitRequest
 from tinsmith.engine.unit_sums import Partial, joined
-from tinsmith.engine.units import TREE_ROWS, Unit, units_of
+from tinsmith.engine.units import TREE_ROWS, units_of
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.slots import values as published
-from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.custom_loss.program import CustomLoss
-from tinsmith.ops.forest import Forest, Reads
-from tinsmith.ops.functions import GivenGradient
 from tinsmith.ops.losses import LossValue
-from tinsmith.ops.objective import Objective, objective_of
+from tinsmith.ops.objective import objective_of
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.gradient import GradientUnit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MicroBatches:
-    """How many units are computed at once: at most `units` of them and `rows` rows, but one unit however large."""
-
-    rows: int = 1536
-    units: int = 1 << 30
-
-    def split(self, sizes: Sequence[int], first: int = 0) -> list[range]:
-        """Consecutive blocks of units, each a whole node of the tree of sums: 2^k of them from a multiple of 2^k on.
-
-        `sizes` are the units' rows, `first` the number of the first one.
-        """
-        blocks: list[range] = []
-        start = 0
-        while start < len(sizes):
-            size = 1
-            while (first + start) % (2 * size) == 0 and start + 2 * size <= len(sizes):
-                if 2 * size > self.units or sum(sizes[start : start + 2 * size]) > self.rows:
-                    break
-                size *= 2
-            blocks.append(range(start, start + size))
-            start += size
-        return blocks
 
 
 @dataclass(slots=True)
@@ -72,6 +43,8 @@ class TrainingSession:
     """Where its steps are marked; None: nowhere."""
     order: DatumOrder = range
     """In which order a call's datums are taken, and so their units numbered."""
+    compute: ComputeUnits = field(default_factory=ComputeHere)
+    """Where a request's units are computed; no result depends on it."""
     optimizer: Optimizer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,16 +108,19 @@ class TrainingSession:
             [datum.tokens for datum in ordered], self.gradient_unit, tree_rows=self.tree_rows
         )
         sums = self.optimizer.sums
-        partials = list(sums.partials)
-        found: dict[int, tuple[DatumOutput, LossValue]] = {}
-        for block in self.micro_batches.split([unit.num_rows for unit in units], sums.count):
-            if backward:
-                sums.fresh()
-            found.update(
-                self._micro_batch([units[i] for i in block], ordered, objective, backward=backward)
-            )
-            if backward:
-                partials = joined(partials, sums.taken(sums.count + block.start))
+        asked = UnitRequest(
+            units=units,
+            datums=ordered,
+            loss=loss,
+            settings=settings,
+            first=sums.count,
+            backward=backward,
+        )
+        partials, found = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
+        for block in self.compute(self.adapter, sums, self.micro_batches, asked):
+            found.update(block.found)
+            if block.partial is not None:
+                partials = joined(partials, block.partial)
         if backward:
             _require_finite(partials)
             sums.commit(partials, len(units))
@@ -154,62 +130,6 @@ class TrainingSession:
             outputs=tuple(by_index[i][0] for i in range(len(datums))),
             metrics=objective.metrics(values),
         )
-
-    def _micro_batch(
-        self,
-        units: list[Unit],
-        datums: Sequence[Datum],
-        objective: Objective,
-        *,
-        backward: bool,
-    ) -> dict[int, tuple[DatumOutput, LossValue]]:
-        """Compute some units of a request; by datum, what the model said and its loss."""
-        decoder = self.adapter.decoder
-        device = decoder.kernels.device
-        forest = Forest.of([unit.nodes for unit in units])
-        begins = forest.units.tolist()
-        read = [
-            (i, begin + rows, datums[i].inputs["target_tokens"])
-            for begin, unit in zip(begins, units, strict=False)
-            for i, rows in zip(unit.datums, unit.rows_of, strict=True)
-        ]
-        reads = Reads(
-            rows=np.concatenate([np.repeat(rows, t.size // len(rows)) for _, rows, t in read]),
-            targets=np.concatenate([targets.ravel() for _, _, targets in read]).astype(np.int32),
-        )
-        ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
-        logprobs = target_logprobs(
-            decoder,
-            TrainSteps(decoder.kernels, forest, self.adapter.low),
-            ids.to(device),
-            reads,
-        )
-        flat = logprobs.detach().cpu().numpy()
-        results: dict[int, tuple[DatumOutput, LossValue]] = {}
-        at = 0
-        for i, _, targets in read:
-            own = flat[at : at + targets.size].reshape(targets.shape).copy()
-            at += targets.size
-            try:
-                value = objective.value(own, datums[i].inputs)
-            except InputError as error:
-                raise error.told_at(f"data[{i}]") from None
-            if not (
-                math.isfinite(value.total)
-                and np.isfinite(value.grad).all()
-                and np.isfinite(own).all()
-            ):
-                raise InputError(
-                    "the loss of a datum is not finite; no gradient was added",
-                    field=f"data[{i}]",
-                    value=value.total,
-                    fix="check the sampler's logprobs and advantages; if they are right, the weights have diverged",
-                )
-            results[i] = (DatumOutput(logprobs=own), value)
-        if backward:
-            grad = np.concatenate([value.grad.ravel() for _, value in results.values()])
-            GivenGradient.apply(logprobs, torch.from_numpy(grad).to(device)).backward()
-        return results
 
 
 def _require_finite(partials: Sequence[Partial]) -> None:

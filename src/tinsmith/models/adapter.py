@@ -15,7 +15,7 @@ import torch
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
 from tinsmith.models.slots import Slot
 from tinsmith.ops.functions import Weight
-from tinsmith.ops.linear import Linear, LowRank, Nf4Base, refresh_norm
+from tinsmith.ops.linear import Linear, LowRank, Nf4Base
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.seeds import derive, uniform
@@ -72,10 +72,9 @@ class Adapter:
 
     def changed(self) -> None:
         """Bring what is derived from the weights up to date: DoRA's norms, a tied head."""
-        linears = self.decoder.linears()
-        for place, low in self.low.items():
-            refresh_norm(self.decoder.kernels, linears[place], low)
-            _release_untargeted(low)
+        self.decoder.refresh_norms(self.low)
+        for low in self.low.values():
+            release_untargeted(low)
         if self.spec.kind is AdapterKind.FULL:
             self.decoder.refresh_tied_head()
 
@@ -104,6 +103,14 @@ def create_adapter(
             allowed=", ".join(
                 kind for kind in AdapterKind if kind.quantised != spec.kind.quantised
             ),
+        )
+    if spec.kind is AdapterKind.FULL and len(decoder.layers) < decoder.config.num_layers:
+        raise ConfigError(
+            "all weights of a base that is spread over shards cannot be trained",
+            field="kind",
+            value=spec.kind.value,
+            allowed="lora, dora, qlora, qdora",
+            fix="serve it without shards, or train an adapter",
         )
     if spec.kind is AdapterKind.FULL:
         adapter = Adapter(spec, copy_decoder(decoder, lambda weight: Weight(weight.value.clone())))
@@ -186,15 +193,15 @@ def linear_device(linear: Linear) -> torch.device:
 
 
 def _initial_magnitudes(adapter: Adapter) -> None:
-    linears = adapter.decoder.linears()
-    for place, low in adapter.low.items():
-        if low.magnitude is not None:
-            refresh_norm(adapter.decoder.kernels, linears[place], low)
+    if adapter.spec.kind.decomposed:
+        adapter.decoder.refresh_norms(adapter.low)
+        for low in adapter.low.values():
+            assert low.magnitude is not None
             assert low.norm is not None
             low.magnitude.value.copy_(low.norm)
 
 
-def _release_untargeted(low: LowRank) -> None:
+def release_untargeted(low: LowRank) -> None:
     """Give columns without a target the gain 1: a step may have moved their magnitude."""
     if low.magnitude is None or low.gain is None or low.norm is None:
         return

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import read_weights, weights_fingerprint
+from tinsmith.models.folder import stored_weights, weights_fingerprint
 from tinsmith.models.folder_config import read_config
 from tinsmith.models.gguf.file import read_gguf
-from tinsmith.models.gguf.model import read_decoder, read_model
+from tinsmith.models.gguf.model import read_decoder, stored_model
 from tinsmith.models.gguf.tokenizer import tokenizer_folder
-from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.initial_weights import drawn_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import Kind, find_model
@@ -57,6 +57,24 @@ class OpenedBase:
     """Where its tokenizer lies; None for a built-in model, whose tokenizer is built in too."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredBase:
+    """A base model that lies where it is, of which as much can be read as is wanted."""
+
+    name: str
+    config: DecoderConfig
+    weights: Mapping[str, Tensor]
+    """fp32, by published name; each is read whenever it is asked for."""
+    folder: Path | None
+    """Where its tokenizer lies; None for a built-in model, whose tokenizer is built in too."""
+    seed: int | None = None
+    """Seed of a built-in model's initial weights."""
+
+    def identity(self) -> BaseModel:
+        """Return the identity that the whole model has; reads all weights, and holds one at a time."""
+        return identify(self.name, self.config, self.weights, seed=self.seed)
+
+
 def identify(
     name: str, config: DecoderConfig, weights: Mapping[str, Tensor], *, seed: int | None = None
 ) -> BaseModel:
@@ -69,6 +87,29 @@ def identify(
     )
 
 
+def stored_base(name: str, *, seed: int | None = None) -> StoredBase:
+    """Find the model that `name` leads to; a built-in one is drawn from `seed` (default 0). No weights are read yet.
+
+    Raises:
+        ConfigError: there is no such model, or it is not supported.
+        CheckpointError: its files are damaged.
+    """
+    source = find_model(name)
+    if source.path is None:
+        config, seed = PRESETS[name.removeprefix(PREFIX)], seed or 0
+        weights = drawn_weights(config, seed)
+        return StoredBase(name=name, config=config, weights=weights, folder=None, seed=seed)
+    if source.kind is Kind.GGUF:
+        file = read_gguf(source.path)
+        config, weights = stored_model(file)
+        folder = tokenizer_folder(file)
+    else:
+        config = read_config(source.path)
+        weights = stored_weights(source.path, config)
+        folder = source.path
+    return StoredBase(name=name, config=config, weights=weights, folder=folder)
+
+
 def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
     """Read the model that `name` leads to; a built-in one is drawn from `seed` (default 0).
 
@@ -76,22 +117,12 @@ def open_base(name: str, *, seed: int | None = None) -> OpenedBase:
         ConfigError: there is no such model, or it is not supported.
         CheckpointError: the weights are damaged.
     """
-    source = find_model(name)
-    if source.path is None:
-        config = PRESETS[name.removeprefix(PREFIX)]
-        weights = initial_weights(config, seed or 0)
-        identity = identify(name, config, weights, seed=seed or 0)
-        return OpenedBase(identity=identity, config=config, weights=weights, folder=None)
-    if source.kind is Kind.GGUF:
-        file = read_gguf(source.path)
-        config, weights = read_model(file)
-        folder = tokenizer_folder(file)
-    else:
-        config = read_config(source.path)
-        weights = read_weights(source.path, config)
-        folder = source.path
-    identity = identify(name, config, weights)
-    return OpenedBase(identity=identity, config=config, weights=weights, folder=folder)
+    stored = stored_base(name, seed=seed)
+    weights = dict(stored.weights)
+    identity = identify(name, stored.config, weights, seed=stored.seed)
+    return OpenedBase(
+        identity=identity, config=stored.config, weights=weights, folder=stored.folder
+    )
 
 
 def read_shape(name: str) -> DecoderConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder, Layer
-from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD
+from tinsmith.models.in_turn import in_blocks
+from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, expected_tensors
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.models.slots import Slot
 from tinsmith.ops import nf4
@@ -25,36 +27,51 @@ def build_decoder(
     kernels: Kernels,
     *,
     quantised: bool = False,
+    layers: range | None = None,
 ) -> Decoder:
-    """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`).
+    """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`), each read when it is its turn.
 
     With `quantised`, every linear weight but the head is held as NF4 with double quantisation, embedding and head as
     bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms and biases stay fp32.
+
+    With `layers`, the stage that has these: only what belongs to it is read, and its config counts only its own.
     """
-    builder = _Builder(weights, kernels, quantised=quantised)
-    layers = tuple(builder.layer(config, i) for i in range(config.num_layers))
-    embedding = builder.vector(EMBEDDING, dtype=builder.wide)
-    if config.tied:
-        value = embedding.value.t().contiguous()
-        head = Linear((Weight(value),), in_size=config.hidden_size, widths=(config.vocab_size,))
-    else:
-        head = builder.linear((HEAD.removesuffix(".weight"),), quantise=False)
+    own = range(config.num_layers) if layers is None else layers
+    outer = _Builder(config, weights, kernels, quantised=quantised)
+    embedding, final_norm = outer.none(0, config.hidden_size), outer.none(0)
+    head = Linear((outer.none(config.hidden_size, 0),), config.hidden_size, widths=())
+    if own.start == 0:
+        embedding = outer.embedding()
+    if own.stop == config.num_layers:
+        head = outer.head(embedding)
+        final_norm = outer.vector(FINAL_NORM)
+    inner = _Builder(config, weights, kernels, quantised=quantised)
     return Decoder(
-        config=config,
+        config=replace(config, num_layers=len(own)),
         kernels=kernels,
         embedding=embedding,
-        layers=layers,
-        final_norm=builder.vector(FINAL_NORM),
+        layers=tuple(inner.layer(n) for n in own),
+        final_norm=final_norm,
         head=head,
         rope=kernels.rope(inverse_frequencies(config), config.max_positions),
-        slots=tuple(builder.slots),
+        slots=(*inner.slots, *outer.slots),
+        first=own.start,
     )
 
 
 class _Builder:
-    """Collects slots while the parts of one decoder are made."""
+    """Collects slots while the parts of one decoder are made. Beside them, one matrix is held at a time, or a part."""
 
-    def __init__(self, weights: Mapping[str, Tensor], kernels: Kernels, *, quantised: bool) -> None:
+    def __init__(
+        self,
+        config: DecoderConfig,
+        weights: Mapping[str, Tensor],
+        kernels: Kernels,
+        *,
+        quantised: bool,
+    ) -> None:
+        self.config = config
+        self.shapes = expected_tensors(config)
         self.weights = weights
         self.kernels = kernels
         self.quantised = quantised
@@ -65,23 +82,53 @@ class _Builder:
     def tensor(self, name: str) -> Tensor:
         return self.weights[name].detach().to(device=self.kernels.device, dtype=torch.float32)
 
-    def vector(self, name: str, *, dtype: torch.dtype = torch.float32) -> Weight:
-        """A weight kept in its published orientation."""
-        weight = Weight(self.tensor(name).to(dtype, copy=True).contiguous())
+    def none(self, *shape: int) -> Weight:
+        """In the place of a weight that another stage has."""
+        return Weight(torch.empty(shape, device=self.kernels.device))
+
+    def vector(self, name: str) -> Weight:
+        weight = Weight(self.tensor(name).to(torch.float32, copy=True).contiguous())
         self.slots.append(Slot(name, weight))
         return weight
 
-    def linear(self, names: tuple[str, ...], *, quantise: bool) -> Linear:
+    def embedding(self) -> Weight:
+        """Kept in its published orientation."""
+        vocab, hidden = self.shapes[EMBEDDING]
+        value = torch.empty(vocab, hidden, dtype=self.wide, device=self.kernels.device)
+        for begin, rows in in_blocks(self.weights, EMBEDDING, (vocab, hidden)):
+            value[begin : begin + len(rows)] = rows.detach()
+        weight = Weight(value)
+        self.slots.append(Slot(EMBEDDING, weight))
+        return weight
+
+    def head(self, embedding: Weight) -> Linear:
+        """A matrix of its own; or a copy of the embedding, which is read for it where another stage has it."""
+        hidden, vocab = self.config.hidden_size, self.config.vocab_size
+        if self.config.tied and len(embedding.value):
+            weight = Weight(embedding.value.t().contiguous())
+        else:
+            name = EMBEDDING if self.config.tied else HEAD
+            value = torch.empty(hidden, vocab, dtype=self.wide, device=self.kernels.device)
+            for begin, rows in in_blocks(self.weights, name, (vocab, hidden)):
+                value[:, begin : begin + len(rows)] = rows.detach().t()
+            weight = Weight(value)
+        if not self.config.tied:
+            self.slots.append(Slot(HEAD, weight, (0, vocab), transposed=True))
+        return Linear((weight,), in_size=hidden, widths=(vocab,))
+
+    def linear(self, *names: str) -> Linear:
         """Matrices that read the same rows, side by side."""
-        parts = [self.tensor(f"{name}.weight") for name in names]
-        in_size, sizes = parts[0].shape[1], [part.shape[0] for part in parts]
+        in_size = self.shapes[f"{names[0]}.weight"][1]
+        sizes = [self.shapes[f"{name}.weight"][0] for name in names]
         bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
         base: tuple[Weight, ...] | tuple[Nf4Base, ...]
-        if quantise and self.quantised:
-            base = tuple(self.nf4(part, name) for part, name in zip(parts, names, strict=True))
+        if self.quantised:
+            base = tuple(self.nf4(self.tensor(f"{name}.weight"), name) for name in names)
         else:
-            beside = torch.cat([part.t() for part in parts], dim=1)
-            weight = Weight(beside.contiguous().to(torch.float32 if quantise else self.wide))
+            beside = torch.empty(in_size, sum(sizes), device=self.kernels.device)
+            for i, name in enumerate(names):
+                beside[:, bounds[i] : bounds[i + 1]] = self.tensor(f"{name}.weight").t()
+            weight = Weight(beside)
             base = (weight,)
             self.slots += [
                 Slot(f"{name}.weight", weight, (bounds[i], bounds[i + 1]), transposed=True)
@@ -111,18 +158,17 @@ class _Builder:
             in_size=weight.shape[1],
         )
 
-    def layer(self, config: DecoderConfig, index: int) -> Layer:
+    def layer(self, index: int) -> Layer:
         prefix = f"model.layers.{index}"
         attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
+        normed = self.config.qk_norm
         return Layer(
             input_norm=self.vector(f"{prefix}.input_layernorm.weight"),
-            qkv=self.linear(
-                tuple(f"{attention}.{n}" for n in ("q_proj", "k_proj", "v_proj")), quantise=True
-            ),
-            o=self.linear((f"{attention}.o_proj",), quantise=True),
+            qkv=self.linear(*(f"{attention}.{n}" for n in ("q_proj", "k_proj", "v_proj"))),
+            o=self.linear(f"{attention}.o_proj"),
             post_norm=self.vector(f"{prefix}.post_attention_layernorm.weight"),
-            gate_up=self.linear((f"{mlp}.gate_proj", f"{mlp}.up_proj"), quantise=True),
-            down=self.linear((f"{mlp}.down_proj",), quantise=True),
-            q_norm=self.vector(f"{attention}.q_norm.weight") if config.qk_norm else None,
-            k_norm=self.vector(f"{attention}.k_norm.weight") if config.qk_norm else None,
+            gate_up=self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
+            down=self.linear(f"{mlp}.down_proj"),
+            q_norm=self.vector(f"{attention}.q_norm.weight") if normed else None,
+            k_norm=self.vector(f"{attention}.k_norm.weight") if normed else None,
         )

@@ -6,6 +6,7 @@ and Qwen3 (normed q and k). What a step computes is `steps.py`'s business, and h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -16,7 +17,7 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.slots import Slot
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import HeadShape, Kernels, Rope
-from tinsmith.ops.linear import Linear
+from tinsmith.ops.linear import Linear, LowRank, refresh_norm
 
 
 class Site(StrEnum):
@@ -78,7 +79,7 @@ class Steps(Protocol):
         ...
 
     def attend(self, qkv: Tensor, shape: HeadShape, layer: int) -> Tensor:
-        """Causal attention."""
+        """Causal attention; `layer` counts from the decoder's own first one."""
         ...
 
     def gate(self, gate_up: Tensor) -> Tensor:
@@ -88,19 +89,23 @@ class Steps(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Decoder:
-    """A model's weights with the kernels that compute on them."""
+    """A model's weights with the kernels that compute on them; or a stage's, a run of the model's layers."""
 
     config: DecoderConfig
     kernels: Kernels
     embedding: Weight
-    """[V, H]."""
+    """[V, H]; no rows in a stage that does not begin the model."""
     layers: tuple[Layer, ...]
     final_norm: Weight
+    """[H]; empty in a stage that does not end the model."""
     head: Linear
-    """[H, V]; a tied head is a copy of the embedding, refreshed after every change of it."""
+    """[H, V]; a tied head is a copy of the embedding, refreshed after every change of it. No columns in a stage that
+    does not end the model."""
     rope: Rope
     slots: tuple[Slot, ...]
     """Every published tensor held in full precision; a tied head has none of its own."""
+    first: int = 0
+    """The number of its first layer in the model."""
 
     @property
     def shape(self) -> HeadShape:
@@ -110,35 +115,54 @@ class Decoder:
 
     def hidden(self, steps: Steps, ids: Tensor) -> Tensor:
         """Normalised hidden states of every row, [rows, H]: what the head reads."""
-        eps, shape = self.config.norm_eps, self.shape
-        x, delta = steps.embed(self.embedding, ids), None
+        x, delta = self.through(steps, self.enter(steps, ids))
+        return steps.add_norm(x, delta, self.final_norm, self.config.norm_eps)[1]
+
+    def enter(self, steps: Steps, ids: Tensor) -> Tensor:
+        """What the first layer reads of every row, [rows, H]."""
+        return steps.embed(self.embedding, ids)
+
+    def through(self, steps: Steps, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """All layers: the residual stream, and what the last of them has yet to add to it, [rows, H] each."""
+        eps, shape, delta = self.config.norm_eps, self.shape, None
         for i, layer in enumerate(self.layers):
+            n = self.first + i
             gains = (
                 None
                 if layer.q_norm is None or layer.k_norm is None
                 else (layer.q_norm, layer.k_norm, eps)
             )
             x, h = steps.add_norm(x, delta, layer.input_norm, eps)
-            h = steps.linear(h, layer.qkv, Place(i, Site.QKV))
+            h = steps.linear(h, layer.qkv, Place(n, Site.QKV))
             h = steps.rotate(h, shape, self.rope, gains)
             h = steps.attend(h, shape, i)
-            h = steps.linear(h, layer.o, Place(i, Site.O))
+            h = steps.linear(h, layer.o, Place(n, Site.O))
             x, h = steps.add_norm(x, h, layer.post_norm, eps)
-            h = steps.linear(h, layer.gate_up, Place(i, Site.GATE_UP))
+            h = steps.linear(h, layer.gate_up, Place(n, Site.GATE_UP))
             h = steps.gate(h)
-            delta = steps.linear(h, layer.down, Place(i, Site.DOWN))
-        return steps.add_norm(x, delta, self.final_norm, eps)[1]
+            delta = steps.linear(h, layer.down, Place(n, Site.DOWN))
+        return x, delta
 
     def linears(self) -> dict[Place, Linear]:
         """Every linear step by place, in reading order."""
         places: dict[Place, Linear] = {}
-        for i, layer in enumerate(self.layers):
-            places[Place(i, Site.QKV)] = layer.qkv
-            places[Place(i, Site.O)] = layer.o
-            places[Place(i, Site.GATE_UP)] = layer.gate_up
-            places[Place(i, Site.DOWN)] = layer.down
-        places[HEAD_PLACE] = self.head
+        for n, layer in enumerate(self.layers, self.first):
+            places[Place(n, Site.QKV)] = layer.qkv
+            places[Place(n, Site.O)] = layer.o
+            places[Place(n, Site.GATE_UP)] = layer.gate_up
+            places[Place(n, Site.DOWN)] = layer.down
+        if self.head.out_size:
+            places[HEAD_PLACE] = self.head
         return places
+
+    def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:
+        """Bring what an adapter derives from its weights and the base, DoRA's norms, up to date.
+
+        Called after every change of the adapter's weights, and before they are computed with.
+        """
+        linears = self.linears()
+        for place, part in low.items():
+            refresh_norm(self.kernels, linears[place], part)
 
     def refresh_tied_head(self) -> None:
         """Copy the embedding into a tied head."""

@@ -11,22 +11,35 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folder_config import model_folder
 from tinsmith.models.hf_config import config_values
+from tinsmith.models.in_turn import InTurn, RowsInTurn
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
 from tinsmith.models.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
 from tinsmith.types.errors import CheckpointError, ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
 
+_ROWS_AT_ONCE = 4096
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
     """Return a folder's weights as fp32 tensors under their Hugging Face names, as `config` needs.
+
+    Raises:
+        ConfigError, CheckpointError: as `stored_weights`.
+    """
+    return dict(stored_weights(path, config))
+
+
+def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tensor]:
+    """Return a folder's weights, each read when it is asked for, as fp32 under Hugging Face names, as `config` needs.
 
     Names and shapes are checked before anything is loaded. A head stored beside the embedding it is
     tied to is dropped; so are RoPE frequencies, which follow from the config.
@@ -34,11 +47,12 @@ def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
     Raises:
         ConfigError: when the folder holds no safetensors, or a tied head is not the embedding.
         CheckpointError: when a file is damaged or a tensor is missing, unexpected, or of the wrong
-            shape or dtype.
+            shape or dtype; or later, when a file has gone by the time a tensor is asked for.
     """
     folder = model_folder(path)
     stored = stored_tensors(folder)
-    expected = expected_tensors(config)
+    needed = expected_tensors(config)
+    expected = dict(needed)
     if config.tied and HEAD in stored:
         expected[HEAD] = expected[EMBEDDING]
     check_shapes(
@@ -48,15 +62,19 @@ def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
         files={name: str(tensor.file) for name, tensor in stored.items()},
     )
     _check_dtypes(stored)
-    weights: dict[str, torch.Tensor] = {}
-    for file in sorted({tensor.file for tensor in stored.values()}):
-        with opened(file) as handle:
-            for name in (name for name, tensor in stored.items() if tensor.file == file):
-                # A copy, because safetensors hands out views of the file's pages.
-                weights[name] = handle.get_tensor(name).to(torch.float32, copy=True)
     if config.tied and HEAD in stored:
-        _check_tied_head(weights[HEAD], weights[EMBEDDING], stored[HEAD].file)
-    return {name: weights[name] for name in expected_tensors(config)}
+        _check_tied_head(stored)
+
+    def read(name: str) -> torch.Tensor:
+        with opened(stored[name].file) as handle:
+            # A copy, because safetensors hands out views of the file's pages.
+            return handle.get_tensor(name).to(torch.float32, copy=True)
+
+    def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
+        with opened(stored[name].file) as handle:
+            return handle.get_slice(name)[begin:end].to(torch.float32, copy=True)
+
+    return RowsInTurn(needed, read, read_rows)
 
 
 def write_folder(
@@ -108,10 +126,12 @@ def write_folder(
 
 
 def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
-    """Return the SHA-256 (hex) of weights as fp32, over names, shapes and bits, sorted by name."""
-    return tensors_sha256(
-        {name: tensor.detach().to("cpu", torch.float32).numpy() for name, tensor in weights.items()}
-    )
+    """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name; holds one at a time."""
+
+    def array(name: str) -> NDArray[np.generic]:
+        return weights[name].detach().to("cpu", torch.float32).numpy()
+
+    return tensors_sha256(InTurn(weights, array))
 
 
 def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:
@@ -125,8 +145,19 @@ def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:
             )
 
 
-def _check_tied_head(head: torch.Tensor, embedding: torch.Tensor, file: Path) -> None:
-    if not torch.equal(head, embedding):
+def _check_tied_head(stored: Mapping[str, StoredTensor]) -> None:
+    """Compare head and embedding some rows at a time: each may be the largest tensor there is."""
+    file, rows = stored[HEAD].file, stored[HEAD].shape[0]
+    with opened(file) as of_head, opened(stored[EMBEDDING].file) as of_embedding:
+        head, embedding = of_head.get_slice(HEAD), of_embedding.get_slice(EMBEDDING)
+        same = all(
+            torch.equal(
+                head[begin : begin + _ROWS_AT_ONCE].float(),
+                embedding[begin : begin + _ROWS_AT_ONCE].float(),
+            )
+            for begin in range(0, rows, _ROWS_AT_ONCE)
+        )
+    if not same:
         raise ConfigError(
             f"{file}: the head differs from the embedding that the config ties it to",
             field="tie_word_embeddings",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
-import numpy as np
 import torch
 
 from tinsmith.models.config import DecoderConfig
+from tinsmith.models.in_turn import InTurn
 from tinsmith.models.names import expected_tensors
 from tinsmith.types.seeds import derive, uniform
 
@@ -16,7 +17,12 @@ INITIAL_STD = 0.02
 
 
 def initial_weights(config: DecoderConfig, seed: int) -> dict[str, torch.Tensor]:
-    """Draw fresh fp32 weights by Hugging Face name: the same bits on every machine.
+    """Draw fresh fp32 weights by Hugging Face name, all at once: see `drawn_weights`."""
+    return dict(drawn_weights(config, seed))
+
+
+def drawn_weights(config: DecoderConfig, seed: int) -> Mapping[str, torch.Tensor]:
+    """Return fresh fp32 weights by Hugging Face name, each drawn when asked for: the same bits on every machine.
 
     Matrices are uniform with standard deviation 0.02, those that write into the residual stream
     (o_proj, down_proj) smaller by sqrt(2 * num_layers); norms are one, biases zero. Each tensor has
@@ -25,16 +31,17 @@ def initial_weights(config: DecoderConfig, seed: int) -> dict[str, torch.Tensor]
     Source: the scale of residual projections is GPT-2's, sec. 2.3 of Radford et al. 2019, with a
     uniform in place of a normal law, which needs no transcendental function.
     """
-    weights: dict[str, torch.Tensor] = {}
-    for name, shape in expected_tensors(config).items():
+    shapes = expected_tensors(config)
+
+    def draw(name: str) -> torch.Tensor:
+        shape = shapes[name]
         if name.endswith("norm.weight"):
-            values = np.ones(shape, dtype=np.float32)
-        elif name.endswith(".bias"):
-            values = np.zeros(shape, dtype=np.float32)
-        else:
-            bound = INITIAL_STD * math.sqrt(3.0)
-            if name.endswith(("o_proj.weight", "down_proj.weight")):
-                bound /= math.sqrt(2.0 * config.num_layers)
-            values = uniform(derive(seed, "weights", name), shape, bound)
-        weights[name] = torch.from_numpy(values)
-    return weights
+            return torch.ones(shape)
+        if name.endswith(".bias"):
+            return torch.zeros(shape)
+        bound = INITIAL_STD * math.sqrt(3.0)
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            bound /= math.sqrt(2.0 * config.num_layers)
+        return torch.from_numpy(uniform(derive(seed, "weights", name), shape, bound))
+
+    return InTurn(shapes, draw)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +45,14 @@ class Forest:
     def num_pages(self) -> int:
         """Pages that the keys take."""
         return len(self.slots) // PAGE
+
+    @property
+    def trees(self) -> tuple[tuple[TreeNode, ...], ...]:
+        """The nodes of each tree, depth first: what `of` makes this forest from."""
+        firsts = self.rows.first_pos.tolist()
+        lengths = self.rows.row_begin.diff().tolist()
+        nodes = tuple(map(TreeNode, firsts, lengths))
+        return tuple(nodes[begin:end] for begin, end in pairwise(self.unit_nodes.tolist()))
 
     @staticmethod
     def whole(lengths: Sequence[int]) -> Forest:

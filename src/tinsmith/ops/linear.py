@@ -81,7 +81,7 @@ class Linear:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LowRank:
     """The adapter of one `Linear`: A for all its targets side by side, B per target."""
 
@@ -127,8 +127,14 @@ def refresh_norm(kernels: Kernels, linear: Linear, low: LowRank) -> None:
         kernels.gemm(low.a.value[:, r0:r1] * low.scaling, b.value, into=summed[:, c0:c1])
     squares = torch.zeros(linear.out_size, device=summed.device)
     kernels.column_chain(summed, summed, torch.tensor([0, linear.in_size]), squares)
-    low.norm = rounded_root(squares)
-    low.gain = _over(low.magnitude.value, low.norm)
+    set_norm(low, rounded_root(squares))
+
+
+def set_norm(low: LowRank, norm: Tensor) -> None:
+    """Give a DoRA its norm, wherever it was computed, and the gain that follows from it."""
+    assert low.magnitude is not None
+    low.norm = norm
+    low.gain = _over(low.magnitude.value, norm)
 
 
 def rounded_root(x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import uvloop
 
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.kept_certificates import KeptCertificates
-from tinsmith.engine.training import MicroBatches
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_others
 from tinsmith.server.access.log import AccessLog
 from tinsmith.server.access.tls import TlsFiles, tls_files

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.gguf.config import parse_gguf_config
-from tinsmith.models.gguf.file import GgufFile, tensors_of
+from tinsmith.models.gguf.file import GgufFile, rows_of, tensors_of
 from tinsmith.models.gguf.layout import ROPE_FACTORS, file_names, halved, rotated_heads
+from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.stored import check_shapes
 
@@ -26,11 +30,21 @@ def read_decoder(file: GgufFile) -> DecoderConfig:
 def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
     """Return the decoder of a file and its weights.
 
+    Raises:
+        ConfigError, CheckpointError: as `stored_model`.
+    """
+    config, weights = stored_model(file)
+    return config, dict(weights)
+
+
+def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tensor]]:
+    """Return the decoder of a file and its weights, each decoded when it is asked for.
+
     Names and shapes are checked before any weight is decoded.
 
     Raises:
         ConfigError: the decoder is not supported.
-        CheckpointError: a tensor is missing, unexpected or of the wrong shape.
+        CheckpointError: a tensor is missing, unexpected or of the wrong shape; or later, when the file was cut short.
     """
     config = read_decoder(file)
     names = file_names(config)
@@ -45,12 +59,20 @@ def read_model(file: GgufFile) -> tuple[DecoderConfig, dict[str, torch.Tensor]]:
         source=str(file.path),
         files={},
     )
-    weights: dict[str, torch.Tensor] = {}
-    for stored, values in tensors_of(file, set(published)):
-        name = published[stored]
+
+    there = replace(file, metadata={})  # which is mostly a vocabulary
+
+    def read(name: str) -> torch.Tensor:
+        ((_, values),) = tensors_of(there, {names[name]})
         heads = rotated_heads(name, config)
-        weights[name] = torch.from_numpy(halved(values, heads) if heads else values)
-    return config, {name: weights[name] for name in names}
+        return torch.from_numpy(halved(values, heads) if heads else values)
+
+    def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
+        if rotated_heads(name, config):
+            return read(name)[begin:end]
+        return torch.from_numpy(rows_of(there, names[name], begin, end))
+
+    return config, RowsInTurn(names, read, read_rows)
 
 
 def _rope_factors(file: GgufFile) -> NDArray[np.float32] | None:

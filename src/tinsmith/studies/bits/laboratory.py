@@ -23,7 +23,8 @@ from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.trace import StepTrace, Trace
-from tinsmith.engine.training import MicroBatches, TrainingSession
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import OpenedBase
 from tinsmith.models.build import build_decoder

@@ -1,0 +1,307 @@
+"""The driver of a sharded base: its last stage, as a decoder that asks the earlier ones for what it reads.
+
+To whoever samples or trains it is a decoder like any other. Adapters are whole here, and each stage is sent its part
+when it is first computed with; what the stages' backward passes come to is added to the buffers here, in the order of
+an unsharded base's.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tinsmith.engine.cache import PagePool
+from tinsmith.engine.cluster.stage_calls import (
+    CachedRows,
+    OpenedPart,
+    PartNumbers,
+    StageCalls,
+    TreeRows,
+)
+from tinsmith.engine.sampler import SamplerLimits, cache_pages
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.decoder import Decoder, Place, Site, Steps
+from tinsmith.models.steps import LowRanks, SampleSteps, TrainSteps
+from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
+from tinsmith.ops.linear import Linear, LowRank, set_norm
+from tinsmith.types.datum import FloatArray
+from tinsmith.types.errors import BackendError
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class _Number:
+    """What the stages know something by; when nobody here has it any more, they are told to drop that."""
+
+    number: int
+    end: weakref.finalize[..., _Number] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ShardedDecoder(Decoder):
+    """The last stage of a base, with the earlier ones. Its config is the whole base's. Not thread-safe."""
+
+    stages: tuple[StageCalls, ...] = ()
+    """The earlier ones, in order."""
+    cut: tuple[range, ...] = ()
+    """The layers of each stage, the last one's too."""
+    pool: ShardedPool | None = None
+    """The cache that sampling uses."""
+    _numbers: Iterator[int] = field(default_factory=count)
+    _opened: weakref.WeakKeyDictionary[LowRank, _Number] = field(
+        default_factory=weakref.WeakKeyDictionary[LowRank, _Number]
+    )
+    """The number of each adapter that the stages hold, by its first part there."""
+    _dropped: list[int] = field(default_factory=list[int])
+    """Numbers that are no longer needed, and that the stages have not been told of yet."""
+
+    def enter(self, steps: Steps, ids: Tensor) -> Tensor:
+        """What the first layer here reads of every row, [rows, H]: the earlier stages are asked, in order.
+
+        Raises:
+            BackendError: a stage lost what it held, or a sampler does not use `pool`.
+        """
+        if not self.stages:
+            return Decoder.enter(self, steps, ids)
+        self.tidy()
+        rows = ids.cpu().numpy()
+        match steps:
+            case TrainSteps():
+                return self._trained(steps, rows)
+            case SampleSteps():
+                return self._sampled(steps, rows)
+            case _:
+                raise TypeError(f"a sharded base cannot carry out {type(steps).__name__}")
+
+    def linears(self) -> dict[Place, Linear]:
+        """Every linear step of the base by place, in reading order; those of earlier stages have a shape only."""
+        like = self.layers[0]
+        none = Weight(torch.empty(0, device=self.kernels.device))
+        places: dict[Place, Linear] = {}
+        for n in range(self.first):
+            for site, own in (
+                (Site.QKV, like.qkv),
+                (Site.O, like.o),
+                (Site.GATE_UP, like.gate_up),
+                (Site.DOWN, like.down),
+            ):
+                places[Place(n, site)] = Linear((none,), own.in_size, own.widths)
+        return {**places, **Decoder.linears(self)}
+
+    def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:
+        """Bring DoRA's norms up to date, each where its base is; what the stages have of the adapter is outdated."""
+        earlier = self._earlier(low)
+        Decoder.refresh_norms(self, {p: part for p, part in low.items() if p not in earlier})
+        for part in earlier.values():
+            self._opened.pop(part, None)
+        if any(part.magnitude is not None for part in earlier.values()):
+            norms = self._open(earlier)
+            for place, part in earlier.items():
+                if (norm := norms[place]) is not None:
+                    set_norm(part, torch.tensor(norm, device=self.kernels.device))
+
+    def tidy(self) -> None:
+        """Let the stages drop adapters that are gone here, and forward passes that were given up.
+
+        Done before every call that computes; to be called where memory is wanted back at once.
+        """
+        if self._dropped:
+            numbers = tuple(self._dropped)
+            for stage in self.stages:
+                stage.close(numbers, numbers)
+            del self._dropped[: len(numbers)]
+
+    def _trained(self, steps: TrainSteps, ids: NDArray[np.int64]) -> Tensor:
+        recorded = self._number() if torch.is_grad_enabled() else None
+        asked = TreeRows(
+            step=None if recorded is None else recorded.number,
+            ids=ids,
+            trees=steps.forest.trees,
+            adapter=self._adapter(steps.adapter),
+        )
+        anchor = torch.empty(0, requires_grad=True)
+        return _Earlier.apply(anchor, self, asked, steps.adapter, recorded)  # pyright: ignore[reportReturnType]
+
+    def _sampled(self, steps: SampleSteps, ids: NDArray[np.int64]) -> Tensor:
+        if self.pool is None or steps.pages is not self.pool.layers:
+            raise BackendError(
+                "a sampler on a sharded base needs the cache that its stages have too",
+                field="pool",
+                fix="make one by ShardedPool, and one sampler with it",
+            )
+        asked = CachedRows(
+            pool=self.pool.number,
+            ids=ids,
+            row_begin=steps.rows.row_begin.numpy(),
+            first_pos=steps.rows.first_pos.numpy(),
+            positions=steps.rows.positions.numpy(),
+            table=steps.rows.table.numpy(),
+            runs=tuple((begin, end, self._adapter(low)) for begin, end, low in steps.runs),
+        )
+        x: FloatArray | None = None
+        for stage in self.stages:
+            x = stage.sample(asked, x)
+        return self._received(x)
+
+    def forward(self, asked: TreeRows) -> Tensor:
+        """The rows of whole trees as they come to this stage, [rows, H]."""
+        x: FloatArray | None = None
+        for stage in self.stages:
+            x = stage.forward(asked, x)
+        return self._received(x)
+
+    def backward(self, recorded: _Number, grad: Tensor, low: LowRanks) -> None:
+        """Send the gradient of these rows back, and add the adapter's that come of it to its buffers here."""
+        given: FloatArray | None = grad.detach().cpu().numpy()
+        for stage in reversed(self.stages):
+            assert given is not None
+            found = stage.backward(recorded.number, given)
+            for part in found.parts:
+                _add(low[part.place], part)
+            given = found.x
+        if recorded.end is not None:
+            recorded.end.detach()  # no stage has anything left of it
+
+    def _number(self) -> _Number:
+        made = _Number(next(self._numbers))
+        made.end = weakref.finalize(made, self._dropped.append, made.number)
+        made.end.atexit = False
+        return made
+
+    def _adapter(self, low: LowRanks) -> int | None:
+        """The number under which the stages hold an adapter, which is sent to them if they do not yet."""
+        earlier = self._earlier(low)
+        first = next(iter(earlier.values()), None)
+        if first is None:
+            return None
+        if first not in self._opened:
+            self._open(earlier)
+        return self._opened[first].number
+
+    def _open(self, earlier: Mapping[Place, LowRank]) -> dict[Place, FloatArray | None]:
+        """Send each stage its parts; return DoRA's norms by place."""
+        self.tidy()
+        opened = self._number()
+        norms: dict[Place, FloatArray | None] = {}
+        for stage, layers in zip(self.stages, self.cut, strict=False):
+            parts = {place: part for place, part in earlier.items() if place.layer in layers}
+            sent = [_sent(place, part) for place, part in parts.items()]
+            norms.update(zip(parts, stage.open(opened.number, sent), strict=True))
+        self._opened[next(iter(earlier.values()))] = opened
+        return norms
+
+    def _earlier(self, low: LowRanks) -> dict[Place, LowRank]:
+        """The parts of an adapter on layers of earlier stages."""
+        return {place: part for place, part in low.items() if 0 <= place.layer < self.first}
+
+    def _received(self, x: FloatArray | None) -> Tensor:
+        assert x is not None
+        return torch.tensor(x, device=self.kernels.device)
+
+
+def sharded(
+    last: Decoder, config: DecoderConfig, stages: Sequence[StageCalls], cut: Sequence[range]
+) -> ShardedDecoder:
+    """Put the last stage of a base before the earlier ones; `cut` has the layers of all, `config` is the whole base's.
+
+    The stages drop what an earlier driver left there.
+    """
+    for stage in stages:
+        stage.clear()
+    return ShardedDecoder(
+        config=config,
+        kernels=last.kernels,
+        embedding=last.embedding,
+        layers=last.layers,
+        final_norm=last.final_norm,
+        head=last.head,
+        rope=last.rope,
+        slots=last.slots,
+        first=last.first,
+        stages=tuple(stages),
+        cut=tuple(cut),
+    )
+
+
+class ShardedPool(PagePool):
+    """The pages of the last stage's layers, with the same pages in every earlier stage."""
+
+    def __init__(self, decoder: ShardedDecoder, limits: SamplerLimits | None = None) -> None:
+        """Have pages for all stages' layers, and be the pool of the decoder from now on.
+
+        The default is as many as the longest stage could have by itself.
+        """
+        longest = max(map(len, decoder.cut))
+        capacity = cache_pages(
+            replace(decoder.config, num_layers=longest), limits or SamplerLimits()
+        )
+        own = replace(decoder.config, num_layers=len(decoder.layers))
+        super().__init__(own, capacity, decoder.kernels.device)
+        self.number = decoder.pool.number + 1 if decoder.pool is not None else 0
+        self._stages = decoder.stages
+        for stage in self._stages:
+            stage.open_pool(self.number, capacity)
+        decoder.pool = self
+
+    def duplicate(self, page: int, copies: list[int]) -> None:
+        """Copy one page's keys and values into others, in every layer of every stage."""
+        super().duplicate(page, copies)
+        for stage in self._stages:
+            stage.duplicate(self.number, page, copies)
+
+    def scrub(self, pages: list[int]) -> None:
+        """Zero pages that may hold values that are not finite, before anyone else gets them."""
+        super().scrub(pages)
+        for stage in self._stages:
+            stage.scrub(self.number, pages)
+
+
+class _Earlier(torch.autograd.Function):
+    """All earlier stages as one step."""
+
+    @staticmethod
+    def forward(
+        ctx: _Ctx,
+        anchor: Tensor,
+        decoder: ShardedDecoder,
+        asked: TreeRows,
+        low: LowRanks,
+        recorded: _Number | None,
+    ) -> Tensor:
+        del anchor  # requires grad, so that autograd records what follows
+        ctx.saved = (decoder, low, recorded)
+        return decoder.forward(asked)
+
+    @staticmethod
+    def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Any, ...]:
+        decoder, low, recorded = ctx.saved
+        decoder.backward(recorded, grads[0].contiguous(), low)
+        return (None,) * 5
+
+
+def _sent(place: Place, part: LowRank) -> OpenedPart:
+    def values(weight: Weight) -> FloatArray:
+        return weight.value.detach().cpu().numpy()
+
+    magnitude = None if part.magnitude is None else values(part.magnitude)
+    weights = PartNumbers(
+        place=place, a=values(part.a), b=tuple(map(values, part.b)), magnitude=magnitude
+    )
+    return OpenedPart(weights=weights, columns=part.columns, scaling=part.scaling)
+
+
+def _add(part: LowRank, found: PartNumbers) -> None:
+    """Add a stage's gradients to the buffers of the weights that have one."""
+    pairs = [(part.a, found.a), *zip(part.b, found.b, strict=True)]
+    if part.magnitude is not None and found.magnitude is not None:
+        pairs.append((part.magnitude, found.magnitude))
+    for weight, grad in pairs:
+        if weight.grad is not None:
+            weight.grad += torch.tensor(grad, device=weight.grad.device)

@@ -1,0 +1,127 @@
+"""What a token costs a worker of a given speed, and a step its server, as a function of the model and its adapter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+
+FP32 = 4
+"""Bytes of a trained weight, and of its gradient."""
+NF4 = 0.516
+"""Bytes of a base weight held as NF4: a nibble, and its share of scales."""
+BF16 = 2
+"""Bytes of a weight of the head beside such a base."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a worker reaches."""
+
+    name: str
+    flops: float
+    """Floating-point operations a second in matrix products."""
+    bytes_per_second: float
+    """At which it reads weights."""
+    weight_bytes: float = FP32
+    """Bytes of a base weight, unless it is NF4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What the server reaches, in fp32 numbers a second."""
+
+    adds: float
+    """Sums of two gradients."""
+    updates: float
+    """Weights the optimizer steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Seconds and bytes of what a step is made of."""
+
+    prompt_token: float
+    """Seconds of a token of a prompt."""
+    new_token: float
+    """Seconds that a token adds to its decoding step."""
+    decode_step: float
+    """Seconds of a decoding step whatever its number of tokens: the weights are read once."""
+    gradient_row: float
+    """Seconds of a row, forward and backward."""
+    adapter_bytes: int
+    """Of the trained weights, and of one gradient of them."""
+    join: float
+    """Seconds of the server to add a gradient to another."""
+    optimizer: float
+    """Seconds of the server for a step of the optimizer."""
+
+
+def times_of(
+    config: DecoderConfig, spec: AdapterSpec, machine: Machine, server: Server, *, context: int
+) -> Times:
+    """Return what a step is made of.
+
+    Args:
+        config: The model's shape.
+        spec: What is trained.
+        machine: A worker.
+        server: Who joins the gradients and steps the optimizer.
+        context: Tokens that a token looks back at, on average.
+    """
+    trained, weights = trained_weights(config, spec), product_weights(config)
+    full = spec.kind is AdapterKind.FULL
+    low_rank = 0 if full else trained
+    head = config.hidden_size * config.vocab_size
+    attention = 4 * config.num_layers * config.q_size * context
+    forward = 2 * (weights + low_rank) + attention
+    # Backward: once as much for the gradient of the rows, and as much again for that of what is trained.
+    backward = 2 * (weights + low_rank) + 2 * attention + 2 * (weights if full else low_rank)
+    held = machine.weight_bytes * weights
+    if spec.kind.quantised:
+        held = NF4 * (weights - head) + BF16 * head
+    return Times(
+        prompt_token=(forward - 2 * head) / machine.flops,
+        new_token=forward / machine.flops,
+        decode_step=(held + FP32 * low_rank) / machine.bytes_per_second,
+        gradient_row=(forward + backward) / machine.flops,
+        adapter_bytes=FP32 * trained,
+        join=trained / server.adds,
+        optimizer=trained / server.updates,
+    )
+
+
+def product_weights(config: DecoderConfig) -> int:
+    """Weights that every token is multiplied with: the layers' and the head's."""
+    return (
+        config.num_layers * sum(a * b for a, b in _attention(config) + _mlp(config))
+        + config.hidden_size * config.vocab_size
+    )
+
+
+def trained_weights(config: DecoderConfig, spec: AdapterSpec) -> int:
+    """Numbers that are trained, without the biases of a full model."""
+    head = (config.hidden_size, config.vocab_size)
+    if spec.kind is AdapterKind.FULL:
+        norms = (2 * config.num_layers + 1) * config.hidden_size
+        norms += 2 * config.num_layers * config.head_dim if config.qk_norm else 0
+        embedding = 0 if config.tied else head[0] * head[1]
+        return product_weights(config) + norms + embedding
+    layer = (_attention(config) if spec.train_attn else []) + (
+        _mlp(config) if spec.train_mlp else []
+    )
+    products = config.num_layers * layer + ([head] if spec.train_unembed else [])
+    low_rank = spec.rank * sum(a + b for a, b in products)
+    return low_rank + (sum(b for _, b in products) if spec.kind.decomposed else 0)
+
+
+def _attention(config: DecoderConfig) -> list[tuple[int, int]]:
+    """Inputs and outputs of the products of a layer's attention."""
+    width, q, kv = config.hidden_size, config.q_size, config.kv_size
+    return [(width, q), (width, kv), (width, kv), (q, width)]
+
+
+def _mlp(config: DecoderConfig) -> list[tuple[int, int]]:
+    width, hidden = config.hidden_size, config.intermediate_size
+    return [(width, hidden), (width, hidden), (hidden, width)]

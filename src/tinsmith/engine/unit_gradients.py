@@ -1,0 +1,165 @@
+"""Units of gradient computed: what a request asks of them, and what comes of it, here, in micro-batches.
+
+A micro-batch is a matter of memory only: each unit's gradient is a chain of its own, and a micro-batch is a whole
+node of the tree by which units are added (`unit_sums.py`). So is a block that somebody else computes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from tinsmith.engine.unit_sums import Partial, UnitSums
+from tinsmith.engine.units import Unit
+from tinsmith.models.adapter import Adapter
+from tinsmith.models.steps import TrainSteps, target_logprobs
+from tinsmith.ops.custom_loss.program import CustomLoss
+from tinsmith.ops.forest import Forest, Reads
+from tinsmith.ops.functions import GivenGradient
+from tinsmith.ops.losses import LossValue
+from tinsmith.ops.objective import Objective, objective_of
+from tinsmith.types.datum import Datum, DatumOutput, LossName
+from tinsmith.types.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatches:
+    """How many units are computed at once: at most `units` of them and `rows` rows, but one unit however large."""
+
+    rows: int = 1536
+    units: int = 1 << 30
+
+    def split(self, sizes: Sequence[int], first: int = 0) -> list[range]:
+        """Consecutive blocks of units, each a whole node of the tree of sums: 2^k of them from a multiple of 2^k on.
+
+        `sizes` are the units' rows, `first` the number of the first one.
+        """
+        blocks: list[range] = []
+        start = 0
+        while start < len(sizes):
+            size = 1
+            while (first + start) % (2 * size) == 0 and start + 2 * size <= len(sizes):
+                if 2 * size > self.units or sum(sizes[start : start + 2 * size]) > self.rows:
+                    break
+                size *= 2
+            blocks.append(range(start, start + size))
+            start += size
+        return blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitRequest:
+    """Units to be computed with an adapter's weights as they are."""
+
+    units: Sequence[Unit]
+    datums: Sequence[Datum]
+    """Those that the units name by their places here."""
+    loss: LossName | CustomLoss
+    settings: Mapping[str, object]
+    first: int
+    """The number of the first unit, since the last optimizer step."""
+    backward: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """What came of some consecutive units."""
+
+    found: Mapping[int, tuple[DatumOutput, LossValue]]
+    """By datum, what the model said and its loss."""
+    partial: Partial | None
+    """The sum of their gradients, a whole node of the tree; None without a backward pass."""
+
+
+class ComputeUnits(Protocol):
+    """Computes a request's units, here or elsewhere, and yields blocks of them in their order.
+
+    Raises InputError for a datum that cannot be computed; what was yielded before is then worth nothing.
+    """
+
+    def __call__(
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+    ) -> Iterator[Block]:
+        """Yield blocks that are whole nodes of the tree of sums."""
+        ...
+
+
+class ComputeHere:
+    """Computes units in this process, with the buffers of the sums."""
+
+    def __call__(
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+    ) -> Iterator[Block]:
+        """Yield a block for each micro-batch."""
+        objective = objective_of(asked.loss, asked.settings)
+        sizes = [unit.num_rows for unit in asked.units]
+        for block in micro_batches.split(sizes, asked.first):
+            units = [asked.units[i] for i in block]
+            if asked.backward:
+                sums.fresh()
+            found = self.micro_batch(
+                adapter, units, asked.datums, objective, backward=asked.backward
+            )
+            yield Block(found, sums.taken(asked.first + block.start) if asked.backward else None)
+
+    def micro_batch(
+        self,
+        adapter: Adapter,
+        units: list[Unit],
+        datums: Sequence[Datum],
+        objective: Objective,
+        *,
+        backward: bool,
+    ) -> dict[int, tuple[DatumOutput, LossValue]]:
+        """Compute units, adding their gradients to the weights' buffers; by datum, what the model said and its loss."""
+        decoder = adapter.decoder
+        device = decoder.kernels.device
+        forest = Forest.of([unit.nodes for unit in units])
+        begins = forest.units.tolist()
+        read = [
+            (i, begin + rows, datums[i].inputs["target_tokens"])
+            for begin, unit in zip(begins, units, strict=False)
+            for i, rows in zip(unit.datums, unit.rows_of, strict=True)
+        ]
+        reads = Reads(
+            rows=np.concatenate([np.repeat(rows, t.size // len(rows)) for _, rows, t in read]),
+            targets=np.concatenate([targets.ravel() for _, _, targets in read]).astype(np.int32),
+        )
+        ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
+        logprobs = target_logprobs(
+            decoder,
+            TrainSteps(decoder.kernels, forest, adapter.low),
+            ids.to(device),
+            reads,
+        )
+        flat = logprobs.detach().cpu().numpy()
+        results: dict[int, tuple[DatumOutput, LossValue]] = {}
+        at = 0
+        for i, _, targets in read:
+            own = flat[at : at + targets.size].reshape(targets.shape).copy()
+            at += targets.size
+            try:
+                value = objective.value(own, datums[i].inputs)
+            except InputError as error:
+                raise error.told_at(f"data[{i}]") from None
+            if not (
+                math.isfinite(value.total)
+                and np.isfinite(value.grad).all()
+                and np.isfinite(own).all()
+            ):
+                raise InputError(
+                    "the loss of a datum is not finite; no gradient was added",
+                    field=f"data[{i}]",
+                    value=value.total,
+                    fix="check the sampler's logprobs and advantages; if they are right, the weights have diverged",
+                )
+            results[i] = (DatumOutput(logprobs=own), value)
+        if backward:
+            grad = np.concatenate([value.grad.ravel() for _, value in results.values()])
+            GivenGradient.apply(logprobs, torch.from_numpy(grad).to(device)).backward()
+        return results

@@ -1,0 +1,64 @@
+"""Tensors by name of which each is read when it is asked for and then forgotten, so that never all are held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, TypeVar
+
+from torch import Tensor
+
+_T = TypeVar("_T")
+
+_AT_ONCE: Final = 1 << 20
+"""Values of a wide matrix that are read at a time: 4 MiB."""
+
+
+class InTurn(Mapping[str, _T]):
+    """Reads a value whenever it is asked for, and keeps none."""
+
+    def __init__(self, names: Collection[str], read: Callable[[str], _T]) -> None:
+        self._names = {name: None for name in names}
+        self._read = read
+
+    def __getitem__(self, name: str) -> _T:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a value; nothing is read."""
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class RowsInTurn(InTurn[Tensor]):
+    """Tensors of which some rows can be read by themselves."""
+
+    def __init__(
+        self,
+        names: Collection[str],
+        read: Callable[[str], Tensor],
+        read_rows: Callable[[str, int, int], Tensor],
+    ) -> None:
+        super().__init__(names, read)
+        self.read_rows = read_rows
+        """Rows begin .. end of a matrix: name, begin, end."""
+
+
+def in_blocks(
+    weights: Mapping[str, Tensor], name: str, shape: tuple[int, int]
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield a matrix of this shape in blocks of rows, each with the number of its first one."""
+    rows = max(1, _AT_ONCE // shape[1])
+    whole = None if isinstance(weights, RowsInTurn) else weights[name]
+    for begin in range(0, shape[0], rows):
+        end = min(begin + rows, shape[0])
+        if isinstance(weights, RowsInTurn):
+            yield begin, weights.read_rows(name, begin, end)
+        elif whole is not None:
+            yield begin, whole[begin:end]

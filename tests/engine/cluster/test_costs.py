@@ -1,0 +1,125 @@
+"""What a step costs in closed form: against adapters as they are, and against the simulation."""
+
+import math
+import random
+import statistics
+from dataclasses import replace
+
+import pytest
+
+from tinsmith.engine.cluster.costs import (
+    Limit,
+    Network,
+    Workload,
+    best_blocks,
+    moments,
+    step_costs,
+)
+from tinsmith.engine.cluster.simulation import Conditions, ideal_seconds, simulate
+from tinsmith.engine.cluster.token_costs import (
+    Machine,
+    Server,
+    Times,
+    product_weights,
+    times_of,
+    trained_weights,
+)
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.build import build_decoder
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
+from tinsmith.ops.native import NativeKernels
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
+
+TIMES = Times(
+    prompt_token=0.002,
+    new_token=0.0025,
+    decode_step=0.025,
+    gradient_row=0.01,
+    adapter_bytes=20_000_000,
+    join=0.001,
+    optimizer=0.003,
+)
+LOAD = Workload(
+    groups=128, samples=4, prompt=64, median=64, spread=0.5, longest=256, at_once=4, blocks=8
+)
+NETWORK = Network(bandwidth=1.25e9)
+GPU_LIKE = replace(TIMES, new_token=1e-5, decode_step=0.005, gradient_row=2e-4, prompt_token=5e-5)
+"""Decoding costs what reading the weights costs."""
+
+
+@pytest.mark.parametrize("kind", AdapterKind)
+def test_trained_weights_are_those_of_an_adapter(kind: AdapterKind) -> None:
+    spec = AdapterSpec(kind=kind, rank=8)
+    nano = PRESETS["nano"]
+    decoder = build_decoder(
+        nano, initial_weights(nano, 0), NativeKernels(), quantised=kind.quantised
+    )
+    adapter = create_adapter(decoder, spec)
+    counted = sum(weight.value.numel() for weight in adapter.weights())
+    assert trained_weights(nano, spec) == counted
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8, 32])
+@pytest.mark.parametrize(
+    "times",
+    [TIMES, GPU_LIKE, replace(TIMES, adapter_bytes=2_000_000_000), replace(TIMES, join=0.5)],
+    ids=["computing", "stepping", "returning", "joining"],
+)
+def test_the_closed_form_is_near_the_simulation(times: Times, workers: int) -> None:
+    simulated = simulate(times, LOAD, NETWORK, Conditions(), workers=workers, steps=3)
+    told = step_costs(times, LOAD, NETWORK, workers)
+    assert told.seconds == pytest.approx(simulated.mean, rel=0.15)
+    assert told.ideal == pytest.approx(ideal_seconds(times, LOAD, workers), rel=0.15)
+    if workers > 1:
+        assert told.gradient_bytes <= simulated.bytes_in / 3 * 1.05
+
+
+def test_what_limits_a_step_is_told() -> None:
+    limits = {
+        workers: step_costs(TIMES, LOAD, NETWORK, workers).limit for workers in (1, 4, 128, 1024)
+    }
+    assert limits[1] is limits[4] is Limit.COMPUTE
+    slow = Network(bandwidth=1e8, relayed=False)
+    assert step_costs(TIMES, replace(LOAD, blocks=1), slow, 256).limit is Limit.BROADCAST
+    assert step_costs(TIMES, LOAD, slow, 32).limit is Limit.RETURN
+    assert step_costs(replace(TIMES, join=1.0), LOAD, NETWORK, 128).limit is Limit.JOIN
+    assert step_costs(GPU_LIKE, LOAD, NETWORK, 128).limit in (Limit.ANSWER, Limit.RETURN)
+
+
+def test_large_gradients_come_in_fewer_works() -> None:
+    large = replace(TIMES, adapter_bytes=20_000_000_000)
+    assert best_blocks(TIMES, LOAD, NETWORK, 8).blocks > best_blocks(large, LOAD, NETWORK, 8).blocks
+
+
+def test_gradient_works_are_nodes_of_the_tree() -> None:
+    for workers in (1, 2, 3, 5, 64, 1000):
+        block = LOAD.block(workers)
+        assert block & (block - 1) == 0
+        assert block == 1 or block * workers * LOAD.blocks <= LOAD.groups
+
+
+def test_the_longest_of_several_answers() -> None:
+    rng = random.Random(0)
+    longest = [
+        max(min(256.0, 64 * rng.lognormvariate(0, 0.5)) for _ in range(8)) for _ in range(4000)
+    ]
+    mean, deviation = moments(LOAD, 8)
+    assert mean == pytest.approx(statistics.fmean(longest), rel=0.02)
+    assert deviation == pytest.approx(statistics.stdev(longest), rel=0.05)
+
+
+def test_times_of_a_model() -> None:
+    nano = PRESETS["nano"]
+    machine = Machine(name="one", flops=1e11, bytes_per_second=1e10)
+    server = Server(adds=1e9, updates=1e9)
+    lora, full, nf4 = (
+        times_of(nano, AdapterSpec(kind=kind), machine, server, context=0)
+        for kind in (AdapterKind.LORA, AdapterKind.FULL, AdapterKind.QLORA)
+    )
+    weights = product_weights(nano)
+    assert math.isclose(full.new_token, 2 * weights / 1e11)
+    assert math.isclose(full.gradient_row, 6 * weights / 1e11)
+    assert math.isclose(full.decode_step, 4 * weights / 1e10)
+    assert lora.adapter_bytes < full.adapter_bytes
+    assert nf4.decode_step < lora.decode_step

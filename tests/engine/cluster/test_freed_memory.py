@@ -1,0 +1,35 @@
+"""What is freed between what is held goes back to the system; in a process of its own, whose heap is then another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [
+    pytest.mark.whole,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+
+GROWTH = """
+from pathlib import Path
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+can = give_back_freed_memory()
+before = resident()
+blocks = [b"1" * (100 << 10) for _ in range(400)]
+del blocks[:-1]
+give_back_freed_memory()
+print(resident() - before if can else 0)
+"""
+
+
+def test_what_is_freed_between_what_is_held_goes_back() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
+    )
+    assert int(told.stdout) < 10 << 20
