@@ -216,11 +216,14 @@ def _node(told: Mapping[str, object]) -> Node:
 @contextmanager
 def _marked(mark: str) -> Generator[None, None, None]:
     """Mark the processes that are started meanwhile, and all that they start."""
-    os.environ[mark] = "1"
+    # The second: Ray's processes rename themselves, and would else write the name over their environment.
+    own = {mark: "1", "SPT_NOENV": "1"}
+    os.environ |= own
     try:
         yield
     finally:
-        del os.environ[mark]
+        for name in own:
+            del os.environ[name]
 
 
 @contextmanager
