@@ -85,6 +85,8 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
         state=folder / STATE,
         threads=where.threads,
         micro_batch=where.micro_batch,
+        workers=where.workers,
+        shards=where.shards,
         deviation=plan.deviation.value,
         gradient_unit=plan.gradient_unit.value,
     )
