@@ -8,6 +8,7 @@ however the process that started it ends: see `ray_guardian`.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import secrets
 import signal
@@ -160,7 +161,17 @@ def _ray() -> ModuleType:
         raise ConfigError("Ray is not installed", fix='pip install "tinsmith[ray]"') from None
     if ray.is_initialized():
         raise BackendError("this process is part of a Ray already", fix="ray.shutdown() first")
+    _silence()
     return ray
+
+
+def _silence() -> None:
+    """Keep off standard output what Ray prints there of lost processes, whatever it was told of logs: we tell it."""
+
+    def nothing(*_: object, **__: object) -> None:
+        return
+
+    vars(importlib.import_module("ray._private.worker"))["print_to_stdstream"] = nothing
 
 
 def _require_answer(address: str) -> None:
