@@ -3,6 +3,7 @@
     python examples/quickstart.py [OUT] [key=value ...]      OUT: where the runs go (default out/quickstart)
 
 Without `data=SLICE` a synthetic world of 30,000 papers is built, whose labels come from its citation graph.
+With `ray=local`, or the address of a Ray, the runs are that Ray's tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tinsmith.lab.study.cells import run_study
+from tinsmith.lab.study.run_study import run_study
 from tinsmith.pages.page import document_html, write
 from tinsmith.studies.disruption.experiments import CONTROL, QUICKSTART
 from tinsmith.studies.disruption.subject import LABELS

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -26,15 +27,26 @@ pytestmark = pytest.mark.whole
 KEY = "tml-a-key-that-appears-nowhere"
 
 
+WORKERS = [
+    {"name": "a", "node": "one", "threads": 2, "alive": True, "under_way": 3, "done": 17},
+    {"name": "b", "node": "three", "threads": 1, "alive": False, "under_way": 0, "done": 4}
+    | {"lost": "it was killed"},
+]
+
+
 class _Answers(BaseHTTPRequestHandler):
-    """A server that is healthy and takes one key."""
+    """A server that is healthy, takes one key and may have workers."""
 
     version = "9.9"
+    workers: ClassVar[list[dict[str, object]]] = []
 
     def do_GET(self) -> None:
         known = self.path.endswith("healthz") or self.headers.get("X-API-Key") == KEY
         model = {"model_name": "m", "identity": {"version": self.version}}
-        body = json.dumps({"supported_models": [model]}).encode()
+        told: dict[str, object] = {"supported_models": [model]}
+        if self.path.endswith("workers"):
+            told = {"workers": self.workers, "retries": 1, "waiting": 5}
+        body = json.dumps(told).encode()
         self.send_response(200 if known else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -64,6 +76,19 @@ def test_a_server_is_asked_with_the_key_and_the_key_is_not_told(
     assert found.todo is not None
     assert not found.must
     assert KEY not in repr(found)
+
+
+def test_the_workers_of_a_server_are_a_line_each_and_a_lost_one_can_wait(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    monkeypatch.setattr(_Answers, "workers", WORKERS)
+    _, every, first, lost = server(url)
+    assert missing(every.text, "1 worker on 1 node", "1 lost", "5 waiting", "1 retry") == []
+    assert (first.topic, lost.topic) == ("worker a", "worker b")
+    assert missing(first.text, "one", "2 threads", "3 under way", "17 done") == []
+    assert (first.todo, lost.must, lost.facts["lost"]) == (None, False, "it was killed")
+    assert lost.todo is not None
 
 
 @pytest.mark.parametrize("key", ["tml-another", ""])

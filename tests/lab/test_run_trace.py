@@ -144,7 +144,7 @@ def test_a_trace_with_a_hole_is_not_written(
         del asked
         return next(remaining)
 
-    monkeypatch.setattr(server_facts, "_ask", ask)
+    monkeypatch.setattr(server_facts, "ask", ask)
     reader = TraceReader(connection, "a:train:0")
     reader.new()
     with pytest.raises(BackendError, match=complaint):

@@ -31,11 +31,18 @@ def run(
     wants_help: Annotated[
         bool, typer.Option("--help", help="With NAME: its keys, their values and meanings.")
     ] = False,
+    exit_with_stdin: Annotated[
+        bool, typer.Option("--exit-with-stdin", help="End when standard input closes.", hidden=True)
+    ] = False,
 ) -> None:
     """Run an experiment; `tinsmith run` lists them; dry_run=true says what it would take."""
     if name is None:
         print(context.get_help()) if wants_help else _list()
         return
+    if exit_with_stdin:
+        from tinsmith.server.parent_watch import ParentWatch
+
+        ParentWatch()
     overrides = _overrides(changes or [])
     if wants_help:
         _keys(name, overrides)

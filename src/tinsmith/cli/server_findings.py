@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import cast
 
 import httpx
+import msgspec
 
 from tinsmith.cli.findings import Finding
+from tinsmith.lab.service.workers import ENDPOINT, read_workers
 from tinsmith.types.version import VERSION
 
 _SECONDS = 5.0
@@ -61,5 +63,35 @@ def _asked(client: httpx.Client, base_url: str) -> list[Finding]:
             todo=f"it runs tinsmith {theirs} and this is {VERSION}" if other else None,
             must=False,
             facts=facts,
-        )
+        ),
+        *_workers(client, key),
+    ]
+
+
+def _workers(client: httpx.Client, key: str) -> list[Finding]:
+    """Return a line on all workers and one on each; none where the server tells of none."""
+    answer = client.get(f"/api/v1/{ENDPOINT}", headers={"X-API-Key": key})
+    found = read_workers(answer.json()) if answer.is_success else None
+    if found is None:
+        return []
+    page = f"; {found.dashboard}" if found.dashboard else ""
+    facts: dict[str, object] = {
+        "retries": found.retries,
+        "waiting": found.waiting,
+        "tokens_per_second": found.tokens_per_second,
+        "dashboard": found.dashboard,
+    }
+    width = max(len(worker.node) for worker in found.workers)
+    return [
+        Finding(topic="workers", text=f"{found.words}{page}", facts=facts),
+        *(
+            Finding(
+                topic=f"worker {worker.name}",
+                text=f"{worker.node:{width}}  {worker.doing}",
+                todo=None if worker.alive else f"look after worker {worker.name} on {worker.node}",
+                must=False,
+                facts=msgspec.to_builtins(worker),
+            )
+            for worker in found.workers
+        ),
     ]

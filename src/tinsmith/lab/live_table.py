@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
@@ -28,6 +29,9 @@ class LiveTable:
         self._console = Console(file=out, highlight=False, markup=False)
         self._rows: list[tuple[int, Mapping[str, object]]] = []
         self._alarms: list[str] = []
+        self._workers: str | None = None
+        self._latest: tuple[Standing, Mapping[str, object]] | None = None
+        self._lock = threading.Lock()
         self._live = Live(console=self._console, auto_refresh=False)
 
     def show(
@@ -38,11 +42,19 @@ class LiveTable:
         kept: bool,
     ) -> None:
         """Draw it after a step; the row of an evaluation is kept, that of another step is the next one's place."""
-        latest = (standing.step, metrics)
-        self._live.start()
-        self._live.update(self._drawn(standing, [*self._rows, latest]), refresh=True)
-        if kept:
-            self._rows = [*self._rows, latest][-_ROWS:]
+        with self._lock:
+            self._latest = (standing, metrics)
+            self._live.start()
+            self._draw()
+            if kept:
+                self._rows = [*self._rows, (standing.step, metrics)][-_ROWS:]
+
+    def show_workers(self, words: str) -> None:
+        """Take how the workers of the server stand; from any thread."""
+        with self._lock:
+            changed, self._workers = words != self._workers, words
+            if changed and self._latest is not None and self._live.is_started:
+                self._draw()
 
     def alarm(self, words: str) -> None:
         """Keep an alarm below the table, from the next drawing on."""
@@ -55,6 +67,12 @@ class LiveTable:
     def close(self) -> None:
         """Leave it as it stands; harmless when repeated."""
         self._live.stop()
+
+    def _draw(self) -> None:
+        assert self._latest is not None
+        standing, metrics = self._latest
+        rows = [row for row in self._rows if row[0] != standing.step]
+        self._live.update(self._drawn(standing, [*rows, (standing.step, metrics)]), refresh=True)
 
     def _drawn(self, standing: Standing, rows: Sequence[tuple[int, Mapping[str, object]]]) -> Group:
         bar = Table.grid(padding=(0, 1))
@@ -75,7 +93,10 @@ class LiveTable:
         for step, metrics in rows:
             table.add_row(str(step), *(_figure(metrics.get(key)) for _, key in shown))
         return Group(
-            bar, table, *(Text(f"ALARM {words}", style="bold red") for words in self._alarms)
+            bar,
+            table,
+            *([] if self._workers is None else [Text(self._workers, no_wrap=True)]),
+            *(Text(f"ALARM {words}", style="bold red") for words in self._alarms),
         )
 
 

@@ -95,6 +95,11 @@ class Teller:
         elif not self.quiet:
             print(f"{self.name}: {words}", file=self.out, flush=True)
 
+    def show_workers(self, words: str) -> None:
+        """Show how the workers of the server stand, where there is a place for it."""
+        if self._table is not None:
+            self._table.show_workers(words)
+
     def waiting(self, what: str) -> Progress:
         """Return what tells of a long wait for answers."""
         return Wait(lambda words: self.say(f"{what}: {words}"))

@@ -171,6 +171,9 @@ def test_a_key_that_the_kind_does_not_use_is_refused(name: str, key: str) -> Non
         ("arithmetic", "exact", "canonical"),
         ("threads", "-1", "0 or more"),
         ("micro_batch", "-1", "0 or more"),
+        ("workers", "-1", "0 or more"),
+        ("shards", "0", "1 to 1"),
+        ("shards", "2", "workers=0"),
         ("stop_after", "-1", "0 or more"),
         ("prompt", "none", "plain"),
         ("contract", "three_key", "two_key"),
@@ -247,6 +250,7 @@ def test_every_key_that_decides_results_changes_the_identity(key: str, value: st
         ("base_url", "http://127.0.0.1:1"),
         ("threads", "3"),
         ("micro_batch", "1"),
+        ("workers", "2"),
         ("stop_after", "2"),
         ("behavior_if_log_dir_exists", "resume"),
         ("dry_run", "true"),
@@ -279,6 +283,18 @@ def test_only_a_server_of_ones_own_is_given_a_fault() -> None:
     assert (error.field, error.value) == ("deviation", "shared_rng")
     assert plan(deviation="none", base_url="http://127.0.0.1:1").deviation.value == "none"
     assert dict(plan(deviation="shared_rng").overrides) == {"deviation": "shared_rng"}
+
+
+@pytest.mark.parametrize(("key", "value"), [("workers", "2"), ("shards", "1")])
+def test_only_a_server_of_ones_own_is_given_workers(key: str, value: str) -> None:
+    error = refused("ladder/exp4", {key: value, "base_url": "http://127.0.0.1:1"})
+    assert (error.field, error.value) == (key, value)
+
+
+def test_a_base_is_spread_over_no_more_workers_than_there_are() -> None:
+    assert plan(workers="3", shards="2").circumstances.shards == 2
+    assert plan_fingerprint(plan(workers="3", shards="2")) == plan_fingerprint(plan())
+    assert refused("ladder/exp4", {"workers": "1", "shards": "2"}).field == "shards"
 
 
 def test_a_delta_wins_over_the_place_and_the_command_line_over_both() -> None:

@@ -87,6 +87,33 @@ def test_an_embedded_server_trains_and_samples(tmp_path: Path) -> None:
         assert [len(sequence.tokens) for sequence in sampled.sequences] == [5, 5]
 
 
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        (EmbeddedSettings(models={NANO: NANO}), []),
+        (EmbeddedSettings(models={NANO: NANO}, workers=2), ["--workers", "2"]),
+        (
+            EmbeddedSettings(models={NANO: NANO}, workers=3, shards=2),
+            ["--workers", "3", "--shards", "2"],
+        ),
+    ],
+)
+def test_workers_are_asked_for_only_where_there_are_any(
+    settings: EmbeddedSettings, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def noted(command: list[str], **_: object) -> None:
+        commands.append(command)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with pytest.raises(FileNotFoundError):
+        EmbeddedServer(settings)
+    (command,) = commands
+    assert command[command.index("tree") + 1 :] == flags
+
+
 def test_a_given_server_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TINKER_API_KEY", KEY)
     with Running(tmp_path / "state") as server, connect(server.url) as service:

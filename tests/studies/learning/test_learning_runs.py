@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,12 @@ from small_slice import Made
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.runs.files import MANIFEST, METRICS, ROLLOUTS, TRACE
+from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.cluster_keys import AskedCluster
+from tinsmith.lab.study.on_ray import runner
 from tinsmith.studies.learning.keys import ArmName
 from tinsmith.studies.learning.reading import ArmRead, parity_of, read_runs
 from tinsmith.studies.learning.settings import LearningSettings, learning_settings
@@ -105,6 +110,23 @@ def test_all_arms_are_evaluated_on_the_same_items(reads: Mapping[ArmName, ArmRea
     assert items[0] == items[1]
     data = {read.reads[0].run.config.data.fingerprint for read in reads.values()}
     assert len(data) == 2  # the control's answers belong to other items
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+def test_cells_that_ran_at_once_on_a_ray_equal_those_that_ran_one_after_another(
+    ran: Mapping[ArmName, Cell], tmp_path: Path
+) -> None:
+    there = {name: replace(cell, folder=tmp_path / name) for name, cell in ran.items()}
+    said: list[str] = []
+    with runner(AskedCluster(address="local", at_once=2), run_cells) as run:
+        run(list(there.values()), said.append)
+    assert len(said) == len(there)
+    for name, cell in ran.items():
+        for file in (METRICS, ROLLOUTS, TRACE):
+            assert (there[name].folder / file).read_bytes() == (cell.folder / file).read_bytes()
+        manifests = [RunFolder(each.folder).read_json(MANIFEST) for each in (cell, there[name])]
+        for part in ("identity", "hashes", "status"):
+            assert manifests[0][part] == manifests[1][part]
 
 
 def test_a_run_that_came_to_its_end_is_not_run_again(

@@ -22,7 +22,7 @@ LIBRARIES: Final = ("torch", "numpy", "transformers", "tokenizers", "tinker")
 
 
 def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
-    """Return what `manifest.json` tells of them; threads and instructions of a server elsewhere are not known."""
+    """Return what `manifest.json` tells of them; what a server elsewhere computes with is not known."""
     where, here = plan.circumstances, plan.circumstances.base_url is None
     return {
         "machine": platform.machine(),
@@ -32,6 +32,8 @@ def circumstances(plan: Plan, materials: Materials) -> dict[str, object]:
         "device": where.device,
         "threads": _threads(where.threads) if here else None,
         "micro_batch": where.micro_batch if here else None,
+        "workers": where.workers if here else None,
+        "shards": where.shards if here else None,
         "isa": _isa() if here else None,
         "extension_sha256": _extension_sha256(),
         "python": platform.python_version(),

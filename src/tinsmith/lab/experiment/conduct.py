@@ -41,6 +41,7 @@ from tinsmith.lab.service.reach import wrong_key
 from tinsmith.lab.sinks import sinks_for
 from tinsmith.lab.teller import Teller
 from tinsmith.lab.watch import Score
+from tinsmith.lab.worker_watch import workers_watched
 from tinsmith.stats.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
@@ -85,6 +86,8 @@ def embedded_settings(plan: Plan, models: Mapping[str, str], folder: Path) -> Em
         state=folder / STATE,
         threads=where.threads,
         micro_batch=where.micro_batch,
+        workers=where.workers,
+        shards=where.shards,
         deviation=plan.deviation.value,
         gradient_unit=plan.gradient_unit.value,
     )
@@ -184,7 +187,8 @@ def _conduct(
     run: Run[Any, Any] | None = None
     try:
         run = open_run(plan, materials, folder, mark, connection, reached)
-        finished = train(run)
+        with workers_watched(connection, run.teller):
+            finished = train(run)
     except KeyboardInterrupt:
         folder.write_json(MANIFEST, {**manifest, "status": Status.INTERRUPTED.value})
         raise

@@ -39,6 +39,10 @@ class Circumstances:
     """Threads of the kernels; 0: one for each core the server finds."""
     micro_batch: int = 0
     """Most units of gradient that an embedded server computes at once; 0: as many as memory allows."""
+    workers: int = 0
+    """Processes that compute for the run's own server, on a Ray of its own; 0: it computes itself. Changes no bit."""
+    shards: int = 1
+    """Over so many workers the base is spread, layer by layer, where it does not fit one. Changes no bit."""
     behavior_if_log_dir_exists: IfExists = IfExists.RESUME_INTERRUPTED
     """Where the folder holds a run: go on with one that was interrupted and `raise` at others, or `raise` at any,
     `resume`, `delete`, or `ask` at the terminal."""
@@ -56,12 +60,12 @@ class Circumstances:
     """Print nothing while it runs."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers below 0.
+        """Refuse numbers that are too small, and a base on more workers than there are.
 
         Raises:
-            ConfigError: one is.
+            ConfigError: one is, or it is.
         """
-        for key in ("threads", "micro_batch", "stop_after"):
+        for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
                 raise ConfigError(
                     "this cannot be below 0",
@@ -69,6 +73,13 @@ class Circumstances:
                     value=getattr(self, key),
                     allowed="0 or more",
                 )
+        if not 1 <= self.shards <= max(1, self.workers):
+            raise ConfigError(
+                "a base is spread over the workers of the run's own server",
+                field="shards",
+                value=self.shards,
+                allowed=f"1 to {max(1, self.workers)}, with workers={self.workers}",
+            )
 
 
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(

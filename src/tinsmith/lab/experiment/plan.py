@@ -137,13 +137,14 @@ def _require_own_server(overrides: Mapping[str, str]) -> None:
             value=overrides["deviation"],
             fix="leave base_url out, or start that server with `tinsmith serve --deviation`",
         )
-    if "base_url" in overrides and "gradient_unit" in overrides:
-        raise ConfigError(
-            "gradient_unit is for the run's own server, not for one at base_url",
-            field="gradient_unit",
-            value=overrides["gradient_unit"],
-            fix="leave it out, and start that server with `tinsmith serve --gradient-unit`",
-        )
+    for key in ("gradient_unit", "workers", "shards"):
+        if "base_url" in overrides and key in overrides:
+            raise ConfigError(
+                f"{key} is for the run's own server, not for one at base_url",
+                field=key,
+                value=overrides[key],
+                fix=f"leave it out, and start that server with `tinsmith serve --{key.replace('_', '-')}`",
+            )
 
 
 def _require_device(arithmetic: Arithmetic, where: Circumstances) -> None:

@@ -42,6 +42,10 @@ class EmbeddedSettings:
     """Of the kernels; 0: as many as the server finds."""
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows. Changes no bit."""
+    workers: int = 0
+    """Processes that compute for it; 0: it computes itself. Changes no bit."""
+    shards: int = 1
+    """Over how many of them the base is spread. Changes no bit."""
     deviation: str = "none"
     """What the server does wrong on purpose (`types.deviation`)."""
     gradient_unit: str = "tree"
@@ -59,27 +63,8 @@ class EmbeddedServer:
             LostError: it was killed before it answered.
         """
         self.key = f"tml-{secrets.token_hex(16)}"
-        command = [sys.executable, "-m", "tinsmith", "serve", "--port", "0", "--exit-with-stdin"]
-        for name, source in settings.models.items():
-            command += ["--model", f"{name}={source}"]
-        command += [
-            "--arithmetic",
-            settings.arithmetic,
-            "--device",
-            settings.device,
-            "--seed",
-            str(settings.seed),
-            "--micro-batch",
-            str(settings.micro_batch),
-            "--deviation",
-            settings.deviation,
-            "--gradient-unit",
-            settings.gradient_unit,
-        ]
-        if settings.state is not None:
-            command += ["--state", str(settings.state)]
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "tinsmith", *_command(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -163,6 +148,33 @@ class EmbeddedServer:
                 int(self.base_url.rsplit(":", 1)[1]),
                 f"the embedded server died (exit code {code}){said}",
             )
+
+
+def _command(settings: EmbeddedSettings) -> list[str]:
+    command = ["serve", "--port", "0", "--exit-with-stdin"]
+    for name, source in settings.models.items():
+        command += ["--model", f"{name}={source}"]
+    command += [
+        "--arithmetic",
+        settings.arithmetic,
+        "--device",
+        settings.device,
+        "--seed",
+        str(settings.seed),
+        "--micro-batch",
+        str(settings.micro_batch),
+        "--deviation",
+        settings.deviation,
+        "--gradient-unit",
+        settings.gradient_unit,
+    ]
+    if settings.workers:
+        command += ["--workers", str(settings.workers)]
+    if settings.shards != 1:
+        command += ["--shards", str(settings.shards)]
+    if settings.state is not None:
+        command += ["--state", str(settings.state)]
+    return command
 
 
 def _environment(key: str, threads: int) -> dict[str, str]:

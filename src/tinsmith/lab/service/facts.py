@@ -31,14 +31,14 @@ def serves(connection: Connection, model_name: str) -> bool:
 
 
 def _served(connection: Connection) -> dict[object, Mapping[str, object]]:
-    answer = _ask(connection, "GET", "get_server_capabilities", None)
+    answer = ask(connection, "GET", "get_server_capabilities", None)
     models = cast(list[Mapping[str, object]], (answer or {}).get("supported_models") or [])
     return {model.get("model_name"): model for model in models}
 
 
 def weights_sha256(connection: Connection, path: str) -> str | None:
     """Return the SHA-256 over a checkpoint's adapter tensors by sorted name; None where it is not told."""
-    answer = _ask(connection, "POST", "weights_info", {"tinker_path": path})
+    answer = ask(connection, "POST", "weights_info", {"tinker_path": path})
     found = (answer or {}).get("weights_sha256")
     return found if isinstance(found, str) else None
 
@@ -65,7 +65,7 @@ class TraceReader:
         if self._told is False:
             return []
         path = f"training_runs/{quote(self.model_id)}/trace?after={self._read}"
-        answer = _ask(self.connection, "GET", path, None)
+        answer = ask(self.connection, "GET", path, None)
         steps = cast(list[Mapping[str, object]] | None, (answer or {}).get("steps"))
         if steps is None and self._told:
             raise BackendError("the server no longer reports what its optimizer steps changed")
@@ -79,9 +79,15 @@ class TraceReader:
         return steps
 
 
-def _ask(
-    connection: Connection, method: str, endpoint: str, body: Mapping[str, object] | None
+def ask(
+    connection: Connection,
+    method: str,
+    endpoint: str,
+    body: Mapping[str, object] | None,
+    *,
+    seconds: float = _SECONDS,
 ) -> Mapping[str, object] | None:
+    """Return what a server answers below `/api/v1/`; None: nothing within so many seconds, or that it cannot."""
     base_url = connection.base_url or os.environ.get("TINKER_BASE_URL")
     key = connection.key or os.environ.get("TINKER_API_KEY")
     if base_url is None or key is None:
@@ -92,7 +98,7 @@ def _ask(
             f"{base_url.rstrip('/')}/api/v1/{endpoint}",
             headers={"X-API-Key": key},
             json=body,
-            timeout=_SECONDS,
+            timeout=seconds,
             # Without TLS there is nothing to verify, and to load the certificates takes longer than to ask.
             verify=base_url.startswith("https:"),
         )

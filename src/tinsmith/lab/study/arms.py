@@ -9,6 +9,7 @@ from typing import Final
 
 from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.key_text import truth
+from tinsmith.lab.study.cluster_keys import AskedCluster, asked_cluster
 from tinsmith.lab.study.keys import StudyKeys, seeds_apart
 
 CELLS: Final = "cells"
@@ -76,9 +77,11 @@ class Study:
     """Of the runs by which rates are chosen; none of those that are reported."""
     dry_run: bool = False
     """Whether only to say what it would take."""
+    cluster: AskedCluster | None = None
+    """Where its runs run; None: here."""
 
     def asked(self, keys: StudyKeys, given: Mapping[str, str], *, fewest_seeds: int = 1) -> Study:
-        """Return it with the folder, the seeds and the `dry_run` that were asked for.
+        """Return it with the folder, the seeds, the `dry_run` and the cluster that were asked for.
 
         Raises:
             ConfigError: too few seeds, or a value that cannot be read.
@@ -93,6 +96,7 @@ class Study:
             seeds=seeds,
             tuning_seed=tuning_seed,
             dry_run=truth("dry_run", keys.value(given, "dry_run")),
+            cluster=asked_cluster(given),
         )
 
     def cell(self, arm: StudyArm, rate: float | None, seed: int) -> Cell:

@@ -1,4 +1,4 @@
-"""A study: several experiments on the same papers and the same base, run and then compared.
+"""The cells of a study: several runs on the same papers and the same base, of which each may be there already.
 
 Each is one `tinsmith run` in a process and with a server of its own, as many at once as there are cores; what they find
 does not depend on that. A run that is there already and is the same is not run again; one that was interrupted goes on.
@@ -10,13 +10,12 @@ import fcntl
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.experiment.manifest import Prepared, require_same_run
 from tinsmith.lab.experiment.materials import gather
 from tinsmith.lab.experiment.plan import make_plan
@@ -32,25 +31,11 @@ from tinsmith.types.errors import ConfigError, LostError
 
 _LOCK = ".lock"
 
+RunCells = Callable[[Sequence[Cell], Say], None]
+"""Runs cells that have not come to their end yet."""
+
 LOST = 3
 """Exit code of a run that lost its server or its judge, and can be resumed."""
-
-
-def run_study(
-    experiments: Sequence[Experiment], out: Path, overrides: Mapping[str, str], say: Say
-) -> list[Path]:
-    """Run experiments into folders below `out`; return the folders, in order.
-
-    Raises:
-        ConfigError, DataError: one of them cannot begin.
-        LostError: a server was lost; the same call goes on.
-    """
-    cells = [
-        Cell(experiment=one, overrides=overrides, folder=out / one.name.replace("/", "-"))
-        for one in experiments
-    ]
-    run_cells(cells, say)
-    return [cell.folder for cell in cells]
 
 
 @contextmanager
@@ -81,13 +66,11 @@ def run_cells(cells: Sequence[Cell], say: Say) -> None:
         ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
         LostError: a server was lost; the same call goes on.
     """
-    waiting = [cell for cell in cells if not _ended(cell, say)]
+    waiting = prepared(cells, say)
     if not waiting:
         return
-    plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
-    gather(plans[0], say)  # what they share is built once, before they all look for it
     at_once = min(len(waiting), physical_cores())
-    threads = str(max(1, physical_cores() // at_once))
+    threads = max(1, physical_cores() // at_once)
 
     def run(cell: Cell) -> None:
         began = time.perf_counter()
@@ -102,6 +85,30 @@ def run_cells(cells: Sequence[Cell], say: Say) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def prepared(cells: Sequence[Cell], say: Say) -> list[Cell]:
+    """Return the cells that have not come to their end yet, when what they share is there.
+
+    Raises:
+        ConfigError, DataError: one of them cannot begin, or what is there is of other settings or of another base.
+    """
+    waiting = [cell for cell in cells if not _ended(cell, say)]
+    plans = [make_plan(cell.experiment, cell.overrides) for cell in waiting]
+    if plans:
+        gather(plans[0], say)  # what they share is built once, before they all look for it
+    return waiting
+
+
+def arguments(cell: Cell, threads: int) -> list[str]:
+    """Return what stands after `tinsmith run`; with so many threads, unless the study was given a number of them."""
+    changes = {
+        "threads": str(threads),
+        **cell.overrides,
+        "log_path": str(cell.folder),
+        "behavior_if_log_dir_exists": IfExists.RESUME.value,
+    }
+    return replace(cell, overrides=changes).command
 
 
 def _ended(cell: Cell, say: Say) -> bool:
@@ -129,14 +136,8 @@ def _ended(cell: Cell, say: Say) -> bool:
     return manifest.get("status") == Status.FINISHED.value
 
 
-def _run(cell: Cell, threads: str) -> None:
-    changes = {
-        "threads": threads,
-        **cell.overrides,
-        "log_path": str(cell.folder),
-        "behavior_if_log_dir_exists": IfExists.RESUME.value,
-    }
-    command = [sys.executable, "-m", "tinsmith", "run", *replace(cell, overrides=changes).command]
+def _run(cell: Cell, threads: int) -> None:
+    command = [sys.executable, "-m", "tinsmith", "run", *arguments(cell, threads)]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         code = run.wait()

@@ -23,8 +23,9 @@ from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.progress import Say
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
-from tinsmith.lab.study.cells import run_cells, sole_process
+from tinsmith.lab.study.cells import RunCells, run_cells, sole_process
 from tinsmith.lab.study.files import PAGE, SECONDS_JSON, STUDY_JSON, TABLES
+from tinsmith.lab.study.on_ray import runner
 from tinsmith.lab.study.page import study_markdown
 from tinsmith.lab.study.results import Seconds, StudyValues, read_arm
 from tinsmith.lab.study.tried_rates import Tried, chosen, tried_on_labels
@@ -36,7 +37,6 @@ _MEGABYTES: Final = 8
 _START_MINUTES: Final = 0.15
 """Of one run, to start its server and load what it needs."""
 
-RunCells = Callable[[Sequence[Cell], Say], None]
 ReadTried = Callable[[Mapping[float, Path]], tuple[Tried, ...]]
 """Reads what finished runs scored on validation, by rate."""
 Pace = Callable[[Plan], float | None]
@@ -118,10 +118,11 @@ def conduct_study(
     """Run what has not been run, and write values, tables and page; return the study's folder.
 
     `conduct` goes through the stages. For the forecast: `later` are arms that earlier ones decide on, as they are
-    expected to be, and `pace` says how long a run takes.
+    expected to be, and `pace` says how long a run takes. `run` runs cells where no cluster was asked for.
 
     Raises:
-        ConfigError, DataError: a run cannot begin, or another process runs this study.
+        ConfigError, DataError: a run cannot begin, another process runs this study, or its cluster cannot be had.
+        BackendError: a Ray did not start.
         LostError: a server was lost; the same call goes on.
     """
     lines = forecast(study, later, pace)
@@ -129,8 +130,8 @@ def conduct_study(
         say(line)
     if study.dry_run:
         return study.out
-    with sole_process(study.out):
-        outcome = conduct(Stages(run, say, read_tried))
+    with sole_process(study.out), runner(study.cluster, run) as run_there:
+        outcome = conduct(Stages(run_there, say, read_tried))
         write_outcome(study.out, outcome)
     for sentence in outcome.sentences:
         say(sentence)

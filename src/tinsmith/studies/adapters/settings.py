@@ -12,6 +12,7 @@ from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.papers.kinds import LABEL_KINDS, NOTEBOOK
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Study, StudyArm
+from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import (
     DRY_RUN,
     FEWEST_RATES,
@@ -86,6 +87,7 @@ ADAPTER_KEYS: Final = StudyKeys(
         StudyKey("seeds", "1,2,3", f"That are reported, {FEWEST_SEEDS} or more."),
         TUNING_SEED,
         DRY_RUN,
+        *CLUSTER_KEYS,
     ),
     passed_on=(LABEL_KINDS[Kind.SFT].keys.known - {*_SET, "kind", "quiet"})
     | {f"{_RATES_OF}{adapter}" for adapter in WORDS},

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.source import OwnKey
@@ -108,6 +109,7 @@ _KEYS: Final = StudyKeys(
         StudyKey("looks", "4", "Evaluations in a run after the first."),
         StudyKey("sizes", "", "Train on so many items too, each arm with each number: 200,800."),
         DRY_RUN,
+        *CLUSTER_KEYS,
     ),
     passed_on=(_SHARED | RL_KEYS) - _SET,
     set_by_study=_SET,

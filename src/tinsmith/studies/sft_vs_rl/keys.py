@@ -9,6 +9,7 @@ from typing import Final
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.papers.kinds import LABEL_KINDS
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
 
 QUESTION: Final = (
@@ -137,6 +138,7 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
         ),
         StudyKey("group_size", _by_world("group_size"), "Answers to each."),
         DRY_RUN,
+        *CLUSTER_KEYS,
     ),
     passed_on=(LABEL_KINDS[Kind.RL].keys.known & LABEL_KINDS[Kind.SFT].keys.known)
     - {*_SET, "quiet"},

@@ -1,0 +1,261 @@
+"""Starts a Ray on this machine alone, or joins a cluster's: the one place that does, and that knows Ray's settings.
+
+Ray is imported when one of these is called, and not before. A Ray that is started here listens on the loopback address
+only, asks for a random token, keeps its files in a folder of its own, and leaves neither process nor file behind,
+however the process that started it ends: see `ray_guardian`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Final, cast
+
+from tinsmith.engine.cluster import ray_guardian
+from tinsmith.types.errors import BackendError, ConfigError
+
+LEAST_OBJECT_STORE: Final = 80 << 20
+"""Bytes; Ray takes no smaller one."""
+
+_FOLDERS: Final = "/tmp"
+"""Where Ray's sockets lie: the name of a socket has room for about a hundred characters, and TMPDIR may be long."""
+_LOOPBACK_ONLY: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Not only there: on every system Ray then takes the loopback address for that of its node."""
+_ANSWER_SECONDS: Final = 5.0
+_END_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine of a cluster that is alive."""
+
+    id: str
+    name: str
+    """Of the host."""
+    cores: int
+    """That Ray may give away; 0: nothing is computed there."""
+    memory: int
+    """Bytes that Ray may give away."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A Ray that this process is part of; close it."""
+
+    dashboard: str | None
+    """Address of Ray's own page; None: it shows none."""
+    _ray: ModuleType = field(repr=False)
+    _guardian: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    """Of a Ray that was started here."""
+    _closed: bool = False
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the machines that are alive, by id."""
+        told = cast(list[Mapping[str, object]], self._ray.nodes())
+        return tuple(sorted(map(_node, filter(_alive, told)), key=lambda node: node.id))
+
+    def close(self) -> None:
+        """Leave it; end it with all its processes where it was started here. Harmless when repeated."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        self._ray.shutdown()
+        if self._guardian is not None:
+            _let_go(self._guardian)
+
+
+def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> Cluster:
+    """Start a Ray on this machine, with `num_cpus` cores to give away and a store of so many bytes for its objects.
+
+    It ends with this process, and with the thread that called this: Linux takes the end of a thread that started
+    processes for that of the process.
+
+    Raises:
+        ConfigError: Ray is not installed.
+        BackendError: this process is part of a Ray already, or Ray did not start.
+    """
+    os.environ |= {"RAY_AUTH_MODE": "token", **_LOOPBACK_ONLY}
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray keeps the first it sees
+    ray = _ray()
+    folder = Path(tempfile.mkdtemp(prefix="tinsmith-ray-", dir=_FOLDERS))
+    mark = ray_guardian.MARK + folder.name.rpartition("-")[2].upper()
+    guardian = subprocess.Popen(
+        [sys.executable, "-I", "-S", ray_guardian.__file__, mark, str(folder)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C is not for it
+    )
+    try:
+        with _marked(mark), _own_sigterm():
+            context = ray.init(
+                address="local",
+                num_cpus=num_cpus,
+                num_gpus=0,
+                object_store_memory=max(LEAST_OBJECT_STORE, object_store_bytes),
+                log_to_driver=False,
+                logging_level="ERROR",
+                _temp_dir=str(folder),
+            )
+        cluster = Cluster(_dashboard(context), ray, guardian)
+        _require_loopback(ray)
+    except BaseException as error:
+        ray.shutdown()
+        _let_go(guardian)
+        if isinstance(error, (RuntimeError, ConnectionError, OSError)):
+            raise BackendError(f"Ray did not start: {error}") from error
+        raise
+    atexit.register(cluster.close)
+    return cluster
+
+
+def join(address: str) -> Cluster:
+    """Join the cluster at `HOST:PORT`, or with `auto` the one that this machine is part of.
+
+    Where the cluster asks for a token, RAY_AUTH_MODE and RAY_AUTH_TOKEN are those of the caller.
+
+    Raises:
+        ConfigError: Ray is not installed, nothing answers there, or the cluster refuses.
+        BackendError: this process is part of a Ray already.
+    """
+    _require_answer(address)
+    ray = _ray()
+    from ray.exceptions import RayError
+
+    try:
+        with _own_sigterm():
+            context = ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        ray.shutdown()
+        said, *_ = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfigError(
+            f"this Ray cannot be joined: {said}",
+            field="ray",
+            value=address,
+            fix="start tinsmith on a machine of the cluster, with its RAY_AUTH_TOKEN if it has one",
+        ) from None
+    cluster = Cluster(_dashboard(context), ray)
+    atexit.register(cluster.close)
+    return cluster
+
+
+def _ray() -> ModuleType:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ConfigError("Ray is not installed", fix='pip install "tinsmith[ray]"') from None
+    if ray.is_initialized():
+        raise BackendError("this process is part of a Ray already", fix="ray.shutdown() first")
+    _silence()
+    return ray
+
+
+def _silence() -> None:
+    """Keep off standard output what Ray prints there of lost processes, whatever it was told of logs: we tell it."""
+
+    def nothing(*_: object, **__: object) -> None:
+        return
+
+    vars(importlib.import_module("ray._private.worker"))["print_to_stdstream"] = nothing
+
+
+def _require_answer(address: str) -> None:
+    """Check that something listens: Ray itself would ask for minutes."""
+    host, _, port = address.rpartition(":")
+    if address == "auto":
+        return
+    if not host or not port.isdecimal() or "/" in host:
+        raise ConfigError(
+            "this is no address of a Ray", field="ray", value=address, allowed="HOST:PORT, auto"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"no Ray answers there: {error}",
+            field="ray",
+            value=address,
+            fix="ray start --head prints the address",
+        ) from None
+
+
+def _require_loopback(ray: ModuleType) -> None:
+    addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
+    if addresses != {"127.0.0.1"}:
+        raise BackendError(
+            "Ray would listen to other machines",
+            field="address",
+            value=", ".join(sorted(addresses)),
+            fix="do not import ray before tinsmith starts it",
+        )
+
+
+def _dashboard(context: object) -> str | None:
+    url = cast(str | None, getattr(context, "dashboard_url", None))
+    return f"http://{url}" if url else None
+
+
+def _alive(told: Mapping[str, object]) -> bool:
+    return bool(told["Alive"])
+
+
+def _node(told: Mapping[str, object]) -> Node:
+    resources = cast(Mapping[str, float], told["Resources"])
+    return Node(
+        id=str(told["NodeID"]),
+        name=str(told["NodeManagerHostname"]),
+        cores=int(resources.get("CPU", 0)),
+        memory=int(resources.get("memory", 0)),
+    )
+
+
+@contextmanager
+def _marked(mark: str) -> Generator[None, None, None]:
+    """Mark the processes that are started meanwhile, and all that they start."""
+    # The second: Ray's processes rename themselves, and would else write the name over their environment.
+    own = {mark: "1", "SPT_NOENV": "1"}
+    os.environ |= own
+    try:
+        yield
+    finally:
+        for name in own:
+            del os.environ[name]
+
+
+@contextmanager
+def _own_sigterm() -> Generator[None, None, None]:
+    """Keep what SIGTERM does here, which Ray changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _let_go(guardian: subprocess.Popen[bytes]) -> None:
+    assert guardian.stdin is not None
+    with suppress(OSError):
+        guardian.stdin.close()
+    try:
+        guardian.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        guardian.kill()
+        guardian.wait()

@@ -1,0 +1,81 @@
+"""The workers of a tinsmith server, as it tells of them; other servers, and one that computes itself, tell of none."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tinsmith.lab.service.connect import Connection
+from tinsmith.lab.service.facts import ask
+from tinsmith.pages.wording import counted
+
+ENDPOINT = "tinsmith/workers"
+"""Below `/api/v1/`."""
+
+_SECONDS = 5.0
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that computes for a server."""
+
+    name: str
+    node: str
+    """The machine it is on."""
+    threads: int
+    """Of its kernels."""
+    alive: bool
+    under_way: int
+    """Requests, and parts of requests, that it has been given and not answered."""
+    done: int
+    """Those that it has answered."""
+    lost: str | None = None
+    """Why it is not alive; None: it is."""
+
+    @property
+    def doing(self) -> str:
+        """What it does, in words."""
+        if not self.alive:
+            return f"lost: {self.lost or 'no cause is known'}"
+        return f"{counted(self.threads, 'thread')}, {self.under_way} under way, {self.done} done"
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """All workers of a server, alive or lost, and what there is to do for them."""
+
+    workers: tuple[Worker, ...]
+    retries: int = 0
+    """How often work was done again elsewhere."""
+    waiting: int = 0
+    """Work that no worker has been given yet."""
+    tokens_per_second: float = 0.0
+    """Sampled and trained, by all of them."""
+    dashboard: str | None = None
+    """Address of Ray's own page; None: it shows none."""
+
+    @property
+    def words(self) -> str:
+        """What a person is told, in a line."""
+        alive = [worker for worker in self.workers if worker.alive]
+        nodes = counted(len({worker.node for worker in alive}), "node")
+        lost = len(self.workers) - len(alive)
+        parts = [
+            f"{counted(len(alive), 'worker')} on {nodes}",
+            *([f"{lost} lost"] if lost else []),
+            f"{self.waiting} waiting",
+            f"{self.tokens_per_second:.0f} tokens/s",
+            *([counted(self.retries, "retry", "retries")] if self.retries else []),
+        ]
+        return ", ".join(parts)
+
+
+def read_workers(answer: object) -> Workers | None:
+    """Read what a server answered; None: it tells of no workers."""
+    try:
+        found = msgspec.convert(answer, Workers)
+    except msgspec.ValidationError:
+        return None
+    return found if found.workers else None
+
+
+def workers_of(connection: Connection) -> Workers | None:
+    """Ask a server for its workers; None: it has none, tells of none, or does not answer at once."""
+    return read_workers(ask(connection, "GET", ENDPOINT, None, seconds=_SECONDS))

@@ -1,0 +1,124 @@
+"""One cell of a study where a cluster sends it: a run in a process of its own on that node, in the cell's own folder.
+
+Knows no Ray, and imports nothing heavy: the process that takes the task waits for the run and computes nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Final
+
+from tinsmith.types.source import source_sha256
+
+_LAST: Final = 5
+"""Lines of what a run says last that are kept: as many as an error has."""
+_OWN: Final = ("TINSMITH_", "OMP_")
+"""How variables begin that say how tinsmith computes: those of the study hold on every node."""
+_RAY: Final = "RAY_"
+"""How variables begin that make a process part of a Ray: a run of its own is part of none."""
+
+
+class Refused(StrEnum):
+    """Why a node does not begin a cell."""
+
+    UNSEEN = (
+        "it does not see the study's folder: a study on several nodes needs one that they share"
+    )
+    OTHER_SOURCE = "it has another version of tinsmith"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCell:
+    """A cell, as it is sent."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """What stands after `tinsmith run`."""
+    threads: int
+    """Of the kernels: the cores that it takes of its node."""
+    here: str
+    """The folder that relative paths begin at."""
+    sign: str
+    """A file beside the cell's folder: who reads the token in it sees the folder, who has its lock is alone."""
+    token: str
+    source: str = field(default_factory=source_sha256)
+    """Of the package that sends it."""
+    environment: Mapping[str, str] = field(
+        default_factory=lambda: {k: v for k, v in os.environ.items() if k.startswith(_OWN)}
+    )
+    """Variables that are to be the same wherever it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How the process of a cell ended."""
+
+    node: str
+    code: int = 0
+    """Its exit code; below 0: the number of the signal that killed it."""
+    seconds: float = 0.0
+    said: tuple[str, ...] = ()
+    """Its last lines on standard error."""
+    refused: Refused | None = None
+    """Why it did not begin; None: it did."""
+
+
+def run_cell(cell: NodeCell) -> Ended:
+    """Run a cell to its end; where another process is at it still, when that has ended."""
+    node = platform.node()
+    if cell.source != source_sha256():
+        return Ended(node=node, refused=Refused.OTHER_SOURCE)
+    if not _sees(cell):
+        return Ended(node=node, refused=Refused.UNSEEN)
+    with Path(cell.here, cell.sign).open("r+") as sign:
+        # A process whose node was given up may still write. The run holds the lock too, for as long as it lives.
+        fcntl.flock(sign, fcntl.LOCK_EX)
+        return _run(cell, node, sign)
+
+
+def _sees(cell: NodeCell) -> bool:
+    try:
+        return Path(cell.here).is_dir() and Path(cell.here, cell.sign).read_text() == cell.token
+    except OSError:
+        return False
+
+
+def _run(cell: NodeCell, node: str, lock: IO[str]) -> Ended:
+    """Run it as a child that ends with this process: its standard input closes then."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "tinsmith", "run", "--exit-with-stdin", *cell.arguments]
+    run = subprocess.Popen(
+        command,
+        cwd=cell.here,
+        env=_environment(cell),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        pass_fds=(lock.fileno(),),
+    )
+    with run:
+        assert run.stderr is not None
+        said = deque((line.rstrip() for line in run.stderr), maxlen=_LAST)
+        code = run.wait()
+    return Ended(
+        node=node, code=code, seconds=time.perf_counter() - began, said=tuple(filter(None, said))
+    )
+
+
+def _environment(cell: NodeCell) -> dict[str, str]:
+    """Return the node's own variables, but for those by which Ray tells its processes what they are."""
+    # Ray gives a task as many threads of OpenMP as cores; a run that is not a task has the node's own number.
+    own = {k: v for k, v in os.environ.items() if not k.startswith(_RAY) and k != "OMP_NUM_THREADS"}
+    return {**own, **cell.environment}
