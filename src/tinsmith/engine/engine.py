@@ -6,47 +6,40 @@ computed with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from tinsmith.engine.bases import Bases, ServesRequests, grammars_of, text_of
 from tinsmith.engine.certificate import Certificate, certify
 from tinsmith.engine.deviations import parts_of
-from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits
-from tinsmith.engine.sequences import DecodeText, Policy
+from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
-from tinsmith.engine.validation import check_request
 from tinsmith.models.adapter import create_adapter
-from tinsmith.models.base import BaseModel, OpenedBase, open_base
+from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.slots import views
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
-from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
-from tinsmith.types.model_names import SUFFIXES
 from tinsmith.types.sampling import SampleRequest, SampleResult
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 
-class Engine:
+class Engine(Bases):
     """Samples from and trains on one or several base models. One caller at a time."""
 
     def __init__(
@@ -99,39 +92,13 @@ class Engine:
             self._opened[name] = open_base(source, seed=seed)
         self._decoders: dict[tuple[str, bool], Decoder] = {}
         self._samplers: dict[str, Sampler] = {}
-        self._grammars = {name: _grammars_of(base) for name, base in self._opened.items()}
+        self._grammars = {name: grammars_of(base) for name, base in self._opened.items()}
         self.certificates: dict[str, Certificate] = {}
         if arithmetic is not Arithmetic.FAST:
             for name in self._opened:
                 say(f"preparing the weights of {name}")
                 decoder = self.decoder(name)
                 self.certificates[name] = self._certificate(name, decoder, kept, say)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The served base models."""
-        return tuple(self._opened)
-
-    def base(self, name: str) -> BaseModel:
-        """Identity of a served base model.
-
-        Raises:
-            ConfigError: naming the served ones.
-        """
-        return self._base(name).identity
-
-    def config(self, name: str) -> DecoderConfig:
-        """Shape of a served base model.
-
-        Raises:
-            ConfigError: naming the served ones.
-        """
-        return self._base(name).config
-
-    def folder(self, name: str) -> Path | None:
-        """Where a served base model's tokenizer lies; None for a built-in model or a folder without one."""
-        folder = self._base(name).folder
-        return folder if folder is not None and has_tokenizer(folder) else None
 
     def decoder(self, name: str, *, quantised: bool = False) -> Decoder:
         """The base's weights, shared by all sessions on it; its NF4 form is made when first asked for."""
@@ -163,6 +130,9 @@ class Engine:
         session.order, session.gradient_unit = self.parts.order, self.gradient_unit
         return session
 
+    def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
+        """Nothing: its samplers go on in their steps, and nothing is waited for."""
+
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
         """Sampling from the base alone."""
         return Policy(self.decoder(name, quantised=quantised), {})
@@ -175,34 +145,10 @@ class Engine:
                 base.config,
                 self.parts.sampling(self.kernels),
                 limits=self._limits,
-                text=_text_of(base),
+                text=text_of(base),
                 grammars=self._grammars[name],
             )
         return self._samplers[name]
-
-    def check(self, name: str, request: SampleRequest) -> int:
-        """Refuse a request that cannot be served on this base model; return the most tokens one sample may have.
-
-        Any thread may call this.
-
-        Raises:
-            InputError: naming the field.
-            ConfigError: for a model that is not served.
-        """
-        max_tokens = check_request(request, self.config(name))
-        compile_grammar(request, self._grammars[name])
-        return max_tokens
-
-    def grammar_marks(self, name: str, spellings: Collection[str]) -> frozenset[str]:
-        """Those of these texts that a grammar on this base model has to name as one token. Any thread may call this.
-
-        Raises:
-            InputError: its tokenizer cannot follow a grammar.
-            ConfigError: for a model that is not served.
-        """
-        self._base(name)
-        grammars = self._grammars[name]
-        return frozenset() if grammars is None else grammars.marks(spellings)
 
     @property
     def samplers(self) -> tuple[Sampler, ...]:
@@ -210,9 +156,14 @@ class Engine:
         return tuple(self._samplers.values())
 
     @property
-    def samplers_by_name(self) -> dict[str, Sampler]:
+    def samplers_by_name(self) -> dict[str, ServesRequests]:
         """The same by the base model's name."""
         return dict(self._samplers)
+
+    def certificate_sha256(self, name: str) -> str | None:
+        """Identity of a base's certificate; None with arithmetic=fast."""
+        certificate = self.certificates.get(name)
+        return None if certificate is None else certificate.sha256
 
     def sample(
         self, name: str, requests: Sequence[SampleRequest], policies: Sequence[Policy]
@@ -245,17 +196,6 @@ class Engine:
             kept.keep(where, certificate)
         return certificate
 
-    def _base(self, name: str) -> OpenedBase:
-        if name not in self._opened:
-            raise ConfigError(
-                "this base model is not served here",
-                field="base_model",
-                value=name,
-                allowed=", ".join(self._opened),
-                fix=f"an adapter is named so: {SUFFIXES}" if ":" in name else None,
-            )
-        return self._opened[name]
-
 
 def freeze(session: TrainingSession, policy_of: PolicyOf = unmerged) -> Policy:
     """A policy of the session's weights as they are now; later training does not change it."""
@@ -264,39 +204,3 @@ def freeze(session: TrainingSession, policy_of: PolicyOf = unmerged) -> Policy:
 
 def _silent(line: str) -> None:
     del line
-
-
-def _tokenizer_of(base: OpenedBase) -> Callable[[], PreTrainedTokenizerBase] | None:
-    """The base's tokenizer, loaded when first called; None where it has none."""
-    folder, name = base.folder, base.identity.name
-    if folder is not None and not has_tokenizer(folder):
-        return None
-
-    @cache
-    def tokenizer() -> PreTrainedTokenizerBase:
-        if folder is not None:
-            return load_tokenizer(folder)
-        return preset_tokenizer(name.removeprefix(PREFIX))
-
-    return tokenizer
-
-
-def _grammars_of(base: OpenedBase) -> Grammars | None:
-    """What compiles grammars for the base; None where it has no tokenizer."""
-    tokenizer = _tokenizer_of(base)
-    return None if tokenizer is None else Grammars(base.config, tokenizer)
-
-
-def _text_of(base: OpenedBase) -> DecodeText | None:
-    """The base's tokenizer as a function, loaded when first called; None where it has none."""
-    tokenizer = _tokenizer_of(base)
-    if tokenizer is None:
-        return None
-
-    def text(ids: Sequence[int]) -> str:
-        decoded = tokenizer().decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        return str(decoded)
-
-    return text

@@ -117,6 +117,11 @@ class Sampler:
         return [group.result for group in groups if group.result is not None]
 
     @property
+    def cache(self) -> PagePool:
+        """The KV cache."""
+        return self.pool
+
+    @property
     def num_running(self) -> int:
         """Samples that are being decoded."""
         return len(self._running)

@@ -15,7 +15,7 @@ from tinsmith.engine.prompt_scores import PromptScores
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks
 from tinsmith.ops.paging import PAGE
-from tinsmith.types.errors import BackendError, InputError
+from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.sampling import (
     SampledSequence,
     SampleRequest,
@@ -112,7 +112,7 @@ class Group:
         self.spare = 0
         self.scores = PromptScores(request)
         self.result: SampleResult | None = None
-        self.failure: BackendError | InputError | None = None
+        self.failure: TinsmithError | None = None
 
     def choice(self, sample: Sample) -> Choice | None:
         """What adjusts a sample's next draw; None if it is drawn from the distribution alone.

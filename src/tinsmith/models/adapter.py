@@ -38,6 +38,8 @@ class Adapter:
     """The base it computes on; for `full`, the trained copy itself."""
     low: dict[Place, LowRank] = field(default_factory=dict[Place, LowRank])
     slots: tuple[Slot, ...] = ()
+    version: int = 0
+    """How often its weights were changed."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -72,6 +74,7 @@ class Adapter:
 
     def changed(self) -> None:
         """Bring what is derived from the weights up to date: DoRA's norms, a tied head."""
+        self.version += 1
         self.decoder.refresh_norms(self.low)
         for low in self.low.values():
             release_untargeted(low)
@@ -113,7 +116,7 @@ def create_adapter(
             fix="serve it without shards, or train an adapter",
         )
     if spec.kind is AdapterKind.FULL:
-        adapter = Adapter(spec, copy_decoder(decoder, lambda weight: Weight(weight.value.clone())))
+        adapter = Adapter(spec, copy_decoder(decoder, decoder.held))
         adapter.slots = adapter.decoder.slots
     else:
         adapter = Adapter(spec, decoder)
@@ -125,7 +128,9 @@ def create_adapter(
             names = target_names(place) if _wanted(spec, place.site) else ()
             chosen = [name for name in names if targets is None or name in targets]
             if chosen:
-                adapter.low[place] = _low_rank(spec, place, linear, chosen, slots)
+                adapter.low[place] = _low_rank(
+                    spec, place, linear, chosen, slots, decoder.kernels.device
+                )
         adapter.slots = tuple(slots)
         _initial_magnitudes(adapter)
     for weight in adapter.buffers():
@@ -155,7 +160,12 @@ def _wanted(spec: AdapterSpec, site: Site) -> bool:
 
 
 def _low_rank(
-    spec: AdapterSpec, place: Place, linear: Linear, names: list[str], slots: list[Slot]
+    spec: AdapterSpec,
+    place: Place,
+    linear: Linear,
+    names: list[str],
+    slots: list[Slot],
+    device: torch.device,
 ) -> LowRank:
     """The fresh low-rank part on `names` at one place; their slots are added to `slots`."""
     bounds = [sum(linear.widths[:i]) for i in range(len(linear.widths) + 1)]
@@ -172,7 +182,6 @@ def _low_rank(
         )
         for name in names
     ]
-    device = linear_device(linear)
     a = Weight(torch.cat([torch.from_numpy(x).t() for x in drawn], dim=1).contiguous().to(device))
     b = tuple(Weight(torch.zeros(rank, size, device=device)) for size in sizes)
     magnitude = (
@@ -186,19 +195,14 @@ def _low_rank(
     return LowRank(a=a, b=b, columns=columns, scaling=spec.scaling, magnitude=magnitude)
 
 
-def linear_device(linear: Linear) -> torch.device:
-    """Where a linear step's base lies."""
-    base = linear.base[0]
-    return base.value.device if isinstance(base, Weight) else base.codes.device
-
-
 def _initial_magnitudes(adapter: Adapter) -> None:
     if adapter.spec.kind.decomposed:
         adapter.decoder.refresh_norms(adapter.low)
         for low in adapter.low.values():
-            assert low.magnitude is not None
-            assert low.norm is not None
-            low.magnitude.value.copy_(low.norm)
+            if (
+                low.magnitude is not None and low.norm is not None
+            ):  # none where the base is elsewhere
+                low.magnitude.value.copy_(low.norm)
 
 
 def release_untargeted(low: LowRank) -> None:

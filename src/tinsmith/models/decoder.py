@@ -164,6 +164,10 @@ class Decoder:
         for place, part in low.items():
             refresh_norm(self.kernels, linears[place], part)
 
+    def held(self, weight: Weight) -> Weight:
+        """A copy of one of its weights, to be trained."""
+        return Weight(weight.value.clone())
+
     def refresh_tied_head(self) -> None:
         """Copy the embedding into a tied head."""
         head = self.head.base[0]

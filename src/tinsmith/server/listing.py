@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import delete, read
-from tinsmith.engine.engine import Engine
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.server.access.caller import is_own
 from tinsmith.server.database.records import CheckpointRecord, TrainingRun
@@ -29,7 +29,7 @@ class Listing:
     """Answers from the store and the files."""
 
     store: Store
-    engine: Engine
+    engine: Bases
     state: Path
     external: External
 
@@ -52,11 +52,10 @@ class Listing:
 
     def _identity(self, name: str) -> Answer:
         """What decides, beside a request, what a model answers: beyond the protocol, for manifests."""
-        certificate = self.engine.certificates.get(name)
         return {
             "fingerprint": self.engine.base(name).fingerprint,
             "arithmetic": self.engine.kernels.arithmetic.value,
-            "certificate": None if certificate is None else certificate.sha256,
+            "certificate": self.engine.certificate_sha256(name),
             "deviation": self.engine.parts.deviation.value,
             "gradient_unit": self.engine.gradient_unit.value,
             "version": VERSION,

@@ -116,8 +116,9 @@ def _engine(service: Service) -> Iterator[Metric]:
     for name, sampler in service.engine.samplers_by_name.items():
         labels = {"model": name}
         running.append((labels, float(sampler.num_running)))
-        used.append((labels, float(sampler.pool.capacity - sampler.pool.available)))
-        held.append((labels, float(sampler.pool.capacity)))
+        if sampler.cache is not None:
+            used.append((labels, float(sampler.cache.capacity - sampler.cache.available)))
+            held.append((labels, float(sampler.cache.capacity)))
     gauge = MetricKind.GAUGE
     yield Metric("tinsmith_samples_running", gauge, "Samples that are being decoded.", running)
     yield Metric(

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_session, read, restore, save
-from tinsmith.engine.engine import Engine, freeze
+from tinsmith.engine.engine import freeze
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
@@ -71,7 +72,7 @@ class LiveRun:
 class Runs:
     """All models in training. Methods are called on the event loop; what computes is posted to the worker."""
 
-    engine: Engine
+    engine: Bases
     store: Store
     futures: Futures
     worker: Worker

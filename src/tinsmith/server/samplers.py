@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import read
-from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
@@ -58,7 +58,7 @@ class _UnderWay:
     drawn: GroupDone | None
 
 
-async def prepare(engine: Engine, name: str, request: Sample) -> None:
+async def prepare(engine: Bases, name: str, request: Sample) -> None:
     """Compile a request's grammar, which may take a second, on a thread of its own; errors are for who checks it."""
     adjustments = request.sampling_params.adjustments
     if adjustments is not None and adjustments.grammar is not None:
@@ -87,7 +87,7 @@ class _Live:
 class Samplers:
     """All sampling sessions. Methods are called on the event loop unless they say otherwise."""
 
-    engine: Engine
+    engine: Bases
     store: Store
     futures: Futures
     worker: Worker

@@ -17,6 +17,7 @@ from pathlib import Path
 import uvicorn
 import uvloop
 
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.unit_gradients import MicroBatches
@@ -204,7 +205,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: ServeSettings, engine: Engine, listener: socket.socket, door: _Door
+    settings: ServeSettings, engine: Bases, listener: socket.socket, door: _Door
 ) -> None:
     service = Service(
         engine,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import delete
-from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
@@ -43,7 +43,7 @@ class Service:
     """One server's state and computation. Made and used on one event loop."""
 
     def __init__(
-        self, engine: Engine, state: Path, *, seed: int, max_queue: int, patience: float = 0.0
+        self, engine: Bases, state: Path, *, seed: int, max_queue: int, patience: float = 0.0
     ) -> None:
         """Open the state; what an earlier server left unfinished fails with that reason.
 
@@ -67,6 +67,7 @@ class Service:
             if not run.unloaded:
                 self.store.mark_unloaded(run.model_id)
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
+        engine.attend(self.worker.wake, self.worker.tend)
         self.samplers = Samplers(engine, self.store, self.futures, self.worker, state, seed, loop)
         self.runs = Runs(
             engine,

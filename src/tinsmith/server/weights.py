@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_adapter
-from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Policy
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.fingerprints import sha256_of
@@ -19,13 +19,13 @@ class Loaded:
     weights: str
 
 
-def load_base(engine: Engine, name: str, kind: AdapterKind) -> Loaded:
+def load_base(engine: Bases, name: str, kind: AdapterKind) -> Loaded:
     """Sample from the base, in the precision that adapters of this kind are trained on."""
     policy = engine.base_policy(name, quantised=kind.quantised)
     return Loaded(policy, engine.base(name).fingerprint)
 
 
-def load_checkpoint(engine: Engine, name: str, checkpoint: Checkpoint) -> Loaded:
+def load_checkpoint(engine: Bases, name: str, checkpoint: Checkpoint) -> Loaded:
     """Sample from what was saved.
 
     Raises:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from tinsmith.engine.engine import Engine
+from tinsmith.engine.bases import Bases
 from tinsmith.engine.sequences import Group
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Worker:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Bases,
         finished: Callable[[Sequence[Group]], None],
         stepped: Callable[[], None],
         abandoned: Callable[[Exception], None],
@@ -74,6 +74,16 @@ class Worker:
         self.post(job)
         return future
 
+    def wake(self) -> None:
+        """Look at the samplers again: one of them has something to hand over. Any thread may call this."""
+        with self._wake:
+            self._wake.notify()
+
+    def tend(self) -> None:
+        """Step the samplers. For a job that waits for something long, on the compute thread."""
+        if self._sampling():
+            self._step_all()
+
     @property
     def queued(self) -> int:
         """Jobs that wait."""
@@ -95,11 +105,7 @@ class Worker:
                     return
             self._run_jobs()
             if not self._stopping:
-                try:
-                    self._step()
-                except Exception as error:  # as above, for all that is being sampled
-                    logger.exception("sampling failed")
-                    self._abandoned(error)
+                self._step_all()
 
     def _run_jobs(self) -> None:
         """Run one long job, or as many short ones as wait: a step for each submission would starve the batch."""
@@ -113,10 +119,17 @@ class Worker:
                 return
 
     def _sampling(self) -> bool:
-        return any(sampler.busy for sampler in self._engine.samplers)
+        return any(sampler.busy for sampler in self._engine.samplers_by_name.values())
+
+    def _step_all(self) -> None:
+        try:
+            self._step()
+        except Exception as error:  # as above, for all that is being sampled
+            logger.exception("sampling failed")
+            self._abandoned(error)
 
     def _step(self) -> None:
-        for sampler in self._engine.samplers:
+        for sampler in self._engine.samplers_by_name.values():
             if sampler.busy:
                 ended = sampler.step()
                 if ended:

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 
@@ -55,6 +56,14 @@ class TinsmithError(Exception):
         other = type(self)(
             f"{where}: {self.what}", field=self.field, allowed=self.allowed, fix=self.fix
         )
+        other.value = self.value
+        other.args = (other._message(),)
+        return other
+
+    def reworded(self, words: Callable[[str], str]) -> Self:
+        """Return the same error, with other words for what it says and the field it names."""
+        other = type(self)(words(self.what), allowed=self.allowed, fix=self.fix)
+        other.field = None if self.field is None else words(self.field)
         other.value = self.value
         other.args = (other._message(),)
         return other

@@ -1,0 +1,205 @@
+"""What every engine can be asked, wherever it computes: the bases that it serves, and what is made on them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tinsmith.engine.cache import PagePool
+from tinsmith.engine.grammars import Grammars, compile_grammar
+from tinsmith.engine.parts import Parts
+from tinsmith.engine.sequences import DecodeText, Group, Policy
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.validation import check_request
+from tinsmith.models.base import BaseModel, OpenedBase
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.published.packaged import PREFIX
+from tinsmith.ops.kernels import Kernels
+from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
+from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.model_names import SUFFIXES
+from tinsmith.types.sampling import SampleRequest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class ServesRequests(Protocol):
+    """A sampler of one base model, as a server drives it."""
+
+    def submit(self, request: SampleRequest, policy: Policy) -> Group:
+        """Queue a request; its `result` is set by a later `step`. Raises InputError for one that cannot be served."""
+        ...
+
+    def cancel(self, group: Group) -> None:
+        """Drop a request, and free what it holds; its result stays None."""
+        ...
+
+    def step(self) -> list[Group]:
+        """Go on with what is under way; return the requests that ended."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step has anything to do."""
+        ...
+
+    @property
+    def num_running(self) -> int:
+        """What is being decoded."""
+        ...
+
+    @property
+    def cache(self) -> PagePool | None:
+        """Its KV cache; None where it has none of its own."""
+        ...
+
+
+class Bases(ABC):
+    """The base models that are served. Its methods may be called by any thread, but for those that make something."""
+
+    kernels: Kernels
+    parts: Parts
+    gradient_unit: GradientUnit
+    _opened: dict[str, OpenedBase]
+    _grammars: dict[str, Grammars | None]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The served base models."""
+        return tuple(self._opened)
+
+    def base(self, name: str) -> BaseModel:
+        """Identity of a served base model.
+
+        Raises:
+            ConfigError: naming the served ones.
+        """
+        return self._base(name).identity
+
+    def config(self, name: str) -> DecoderConfig:
+        """Shape of a served base model.
+
+        Raises:
+            ConfigError: naming the served ones.
+        """
+        return self._base(name).config
+
+    def folder(self, name: str) -> Path | None:
+        """Where a served base model's tokenizer lies; None for a built-in model or a folder without one."""
+        folder = self._base(name).folder
+        return folder if folder is not None and has_tokenizer(folder) else None
+
+    @abstractmethod
+    def certificate_sha256(self, name: str) -> str | None:
+        """Identity of what was checked of a base's arithmetic; None where it promises nothing."""
+
+    @abstractmethod
+    def decoder(self, name: str, *, quantised: bool = False) -> Decoder:
+        """The base that sessions and policies are made on."""
+
+    @abstractmethod
+    def create_session(self, name: str, spec: AdapterSpec) -> TrainingSession:
+        """Start training fresh weights on a base model.
+
+        Raises:
+            ConfigError: for a model that is not served.
+        """
+
+    @abstractmethod
+    def prepare(self, session: TrainingSession) -> TrainingSession:
+        """Let a session compute as this engine does."""
+
+    @abstractmethod
+    def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
+        """Be driven: `wake` when a sampler has something to hand over, `tend` while a job waits for something long."""
+
+    @abstractmethod
+    def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
+        """Sampling from the base alone."""
+
+    @abstractmethod
+    def sampler(self, name: str) -> ServesRequests:
+        """The sampler that serves this base model, whatever is trained on it."""
+
+    @property
+    @abstractmethod
+    def samplers_by_name(self) -> dict[str, ServesRequests]:
+        """Every sampler made so far, by the base model's name."""
+
+    def check(self, name: str, request: SampleRequest) -> int:
+        """Refuse a request that cannot be served on this base model; return the most tokens one sample may have.
+
+        Any thread may call this.
+
+        Raises:
+            InputError: naming the field.
+            ConfigError: for a model that is not served.
+        """
+        max_tokens = check_request(request, self.config(name))
+        compile_grammar(request, self._grammars[name])
+        return max_tokens
+
+    def grammar_marks(self, name: str, spellings: Collection[str]) -> frozenset[str]:
+        """Those of these texts that a grammar on this base model has to name as one token. Any thread may call this.
+
+        Raises:
+            InputError: its tokenizer cannot follow a grammar.
+            ConfigError: for a model that is not served.
+        """
+        self._base(name)
+        grammars = self._grammars[name]
+        return frozenset() if grammars is None else grammars.marks(spellings)
+
+    def _base(self, name: str) -> OpenedBase:
+        if name not in self._opened:
+            raise ConfigError(
+                "this base model is not served here",
+                field="base_model",
+                value=name,
+                allowed=", ".join(self._opened),
+                fix=f"an adapter is named so: {SUFFIXES}" if ":" in name else None,
+            )
+        return self._opened[name]
+
+
+def _tokenizer_of(base: OpenedBase) -> Callable[[], PreTrainedTokenizerBase] | None:
+    """The base's tokenizer, loaded when first called; None where it has none."""
+    folder, name = base.folder, base.identity.name
+    if folder is not None and not has_tokenizer(folder):
+        return None
+
+    @cache
+    def tokenizer() -> PreTrainedTokenizerBase:
+        if folder is not None:
+            return load_tokenizer(folder)
+        return preset_tokenizer(name.removeprefix(PREFIX))
+
+    return tokenizer
+
+
+def grammars_of(base: OpenedBase) -> Grammars | None:
+    """What compiles grammars for the base; None where it has no tokenizer."""
+    tokenizer = _tokenizer_of(base)
+    return None if tokenizer is None else Grammars(base.config, tokenizer)
+
+
+def text_of(base: OpenedBase) -> DecodeText | None:
+    """The base's tokenizer as a function, loaded when first called; None where it has none."""
+    tokenizer = _tokenizer_of(base)
+    if tokenizer is None:
+        return None
+
+    def text(ids: Sequence[int]) -> str:
+        decoded = tokenizer().decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return str(decoded)
+
+    return text

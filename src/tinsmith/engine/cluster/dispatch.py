@@ -1,0 +1,228 @@
+"""Drives the scheduler: takes works from the server's threads, sends them to workers, and settles each once.
+
+One thread owns the scheduler and hears everything as an event, in the order in which it comes: works, answers, workers
+that join or are lost. A work is settled by the first answer, whoever gave it.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
+from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Shipped, Work, WorkerFacts
+from tinsmith.types.errors import BackendError, LostError
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""How often the scheduler looks for late works while nothing happens."""
+REMEMBERED = 64
+"""Lost workers that are still told of."""
+
+
+class Transport(Protocol):
+    """Brings works to workers. Its methods are called on the dispatcher's thread; none of them waits."""
+
+    def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
+        """Send a work; `Dispatcher.answered` or `lost` is called some time later."""
+        ...
+
+    def drop(self, worker: str, work_id: str) -> None:
+        """Tell a worker that nobody waits for a work any more."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class KnownWorker:
+    """What is told of a worker."""
+
+    name: str
+    facts: WorkerFacts
+    lost: str | None = None
+    """Why it is no longer there."""
+    done: int = 0
+    """Works it was the first to answer."""
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    work: Work
+    weights: Shipped | None
+    settled: Callable[[Outcome], None]
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Gets works done by whoever is there. Any thread may call its methods."""
+
+    transport: Transport
+    limits: Limits = field(default_factory=Limits)
+    _events: queue.SimpleQueue[Callable[[], None] | None] = field(
+        default_factory=queue.SimpleQueue[Callable[[], None] | None]
+    )
+    _scheduler: Scheduler = field(init=False)
+    _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
+    _known: dict[str, KnownWorker] = field(default_factory=dict[str, KnownWorker])
+    _closed: str | None = None
+    """Why nothing is done any more."""
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._scheduler = Scheduler(self.limits)
+        self._thread = threading.Thread(target=self._run, name="tinsmith-dispatch", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, work: Work, size: int, weights: Shipped | None, settled: Callable[[Outcome], None]
+    ) -> None:
+        """Get a work done; `settled` is called once, on the dispatcher's thread, unless it is dropped before."""
+        kind = WorkKind.SAMPLE if isinstance(work, SampleWork) else WorkKind.GRADIENT
+
+        def add() -> None:
+            if self._closed is not None:
+                settled(Refused(error=BackendError(self._closed)))
+                return
+            self._entries[work.id] = _Entry(work, weights, settled)
+            self._scheduler.add(Item(id=work.id, kind=kind, size=size))
+
+        self._events.put(add)
+
+    def future(self, work: Work, size: int, weights: Shipped | None) -> Future[Outcome]:
+        """Get a work done; the future has its outcome."""
+        found: Future[Outcome] = Future()
+        self.submit(work, size, weights, found.set_result)
+        return found
+
+    def drop(self, work_id: str) -> None:
+        """Give up on a work; it is not settled."""
+
+        def cancel() -> None:
+            self._entries.pop(work_id, None)
+            for worker in self._scheduler.cancel(work_id):
+                self.transport.drop(worker, work_id)
+
+        self._events.put(cancel)
+
+    def joined(self, worker: str, facts: WorkerFacts) -> None:
+        """Count on a worker from now on."""
+
+        def join() -> None:
+            self._known[worker] = KnownWorker(name=worker, facts=facts)
+            self._scheduler.join(worker)
+
+        self._events.put(join)
+
+    def lost(self, worker: str, cause: str, *, blame: bool) -> None:
+        """Count on a worker no more; `blame` says whether a work of its may be the reason."""
+
+        def lose() -> None:
+            known = self._known.get(worker)
+            if known is None or known.lost is not None:
+                return
+            known.lost = cause
+            logger.warning("worker %s is lost: %s", worker, cause)
+            for given in self._scheduler.lose(worker, cause, blame=blame):
+                self._settle(given.id, Refused(error=_poisoned(given.lost)))
+            lost = [name for name, each in self._known.items() if each.lost is not None]
+            for name in lost[:-REMEMBERED]:
+                del self._known[name]
+
+        self._events.put(lose)
+
+    def answered(self, worker: str, work_id: str, outcome: Outcome) -> None:
+        """Take what a worker made of a work."""
+
+        def done() -> None:
+            others = self._scheduler.done(worker, work_id)
+            if others is None:
+                return
+            if worker in self._known:
+                self._known[worker].done += 1
+            for other in others:
+                self.transport.drop(other, work_id)
+            self._settle(work_id, outcome)
+
+        self._events.put(done)
+
+    def give_up(self, why: str) -> None:
+        """Fail what there is to do, and all that is still asked for: nobody is there to do it."""
+
+        def end() -> None:
+            self._closed = why
+            for work_id in tuple(self._entries):
+                for worker in self._scheduler.cancel(work_id):
+                    self.transport.drop(worker, work_id)
+                self._settle(work_id, Refused(error=BackendError(why)))
+
+        self._events.put(end)
+
+    def close(self) -> None:
+        """End the thread; what is under way is settled by nobody."""
+        self._events.put(None)
+        self._thread.join()
+
+    @property
+    def workers(self) -> tuple[KnownWorker, ...]:
+        """Those that are there, and those that were lost of late."""
+        return tuple(self._known.values())
+
+    @property
+    def under_way(self) -> Mapping[str, int]:
+        """Works sent, by worker."""
+        return {name: len(works) for name, works in self._scheduler.under_way.items()}
+
+    @property
+    def num_waiting(self) -> int:
+        """Works that nobody has."""
+        return len(self._entries) - sum(self.under_way.values())
+
+    @property
+    def num_retries(self) -> int:
+        """Works that were given again after a loss."""
+        return self._scheduler.retries
+
+    def _run(self) -> None:
+        while True:
+            try:
+                event = self._events.get(timeout=LOOK_SECONDS if self._entries else None)
+            except queue.Empty:
+                event = _nothing
+            if event is None:
+                return
+            event()
+            while not self._events.empty():  # decide once for all that has come
+                event = self._events.get()
+                if event is None:
+                    return
+                event()
+            for assignment in self._scheduler.assign(time.monotonic()):
+                self._send(assignment)
+
+    def _send(self, assignment: Assignment) -> None:
+        entry = self._entries[assignment.id]
+        self.transport.send(assignment.worker, entry.work, entry.weights)
+
+    def _settle(self, work_id: str, outcome: Outcome) -> None:
+        entry = self._entries.pop(work_id, None)
+        if entry is not None:
+            entry.settled(outcome)
+
+
+def _nothing() -> None:
+    """Nothing has happened, but time has passed."""
+
+
+def _poisoned(causes: tuple[str, ...]) -> LostError:
+    return LostError(
+        "this request was given up: both workers that took it were lost",
+        field="workers",
+        value="; ".join(causes),
+        fix="ask for less at once (shorter sequences, fewer samples), or give workers more memory",
+    )

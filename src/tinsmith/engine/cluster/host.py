@@ -1,0 +1,175 @@
+"""What a worker does: it holds the bases and some adapters, and computes works on them.
+
+The adapters used last are kept by their content, so that each version travels to a worker once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from tinsmith.engine.cluster.work import (
+    Computed,
+    Fresh,
+    FreshWork,
+    GradientWork,
+    Outcome,
+    Refused,
+    Sampled,
+    SampleWork,
+    ServedFacts,
+    Tensors,
+    WeightsId,
+    WorkerFacts,
+)
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.sequences import Group, Policy
+from tinsmith.engine.unit_gradients import ComputeHere
+from tinsmith.engine.unit_sums import Partial, UnitSums, folded, joined
+from tinsmith.models.adapter import Adapter, create_adapter
+from tinsmith.models.slots import load, values
+from tinsmith.ops.losses import LossValue
+from tinsmith.types.datum import DatumOutput
+from tinsmith.types.errors import BackendError, InputError, TinsmithError
+from tinsmith.types.source import source_sha256
+
+KEPT_BYTES = 1 << 30
+"""Of the adapters kept, the latest used; one at least."""
+
+Settled = Callable[[Outcome], None]
+FetchTensors = Callable[[], Tensors]
+"""Brings an adapter's tensors here; called only where they are not."""
+
+
+class Host:
+    """A worker's engine. One caller at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._adapters: OrderedDict[WeightsId, Adapter] = OrderedDict()
+        self._sampling: dict[int, tuple[str, Group, Settled]] = {}
+
+    def facts(self) -> WorkerFacts:
+        """What this worker is."""
+        engine = self.engine
+        bases: dict[str, ServedFacts] = {}
+        for name in engine.names:
+            base, certificate = engine.base(name), engine.certificates.get(name)
+            bases[name] = ServedFacts(
+                fingerprint=base.fingerprint,
+                config_sha256=base.config_sha256,
+                certificate=None if certificate is None else certificate.sha256,
+            )
+        return WorkerFacts(
+            node=socket.gethostname(),
+            threads=engine.kernels.threads(),
+            pid=os.getpid(),
+            source=source_sha256(),
+            arithmetic=engine.kernels.arithmetic.value,
+            bases=bases,
+        )
+
+    def sample(self, work: SampleWork, fetch: FetchTensors | None, settled: Settled) -> None:
+        """Submit a sampling request; `settled` is called by a later `finished`, or now if it is refused."""
+        try:
+            policy = self._policy(work.weights, fetch)
+            group = self.engine.sampler(work.weights.name).submit(work.request, policy)
+        except TinsmithError as error:
+            settled(Refused(error=error))
+            return
+        self._sampling[id(group)] = (work.id, group, settled)
+
+    def finished(self, group: Group) -> None:
+        """Settle a request that has ended."""
+        _, _, settled = self._sampling.pop(id(group))
+        if group.result is not None:
+            settled(Sampled(result=group.result))
+        else:
+            settled(Refused(error=group.failure or BackendError("the request was dropped")))
+
+    def drop(self, work_id: str) -> None:
+        """Give up on a sampling request, if it is under way."""
+        for key, (known, group, settled) in tuple(self._sampling.items()):
+            if known == work_id:
+                del self._sampling[key]
+                for sampler in self.engine.samplers:
+                    sampler.cancel(group)
+                settled(Refused(error=InputError("nobody waits for this request any more")))
+
+    def abandon(self, error: Exception) -> None:
+        """Settle whatever is being sampled with the reason why it cannot go on."""
+        entries = tuple(self._sampling.values())
+        self._sampling.clear()
+        for _, group, settled in entries:
+            for sampler in self.engine.samplers:
+                sampler.cancel(group)
+            failed = BackendError(f"a worker failed while sampling: {type(error).__name__}")
+            settled(Refused(error=failed))
+
+    def compute(self, work: GradientWork | FreshWork, fetch: FetchTensors | None) -> Outcome:
+        """Compute units of gradient, or initial weights."""
+        try:
+            if isinstance(work, FreshWork):
+                decoder = self.engine.decoder(work.name, quantised=work.spec.kind.quantised)
+                fresh = create_adapter(decoder, work.spec)
+                return Fresh(tensors={n: t.numpy() for n, t in values(fresh.slots).items()})
+            return self._units(work, self._adapter(work.weights, fetch))
+        except TinsmithError as error:
+            return Refused(error=error)
+
+    def _units(self, work: GradientWork, adapter: Adapter) -> Computed:
+        asked = work.asked
+        sums = UnitSums(adapter.buffers())
+        partials: list[Partial] = []
+        found: dict[int, tuple[DatumOutput, LossValue]] = {}
+        nothing = np.zeros(0, np.float32)
+        with torch.set_grad_enabled(asked.backward):
+            for block in ComputeHere()(adapter, sums, self.engine.micro_batches, asked):
+                found |= {i: (o, replace(v, grad=nothing)) for i, (o, v) in block.found.items()}
+                if block.partial is not None:
+                    partials = joined(partials, block.partial)
+        for weight in sums.weights:
+            weight.grad = None
+        grads = [grad.numpy() for grad in folded(partials)] if asked.backward else None
+        return Computed(found=found, grads=grads)
+
+    def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:
+        if weights.spec is None:
+            return self.engine.base_policy(weights.name, quantised=weights.quantised)
+        return self.engine.parts.policy_of(self._adapter(weights, fetch))
+
+    def _adapter(self, weights: WeightsId, fetch: FetchTensors | None) -> Adapter:
+        """The adapter of these weights; one that is kept is never changed, so that requests under way stay on it."""
+        kept = self._adapters.get(weights)
+        if kept is None:
+            if fetch is None or weights.spec is None:
+                raise BackendError("a work came without its weights", field=weights.sha256)
+            tensors = fetch()
+            decoder = self.engine.decoder(weights.name, quantised=weights.quantised)
+            suffix = ".lora_A.weight"
+            targets = [n.removesuffix(suffix) for n in tensors if n.endswith(suffix)] or None
+            kept = create_adapter(decoder, weights.spec, targets=targets)
+            own = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
+            load(kept.slots, own, source="the server's weights")
+            kept.changed()
+            for weight in kept.buffers():
+                weight.grad = None
+            self._adapters[weights] = kept
+            self._forget_old()
+        self._adapters.move_to_end(weights)
+        return kept
+
+    def _forget_old(self) -> None:
+        sizes = [
+            sum(weight.value.nbytes for weight in each.weights())
+            for each in self._adapters.values()
+        ]
+        for i in range(len(sizes) - 1):
+            if sum(sizes[i:]) > KEPT_BYTES:
+                self._adapters.popitem(last=False)

@@ -1,0 +1,123 @@
+"""Units of gradient computed by workers: which blocks they get, and how what they answer becomes one sum.
+
+A block is a whole node of the tree by which units are added, so its sum is one of the tree's own, whoever computed it;
+blocks are joined in the order of the units, not in that in which they come.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from tinsmith.engine.cluster.dispatch import Dispatcher
+from tinsmith.engine.cluster.shipping import shipped
+from tinsmith.engine.cluster.work import Computed, GradientWork, Outcome, Refused, Shipped
+from tinsmith.engine.unit_gradients import Block, MicroBatches, UnitRequest
+from tinsmith.engine.unit_sums import Partial, UnitSums
+from tinsmith.models.adapter import Adapter
+from tinsmith.types.errors import BackendError, TinsmithError
+
+BLOCKS_A_WORKER = 8
+"""So many at least, where there are units enough: that workers end together, and that little is lost with one."""
+WAIT_SECONDS = 0.02
+"""How long is waited for blocks before the samplers' answers are looked at."""
+
+
+@dataclass(slots=True)
+class ComputeRemotely:
+    """Computes units on workers."""
+
+    dispatcher: Dispatcher
+    num_workers: Callable[[], int]
+    tend: Callable[[], None]
+    """Called again and again while blocks are waited for."""
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _sent: tuple[Adapter, int, Shipped] | None = None
+    """(adapter, its version, its weights): of the last call."""
+
+    def __call__(
+        self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
+    ) -> Iterator[Block]:
+        """Yield a block for each work.
+
+        Raises:
+            InputError: a datum cannot be computed.
+            BackendError: no worker is left.
+            LostError: a block took two workers down.
+        """
+        del micro_batches, sums  # a worker has its own
+        weights = self._weights(adapter)
+        blocks = _blocks([unit.num_rows for unit in asked.units], asked.first, self.num_workers())
+        works = [self._work(weights, asked, block) for block in blocks]
+        futures = [
+            self.dispatcher.future(work, sum(unit.num_rows for unit in work.asked.units), weights)
+            for work in works
+        ]
+        try:
+            for block, work, future in zip(blocks, works, futures, strict=True):
+                yield self._block(asked, block, work, self._outcome(future))
+        except BaseException:
+            for work in works:
+                self.dispatcher.drop(work.id)
+            raise
+
+    def _outcome(self, future: Future[Outcome]) -> Outcome:
+        while not wait([future], WAIT_SECONDS, return_when=FIRST_COMPLETED).done:
+            self.tend()
+        return future.result()
+
+    def _weights(self, adapter: Adapter) -> Shipped:
+        sent = self._sent
+        if sent is None or sent[0] is not adapter or sent[1] != adapter.version:
+            sent = self._sent = (adapter, adapter.version, shipped(adapter))
+        return sent[2]
+
+    def _work(self, weights: Shipped, asked: UnitRequest, block: range) -> GradientWork:
+        """The part of a request that is a block: its units, and the datums that they name."""
+        places = sorted(i for j in block for i in asked.units[j].datums)
+        own = {place: i for i, place in enumerate(places)}
+        part = replace(
+            asked,
+            units=[
+                replace(unit, datums=tuple(own[i] for i in unit.datums))
+                for unit in (asked.units[j] for j in block)
+            ],
+            datums=[asked.datums[i] for i in places],
+            first=asked.first + block.start,
+        )
+        return GradientWork(
+            id=f"gradient-{next(self._numbers)}",
+            weights=weights.id,
+            asked=part,
+        )
+
+    def _block(
+        self, asked: UnitRequest, block: range, work: GradientWork, outcome: Outcome
+    ) -> Block:
+        places = sorted(i for j in block for i in asked.units[j].datums)
+        if isinstance(outcome, Refused):
+            raise _in_the_request(outcome.error, places)
+        if not isinstance(outcome, Computed):
+            raise BackendError(f"a worker answered {work.id} with something else")
+        found = {places[i]: both for i, both in outcome.found.items()}
+        if outcome.grads is None:
+            return Block(found, None)
+        grads = [torch.from_numpy(grad.copy()) for grad in outcome.grads]  # theirs may be read-only
+        return Block(found, Partial(asked.first + block.start, grads))
+
+
+def _blocks(sizes: Sequence[int], first: int, num_workers: int) -> list[range]:
+    rows = max(1, sum(sizes) // (BLOCKS_A_WORKER * max(1, num_workers)))
+    return MicroBatches(rows=max(rows, max(sizes, default=1))).split(sizes, first)
+
+
+def _in_the_request(error: TinsmithError, places: Sequence[int]) -> TinsmithError:
+    """Name datums by their places in the request, not in the work."""
+    return error.reworded(
+        lambda text: re.sub(r"^data\[(\d+)\]", lambda m: f"data[{places[int(m[1])]}]", text)
+    )

@@ -1,0 +1,47 @@
+"""What an adapter is as something to be sent: its identity by content, and its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinsmith.engine.cluster.hollow import HollowDecoder
+from tinsmith.engine.cluster.work import Shipped, WeightsId
+from tinsmith.engine.sequences import Policy
+from tinsmith.models.adapter import Adapter
+from tinsmith.models.slots import values
+from tinsmith.types.fingerprints import tensors_sha256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RemotePolicy(Policy):
+    """A policy that workers compute."""
+
+    weights: WeightsId
+    shipped: Shipped | None
+    """None: the base alone, which every worker has."""
+
+
+def shipped(adapter: Adapter) -> Shipped:
+    """Return an adapter's weights as they are now."""
+    decoder = adapter.decoder
+    assert isinstance(decoder, HollowDecoder), "made by the cluster's engine"
+    tensors = {name: tensor.cpu().numpy() for name, tensor in values(adapter.slots).items()}
+    weights = WeightsId(
+        name=decoder.served,
+        quantised=decoder.quantised,
+        spec=adapter.spec,
+        sha256=tensors_sha256(tensors),
+    )
+    return Shipped(id=weights, tensors=tensors)
+
+
+def remote_policy(adapter: Adapter) -> RemotePolicy:
+    """Sampling through an adapter's weights, which later training must not change."""
+    sent = shipped(adapter)
+    return RemotePolicy(adapter.decoder, adapter.low, sent.id, sent)
+
+
+def base_policy(decoder: HollowDecoder) -> RemotePolicy:
+    """Sampling from a base alone."""
+    base = WeightsId(name=decoder.served, quantised=decoder.quantised, spec=None, sha256="")
+    return RemotePolicy(decoder, {}, base, None)

@@ -1,0 +1,128 @@
+"""What a worker is asked, and what it answers: plain values, the same whoever computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.engine.unit_gradients import UnitRequest
+from tinsmith.ops.losses import LossValue
+from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.datum import DatumOutput, FloatArray
+from tinsmith.types.errors import TinsmithError
+from tinsmith.types.sampling import SampleRequest, SampleResult
+
+Tensors = Mapping[str, FloatArray]
+"""An adapter's weights by published name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsId:
+    """Which weights: those of a served base, and of an adapter by its content."""
+
+    name: str
+    """The served base model."""
+    quantised: bool
+    spec: AdapterSpec | None
+    """None: the base alone."""
+    sha256: str
+    """Of the adapter's tensors; "" where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shipped:
+    """Weights that can be sent to whoever does not hold them."""
+
+    id: WeightsId
+    tensors: Tensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SampleWork:
+    """A sampling request."""
+
+    id: str
+    weights: WeightsId
+    request: SampleRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientWork:
+    """An aligned block of units of gradient, or units forward only."""
+
+    id: str
+    weights: WeightsId
+    asked: UnitRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FreshWork:
+    """The initial weights of an adapter, or of a copy of the base that is to be trained whole."""
+
+    id: str
+    name: str
+    spec: AdapterSpec
+
+
+Work = SampleWork | GradientWork | FreshWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sampled:
+    """The samples of a request."""
+
+    result: SampleResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Computed:
+    """What came of some units."""
+
+    found: Mapping[int, tuple[DatumOutput, LossValue]]
+    """By the datum's place among the work's own: what the model said, and its loss, whose gradient is left out."""
+    grads: Sequence[NDArray[np.float32]] | None
+    """The sum of the units' gradients, one array per buffer; None without a backward pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fresh:
+    """Initial weights."""
+
+    tensors: Tensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Refused:
+    """The work cannot be done, here or elsewhere."""
+
+    error: TinsmithError
+
+
+Outcome = Sampled | Computed | Fresh | Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedFacts:
+    """What a worker found of a base that it holds."""
+
+    fingerprint: str
+    config_sha256: str
+    certificate: str | None
+    """SHA-256; None where the arithmetic promises nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """What a worker is, and what its results depend on."""
+
+    node: str
+    threads: int
+    pid: int
+    source: str
+    """SHA-256 of the package's source."""
+    arithmetic: str
+    bases: Mapping[str, ServedFacts]
+    """By served name."""

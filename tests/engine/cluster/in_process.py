@@ -1,0 +1,98 @@
+"""Workers in threads of this process, which can be lost, made slow to answer, or told to die of a work."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tinsmith.engine.cluster.cluster_engine import ClusterEngine
+from tinsmith.engine.cluster.dispatch import Dispatcher
+from tinsmith.engine.cluster.host import Host
+from tinsmith.engine.cluster.work import Outcome, SampleWork, Shipped, Work
+from tinsmith.engine.engine import Engine
+
+MODELS = {"tinsmith/nano": "tinsmith/nano"}
+
+
+class Threads:
+    """A transport to hosts in threads; everything is pickled on its way, as between processes."""
+
+    def __init__(self, dies: Callable[[str, Work], bool] = lambda _worker, _work: False) -> None:
+        self.dispatcher = Dispatcher(self)
+        self.sent: list[tuple[str, str]] = []
+        self._dies = dies
+        self._queues: dict[str, queue.SimpleQueue[tuple[Work, Shipped | None] | None]] = {}
+        self._threads: list[threading.Thread] = []
+        self._dead: set[str] = set()
+
+    def add(self, name: str, host: Host) -> None:
+        """Let a worker join."""
+        self._queues[name] = queue.SimpleQueue()
+        thread = threading.Thread(target=self._work, args=(name, host), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        self.dispatcher.joined(name, host.facts())
+
+    def kill(self, name: str) -> None:
+        """Lose a worker, whatever it does."""
+        self._dead.add(name)
+        self.dispatcher.lost(name, "killed", blame=True)
+
+    def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
+        """Queue it."""
+        self.sent.append((worker, work.id))
+        self._queues[worker].put(pickle.loads(pickle.dumps((work, weights))))
+
+    def drop(self, worker: str, work_id: str) -> None:
+        """Nothing: what is computed in vain harms nobody."""
+
+    def close(self) -> None:
+        """End all threads."""
+        for each in self._queues.values():
+            each.put(None)
+        for thread in self._threads:
+            thread.join()
+        self.dispatcher.close()
+
+    def _work(self, name: str, host: Host) -> None:
+        while (item := self._queues[name].get()) is not None:
+            work, weights = item
+            if name in self._dead:
+                continue
+            if self._dies(name, work):
+                self.kill(name)
+                continue
+
+            def fetch(weights: Shipped | None = weights) -> dict[str, object]:
+                assert weights is not None
+                return dict(weights.tensors)
+
+            answers: list[Outcome] = []
+            if isinstance(work, SampleWork):
+                host.sample(work, fetch, answers.append)
+                while not answers:
+                    for sampler in host.engine.samplers:
+                        for group in sampler.step():
+                            host.finished(group)
+            else:
+                answers.append(host.compute(work, fetch))
+            if name not in self._dead:
+                outcome = pickle.loads(pickle.dumps(answers[0]))
+                self.dispatcher.answered(name, work.id, outcome)
+
+
+def cluster_of(transport: Threads, hosts: Sequence[Host]) -> ClusterEngine:
+    """A server's engine with these workers."""
+    for i, host in enumerate(hosts):
+        transport.add(f"worker-{i}", host)
+    return ClusterEngine(MODELS, hosts[0].facts(), transport.dispatcher)
+
+
+@pytest.fixture(scope="session")
+def hosts() -> list[Host]:
+    """Four workers' engines."""
+    return [Host(Engine(MODELS)) for _ in range(4)]
