@@ -57,6 +57,20 @@ AccessLogFile = Annotated[
         metavar="FILE", help="Write a line for every request there; - is standard output."
     ),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Processes that compute for the server, by Ray, here or (--ray) on a cluster; changes no bit. "
+        "0: the server computes itself, or with --ray one on each node.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="HOST:PORT", help="A Ray cluster to compute on; auto: this machine's."
+    ),
+]
 
 
 def serve(
@@ -72,6 +86,8 @@ def serve(
     micro_batch: MicroBatch = 0,
     deviation: DeviationName = "none",
     gradient_unit: GradientUnitName = "tree",
+    workers: Workers = 0,
+    ray: RayAddress = None,
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
     max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
     keys: KeysFile = None,
@@ -90,6 +106,7 @@ def serve(
     parent = ParentWatch() if exit_with_stdin else None
     print(f"{STARTING}loading the libraries", file=sys.stderr, flush=True)
     gc.disable()  # what is imported stays: to look for garbage in it takes a sixth of the time
+    from tinsmith.server.cluster.launch import ClusterSettings
     from tinsmith.server.serve import ServeSettings
     from tinsmith.server.serve import serve as run
     from tinsmith.types.arithmetic import Arithmetic
@@ -117,6 +134,7 @@ def serve(
             tls_cert=tls_cert,
             tls_key=tls_key,
             access_log=access_log,
+            cluster=ClusterSettings(workers=workers, address=ray) if workers or ray else None,
             parent=parent,
         )
     )

@@ -19,10 +19,11 @@ from tinsmith.server.access.limits import BusyError
 from tinsmith.server.database.records import Failed, Finished, NoResult
 from tinsmith.server.external import ROUTE as EXTERNAL_ROUTE
 from tinsmith.server.listing import Listing
-from tinsmith.server.metrics import CONTENT_TYPE, Answers, exposition, metrics
+from tinsmith.server.metrics import Answers, metrics
 from tinsmith.server.openai.missing import add_missing_routes
 from tinsmith.server.openai.routes import add_openai_routes
 from tinsmith.server.plain_route import post_first
+from tinsmith.server.prometheus import CONTENT_TYPE, exposition
 from tinsmith.server.refused import add_refused_routes
 from tinsmith.server.service import Service
 from tinsmith.server.session_search import SearchSessions, SessionSearch
@@ -234,6 +235,12 @@ def _training_routes(app: FastAPI, service: Service) -> None:
         return Response(steps, media_type="application/json")
 
     app.get("/api/v1/training_runs/{model_id}/trace")(trace)
+
+    async def workers() -> Response:
+        told = {"workers": []} if service.workers is None else service.workers.answer()
+        return Response(msgspec.json.encode(told), media_type="application/json")
+
+    app.get("/api/v1/tinsmith/workers")(workers)
     app.post("/api/v1/create_model")(create_model)
     app.post("/api/v1/get_info")(get_info)
     app.post("/api/v1/forward_backward")(forward_backward)

@@ -8,35 +8,13 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from tinsmith.server.access.guard import Answered
+from tinsmith.server.prometheus import Labels, Metric, MetricKind
 from tinsmith.server.service import Service
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-Labels = Mapping[str, str]
-
-
-class MetricKind(StrEnum):
-    """What Prometheus does with a value."""
-
-    COUNTER = "counter"
-    """It only grows, and begins at 0 when the server starts."""
-    GAUGE = "gauge"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One name, and its values by labels."""
-
-    name: str
-    kind: MetricKind
-    help: str
-    values: Sequence[tuple[Labels, float]]
 
 
 @dataclass(slots=True)
@@ -105,6 +83,8 @@ def metrics(service: Service, answers: Answers) -> Iterator[Metric]:
     for name, kind, told, value in totals:
         yield Metric(name, kind, told, [({}, float(value))])
     yield from _engine(service)
+    if service.workers is not None:
+        yield from service.workers.metrics()
     yield from _process()
 
 
@@ -143,30 +123,3 @@ def _process() -> Iterator[Metric]:
             "Resident memory, in bytes.",
             [({}, float(resident))],
         )
-
-
-def exposition(told: Iterable[Metric]) -> str:
-    r"""Return metrics in Prometheus's text format.
-
-    >>> odd = Metric("m", MetricKind.GAUGE, "A \\ line.", [({"model": 'a"b\n'}, 2.0)])
-    >>> print(exposition([odd]), end="")
-    # HELP m A \\ line.
-    # TYPE m gauge
-    m{model="a\"b\n"} 2
-    """
-    lines: list[str] = []
-    for metric in told:
-        text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
-        lines += [f"# HELP {metric.name} {text}", f"# TYPE {metric.name} {metric.kind}"]
-        for labels, value in metric.values:
-            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            lines.append(f"{metric.name}{f'{{{shown}}}' if shown else ''} {_number(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)

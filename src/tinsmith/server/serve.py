@@ -25,12 +25,15 @@ from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_oth
 from tinsmith.server.access.log import AccessLog
 from tinsmith.server.access.tls import TlsFiles, tls_files
 from tinsmith.server.app import build_app
+from tinsmith.server.cluster.launch import ClusterSettings, launch
+from tinsmith.server.cluster.ray_workers import RayWorkers
+from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.service import Service
 from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
-from tinsmith.types.errors import ConfigError, TinsmithError
+from tinsmith.types.errors import ConfigError, LostError, TinsmithError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.home import certificates_folder
 
@@ -63,6 +66,8 @@ class ServeSettings:
     tls_key: Path | None = None
     access_log: str | None = None
     """A file that a line is written to for every request; `-`: standard output."""
+    cluster: ClusterSettings | None = None
+    """The workers that compute for it; None: it computes itself."""
     parent: ParentWatch | None = None
     """Stop when it finds the parent gone; None: there is none to live with."""
 
@@ -80,6 +85,9 @@ def serve(settings: ServeSettings) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     door = _door(settings)
     listener = bind(settings.host, settings.port)
+    if settings.cluster is not None:
+        _serve_with_workers(settings, settings.cluster, listener, door)
+        return
     engine = Engine(
         settings.models,
         arithmetic=settings.arithmetic,
@@ -92,7 +100,62 @@ def serve(settings: ServeSettings) -> None:
         say=_tell,
     )
     _tell(f"opening the state in {settings.state}")
-    uvloop.run(_serve(settings, engine, listener, door))
+    uvloop.run(_serve(settings, engine, listener, door, _Workers()))
+
+
+@dataclass(slots=True)
+class _Workers:
+    """A server's workers, where it has some, and what becomes of it when they are gone."""
+
+    running: RayWorkers | None = None
+    gone: str | None = None
+    """Why none is left."""
+    leave: Callable[[], None] | None = None
+    """Stops the server; None: it does not serve yet."""
+
+    def lost(self, why: str) -> None:
+        """Stop the server: nobody is left to compute. Any thread may call this."""
+        self.gone = why
+        if self.leave is not None:
+            self.leave()
+
+
+def _serve_with_workers(
+    settings: ServeSettings, where: ClusterSettings, listener: socket.socket, door: _Door
+) -> None:
+    if settings.device != "cpu" or settings.deviation is not Deviation.NONE:
+        raise ConfigError(
+            "workers compute on CPU, and as promised",
+            field="--device, --deviation",
+            value=f"{settings.device}, {settings.deviation.value}",
+            allowed="cpu, none",
+            fix="serve without --workers and --ray",
+        )
+    _tell("starting Ray and the workers")
+    workers = _Workers()
+    engine, workers.running = launch(
+        where,
+        WorkerSettings(
+            models=settings.models,
+            seed=settings.seed,
+            arithmetic=settings.arithmetic,
+            gradient_unit=settings.gradient_unit,
+            micro_batch=settings.micro_batch,
+        ),
+        workers.lost,
+    )
+    try:
+        _tell(f"opening the state in {settings.state}")
+        uvloop.run(_serve(settings, engine, listener, door, workers))
+    finally:
+        workers.running.close()
+    if workers.gone is not None:
+        raise LostError(
+            "the server stopped, because nobody is left to compute",
+            field="workers",
+            value=workers.gone,
+            fix="start it again: its state is whole, and runs on it can be resumed",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +268,11 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    settings: ServeSettings, engine: Bases, listener: socket.socket, door: _Door
+    settings: ServeSettings,
+    engine: Bases,
+    listener: socket.socket,
+    door: _Door,
+    workers: _Workers,
 ) -> None:
     service = Service(
         engine,
@@ -213,6 +280,7 @@ async def _serve(
         seed=settings.seed,
         max_queue=settings.max_queue,
         patience=0.0 if settings.parent is None else ORPHAN_SECONDS,
+        workers=workers.running,
     )
     observers = () if door.access_log is None else (door.access_log,)
     app = build_app(service, key=door.keys, max_body=settings.max_body, observers=observers)
@@ -226,8 +294,15 @@ async def _serve(
         ssl_keyfile=None if door.tls is None else door.tls.key,
     )
     server = _Server(config, service, _on_hang_up(settings, door))
+    loop = asyncio.get_running_loop()
+
+    def leave() -> None:
+        loop.call_soon_threadsafe(server.leave)
+
+    workers.leave = leave
+    if workers.gone is not None:
+        server.leave()
     if settings.parent is not None:
-        loop = asyncio.get_running_loop()
         settings.parent.then(lambda: loop.call_soon_threadsafe(server.leave))
     announced = asyncio.create_task(_announce(server, settings, listener, door))
     try:

@@ -21,6 +21,8 @@ from tinsmith.models.published.packaged import PREFIX
 from tinsmith.models.published.sources import is_hub_name
 from tinsmith.renderers.tokenizer import preset_tokenizer, save_tokenizer
 from tinsmith.server.access.limits import BusyError
+from tinsmith.server.cluster.ray_workers import RayWorkers
+from tinsmith.server.cluster.telling import WorkersTold
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
@@ -43,16 +45,26 @@ class Service:
     """One server's state and computation. Made and used on one event loop."""
 
     def __init__(
-        self, engine: Bases, state: Path, *, seed: int, max_queue: int, patience: float = 0.0
+        self,
+        engine: Bases,
+        state: Path,
+        *,
+        seed: int,
+        max_queue: int,
+        patience: float = 0.0,
+        workers: RayWorkers | None = None,
     ) -> None:
         """Open the state; what an earlier server left unfinished fails with that reason.
 
-        `patience`: seconds to wait for another server that is about to leave the folder.
+        `workers`: those of an engine that has some; `patience`: seconds to wait for another server that is about to
+        leave the folder.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.
         """
         self.engine = engine
+        self.workers: WorkersTold | None = None
+        """What is told of the workers that compute for it; None: it computes itself."""
         self.state = state
         self.max_queue = max_queue
         self._making_tokenizer = threading.Lock()
@@ -83,6 +95,10 @@ class Service:
             loop,
         )
         self.worker.start()
+        if workers is not None:
+            self.workers = WorkersTold(
+                workers, lambda: self.samplers.num_tokens + self.runs.num_tokens
+            )
         self._expiry = loop.create_task(self._delete_expired())
 
     def require_room(self) -> None:

@@ -1,0 +1,1 @@
+"""A server's workers as Ray has them: started, watched, replaced; and their other end."""

@@ -1,0 +1,62 @@
+"""Starts a server's workers: on a Ray of its own on this machine, or on a cluster's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinsmith.engine.cluster.cluster_engine import ClusterEngine
+from tinsmith.engine.cluster.ray_runtime import join, start_local
+from tinsmith.ops.extension import physical_cores
+from tinsmith.server.cluster.ray_workers import RayWorkers
+from tinsmith.server.cluster.settings import WorkerSettings
+
+OBJECT_STORE_BYTES = 512 << 20
+"""Of a Ray on this machine: adapters on their way to workers, and gradients on their way back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """How many workers, and where."""
+
+    workers: int = 0
+    """Workers in all; 0, on a cluster: one on each node."""
+    address: str | None = None
+    """Of a Ray that is there; None: one is started on this machine."""
+
+
+def launch(
+    where: ClusterSettings, settings: WorkerSettings, gone: Callable[[str], None]
+) -> tuple[ClusterEngine, RayWorkers]:
+    """Start the workers, and return once the first has answered; `gone` is called if later none is left.
+
+    Called by a thread that lives as long as the server: a Ray of its own ends with the thread that started it.
+
+    Raises:
+        ConfigError: Ray is not installed, or the cluster cannot be joined.
+        TinsmithError: workers cannot be started; the reason is a worker's.
+    """
+    if where.address is None:
+        told = os.environ.get("TINSMITH_THREADS", "")
+        cores = int(told) if told.isdecimal() and int(told) else physical_cores()
+        threads = max(1, cores // where.workers)
+        cluster = start_local(max(cores, where.workers), OBJECT_STORE_BYTES)
+    else:
+        threads, cluster = 0, join(where.address)
+    workers = RayWorkers(
+        cluster=cluster, settings=settings, wanted=where.workers, threads=threads, gone=gone
+    )
+    try:
+        facts = workers.start()
+        engine = ClusterEngine(
+            settings.models,
+            facts,
+            workers.dispatcher,
+            seed=settings.seed,
+            gradient_unit=settings.gradient_unit,
+        )
+    except BaseException:
+        workers.close()
+        raise
+    return engine, workers

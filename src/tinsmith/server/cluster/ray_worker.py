@@ -1,0 +1,103 @@
+"""The other end: a process that Ray starts, with an engine, its compute thread, and answers to the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from tinsmith.engine.cluster.host import FetchTensors, Host
+from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Tensors, Work, WorkerFacts
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.kept_certificates import KeptCertificates
+from tinsmith.engine.sequences import Group
+from tinsmith.engine.unit_gradients import MicroBatches
+from tinsmith.ops import extension
+from tinsmith.server.cluster.settings import WorkerSettings
+from tinsmith.server.worker import Worker
+from tinsmith.types.errors import BackendError
+from tinsmith.types.home import certificates_folder
+
+
+class RayWorker:
+    """One worker. Its coroutines run on one event loop, and what computes on one thread beside it."""
+
+    def __init__(self, settings: WorkerSettings, threads: int) -> None:
+        """Load the bases and check the arithmetic.
+
+        Raises:
+            TinsmithError: this machine cannot serve them.
+        """
+        extension.configure(threads=threads)
+        how = MicroBatches(units=settings.micro_batch) if settings.micro_batch else None
+        engine = Engine(
+            settings.models,
+            arithmetic=settings.arithmetic,
+            seed=settings.seed,
+            micro_batches=how,
+            gradient_unit=settings.gradient_unit,
+            kept=KeptCertificates(certificates_folder()),
+        )
+        self._host = Host(engine)
+        self._worker = Worker(engine, self._finished, _nothing, self._host.abandon)
+        self._worker.start()
+        self._dropped: set[str] = set()
+
+    async def facts(self) -> WorkerFacts:
+        """What this worker is."""
+        return self._host.facts()
+
+    async def ping(self) -> int:
+        """Say that it is alive; return its resident memory in bytes."""
+        statm = Path("/proc/self/statm")
+        if not statm.exists():  # of Linux only
+            return 0
+        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    async def carry_out(self, work: Work, weights: Sequence[Any]) -> Outcome:
+        """Do a work; `weights` is empty, or one reference to its adapter's tensors."""
+
+        def fetch() -> Tensors:
+            import ray
+
+            return cast("Mapping[str, Any]", ray.get(weights[0]))  # pyright: ignore[reportUnknownMemberType]
+
+        bring = fetch if weights else None
+        if isinstance(work, SampleWork):
+            return await self._sampled(work, bring)
+        compute = work
+
+        def body() -> Outcome:
+            if compute.id in self._dropped:
+                self._dropped.discard(compute.id)
+                return Refused(error=BackendError("nobody waits for this work any more"))
+            return self._host.compute(compute, bring)
+
+        return await asyncio.wrap_future(self._worker.call(body))
+
+    async def drop(self, work_id: str) -> None:
+        """Give up on a work, if that is still possible."""
+        if work_id.startswith("sample"):
+            self._worker.post(lambda: self._host.drop(work_id))
+        else:
+            self._dropped.add(work_id)
+
+    async def _sampled(self, work: SampleWork, bring: FetchTensors | None) -> Outcome:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[Outcome] = loop.create_future()
+
+        def settled(outcome: Outcome) -> None:
+            loop.call_soon_threadsafe(found.set_result, outcome)
+
+        self._worker.post(lambda: self._host.sample(work, bring, settled))
+        return await found
+
+    def _finished(self, groups: Sequence[Group]) -> None:
+        for group in groups:
+            self._host.finished(group)
+
+
+def _nothing() -> None:
+    """Nobody follows samples token by token here."""

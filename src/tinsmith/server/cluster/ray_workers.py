@@ -1,0 +1,278 @@
+"""Workers by Ray: started on this machine or on a cluster's, watched, and replaced when they are lost.
+
+Ray starts processes, carries values and says when a process is gone. It does nothing again by itself: that is the
+scheduler's, who knows what a work is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from tinsmith.engine.cluster.dispatch import Dispatcher
+from tinsmith.engine.cluster.ray_runtime import Cluster, Node
+from tinsmith.engine.cluster.work import Outcome, Refused, Shipped, WeightsId, Work, WorkerFacts
+from tinsmith.server.cluster.ray_worker import RayWorker
+from tinsmith.server.cluster.settings import WorkerSettings
+from tinsmith.types.errors import BackendError, ConfigError, TinsmithError
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""How often workers are looked after."""
+SILENT_SECONDS = 60.0
+"""A worker that does not answer for so long is lost."""
+STARTS = 3
+"""Workers that may be lost before they answered, one after another, before it is given up to start more."""
+KEPT_WEIGHTS = 16
+"""Versions of adapters that are held for workers that may ask for them."""
+
+
+@dataclass(slots=True, eq=False)
+class _Started:
+    """A worker, from when it is asked for until it is lost."""
+
+    name: str
+    node: str
+    """The id of its node."""
+    actor: Any
+    since: float
+    """When it was last known to be alive, by a monotonic clock."""
+    joined: bool = False
+    ping: Future[int] | None = None
+    memory: int = 0
+    """Resident, in bytes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RayWorkers:
+    """A server's workers. The dispatcher's thread sends, one thread here looks after them."""
+
+    cluster: Cluster
+    settings: WorkerSettings
+    wanted: int
+    """Workers in all; 0: one on each node."""
+    threads: int
+    """Of each worker's kernels; 0: all cores of its node."""
+    gone: Callable[[str], None]
+    """Called once, when no worker is left and none can be started: with the reason."""
+    silent_seconds: float = SILENT_SECONDS
+    dispatcher: Dispatcher = field(init=False)
+    _started: dict[str, _Started] = field(default_factory=dict[str, _Started])
+    _weights: OrderedDict[WeightsId, Any] = field(default_factory=OrderedDict[WeightsId, Any])
+    _expected: WorkerFacts | None = None
+    """What the first worker said of itself, and every other must say too."""
+    _count: int = 0
+    _failed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _first: Future[WorkerFacts] = field(default_factory=Future[WorkerFacts])
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dispatcher = Dispatcher(self)
+        self._thread = threading.Thread(
+            target=self._look_after, name="tinsmith-workers", daemon=True
+        )
+
+    def start(self) -> WorkerFacts:
+        """Start the workers; return what the first to answer says of itself.
+
+        Raises:
+            TinsmithError: they cannot be started; the reason is a worker's.
+        """
+        self._thread.start()
+        return self._first.result()
+
+    def send(self, worker: str, work: Work, weights: Shipped | None) -> None:
+        """Send a work; what comes back is the dispatcher's."""
+        known = self._started.get(worker)
+        if known is None:
+            return  # its loss is already told
+        refs = [] if weights is None else [self._reference(weights)]
+        answer: Future[Outcome] = known.actor.carry_out.remote(work, refs).future()
+        answer.add_done_callback(lambda done: self._answered(known, work.id, done))
+
+    def drop(self, worker: str, work_id: str) -> None:
+        """Tell a worker that nobody waits for a work any more."""
+        known = self._started.get(worker)
+        if known is not None:
+            known.actor.drop.remote(work_id)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Resident bytes of each worker, as it last said."""
+        return {name: each.memory for name, each in tuple(self._started.items())}
+
+    def close(self) -> None:
+        """End all workers, and what Ray has started."""
+        self._stopping.set()
+        self._thread.join()
+        self.dispatcher.close()
+        self.cluster.close()
+
+    def _reference(self, weights: Shipped) -> object:
+        """Where Ray keeps these weights: put there once, fetched by each worker once."""
+        import ray
+
+        if weights.id not in self._weights:
+            self._weights[weights.id] = ray.put(dict(weights.tensors))  # pyright: ignore[reportUnknownMemberType]
+            if len(self._weights) > KEPT_WEIGHTS:
+                self._weights.popitem(last=False)
+        self._weights.move_to_end(weights.id)
+        return self._weights[weights.id]
+
+    def _answered(self, known: _Started, work_id: str, done: Future[Outcome]) -> None:
+        from ray.exceptions import RayActorError
+
+        error = done.exception()
+        if error is None:
+            known.since = time.monotonic()
+            self.dispatcher.answered(known.name, work_id, done.result())
+        elif isinstance(error, RayActorError):
+            self._lose(known, _said(error))
+        else:
+            logger.error("worker %s failed: %s", known.name, error)
+            failed = BackendError(f"a worker failed: {_said(error)}")
+            self.dispatcher.answered(known.name, work_id, Refused(error=failed))
+
+    def _look_after(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._start_missing()
+                self._ping()
+            except Exception:  # the thread must go on: without it no worker is ever replaced
+                logger.exception("looking after workers failed")
+            self._stopping.wait(LOOK_SECONDS)
+
+    def _start_missing(self) -> None:
+        nodes = [node for node in self.cluster.nodes() if node.cores > 0]
+        alive = {node.id for node in nodes}
+        for known in tuple(self._started.values()):
+            if known.node not in alive:
+                self._lose(known, "its machine is gone")
+        if self._failed >= STARTS and not any(each.joined for each in self._started.values()):
+            return
+        wanted = self.wanted or len(nodes)
+        while len(self._started) < wanted and nodes:
+            here = {node.id: 0 for node in nodes}
+            for known in self._started.values():
+                here[known.node] = here.get(known.node, 0) + 1
+            node = min(nodes, key=lambda node: (here[node.id], node.id))
+            if not self.wanted and here[node.id]:
+                return
+            self._start_one(node)
+
+    def _start_one(self, node: Node) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        threads = self.threads or node.cores
+        with self._lock:
+            name, self._count = f"worker-{self._count}", self._count + 1
+        actor_class: Any = ray.remote(RayWorker)
+        actor = actor_class.options(
+            num_cpus=0,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=10_000,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        ).remote(self.settings, threads)
+        known = _Started(name, node.id, actor, time.monotonic())
+        self._started[name] = known
+        answer: Future[WorkerFacts] = actor.facts.remote().future()
+        answer.add_done_callback(lambda done: self._came_up(known, done))
+
+    def _came_up(self, known: _Started, done: Future[WorkerFacts]) -> None:
+        error = done.exception()
+        if error is not None:
+            self._failed_to_start(known, error)
+            return
+        facts = done.result()
+        known.since = time.monotonic()
+        with self._lock:
+            expected = self._expected = self._expected or facts
+        other = _difference(expected, facts)
+        if other is not None:
+            logger.error("worker %s on %s is refused: its %s", known.name, facts.node, other)
+            self._failed_to_start(known, ConfigError(f"its {other}"))
+            return
+        known.joined, self._failed = True, 0
+        self.dispatcher.joined(known.name, facts)
+        if not self._first.done():
+            self._first.set_result(facts)
+
+    def _failed_to_start(self, known: _Started, error: BaseException) -> None:
+        self._started.pop(known.name, None)
+        self._kill(known)
+        if self._stopping.is_set():
+            return
+        self._failed += 1
+        cause = getattr(error, "cause", None) or error
+        own = cause if isinstance(cause, TinsmithError) else None
+        if not self._first.done() and (own is not None or self._failed >= STARTS):
+            self._first.set_exception(own or BackendError(f"no worker starts: {_said(error)}"))
+        self._tell_if_none(_said(error))
+
+    def _lose(self, known: _Started, cause: str) -> None:
+        if self._started.pop(known.name, None) is None or self._stopping.is_set():
+            return
+        self._kill(known)
+        if not known.joined:
+            self._failed += 1
+        self.dispatcher.lost(known.name, cause, blame=True)
+        self._tell_if_none(cause)
+
+    def _tell_if_none(self, cause: str) -> None:
+        """Give up where none is left and starting others has failed again and again."""
+        if self._failed < STARTS or any(each.joined for each in self._started.values()):
+            return
+        why = f"no worker is left, and none could be started: {cause}"
+        self.dispatcher.give_up(why)
+        self.gone(why)
+
+    def _ping(self) -> None:
+        now = time.monotonic()
+        for known in tuple(self._started.values()):
+            if not known.joined:
+                continue
+            if known.ping is not None and known.ping.done():
+                error = known.ping.exception()
+                if error is not None:
+                    self._lose(known, _said(error))
+                    continue
+                known.since, known.memory, known.ping = now, known.ping.result(), None
+            if known.ping is None:
+                known.ping = known.actor.ping.remote().future()
+            elif now - known.since > self.silent_seconds:
+                self._lose(known, f"it did not answer for {self.silent_seconds:.0f} s")
+
+    def _kill(self, known: _Started) -> None:
+        import ray
+
+        ray.kill(known.actor)
+
+
+def _said(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _difference(expected: WorkerFacts, found: WorkerFacts) -> str | None:
+    """What a worker has that the first has not, and that its results depend on; None: nothing."""
+    if found.source != expected.source:
+        return "version of tinsmith is another"
+    if found.arithmetic != expected.arithmetic:
+        return "arithmetic is another"
+    for name, base in expected.bases.items():
+        if found.bases[name].fingerprint != base.fingerprint:
+            return f"weights of {name} are others"
+        if found.bases[name].certificate != base.certificate:
+            return f"certificate of {name} is another: it would compute other bits"
+    return None

@@ -1,0 +1,21 @@
+"""What every worker of a server is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.gradient import GradientUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """The same for all workers, but for their threads."""
+
+    models: Mapping[str, str]
+    seed: int
+    arithmetic: Arithmetic = Arithmetic.CANONICAL
+    gradient_unit: GradientUnit = GradientUnit.TREE
+    micro_batch: int = 0
+    """Most units of gradient computed at once; 0: as many as memory allows."""
