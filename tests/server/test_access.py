@@ -227,6 +227,7 @@ OF_NOBODY = {
     ("POST", "/api/v1/create_session"): "makes the caller's own",
     ("POST", "/api/v1/session_heartbeat"): "is answered alike whatever it names",
     ("GET", "/api/v1/external_files/{model_id}/{name}/{file}"): "the address is its own proof",
+    ("GET", "/api/v1/tinsmith/workers"): "totals of the whole server",
     ("GET", "/api/v1/get_server_capabilities"): "base models are everybody's",
     **{(m, "/{path:path}"): "is not there" for m in ("GET", "POST", "PUT", "DELETE")},
     **{(method, path): f"is refused: {why}" for method, path, why in REFUSED},

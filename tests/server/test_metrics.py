@@ -11,7 +11,8 @@ from training_requests import forward_backward
 
 from tinsmith.engine.engine import Engine
 from tinsmith.server.access.guard import Answered
-from tinsmith.server.metrics import Answers, Metric, MetricKind, exposition
+from tinsmith.server.metrics import Answers
+from tinsmith.server.prometheus import Metric, MetricKind, exposition
 
 _LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
 _LINE = re.compile(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-
 from in_process import MODELS, Threads, cluster_of, hosts
+
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.work import GradientWork, SampleWork, Work

@@ -7,11 +7,13 @@ scheduler's, who knows what a work is.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,9 +72,12 @@ class RayWorkers:
     """What the first worker said of itself, and every other must say too."""
     _count: int = 0
     _failed: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _first: Future[WorkerFacts] = field(default_factory=Future[WorkerFacts])
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _happened: queue.SimpleQueue[Callable[[], None]] = field(
+        default_factory=queue.SimpleQueue[Callable[[], None]]
+    )
+    """What Ray's own threads told, which may not call Ray again."""
     _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,20 +141,25 @@ class RayWorkers:
             known.since = time.monotonic()
             self.dispatcher.answered(known.name, work_id, done.result())
         elif isinstance(error, RayActorError):
-            self._lose(known, _said(error))
+            cause = _said(error)
+            self._happened.put(lambda: self._lose(known, cause))
         else:
             logger.error("worker %s failed: %s", known.name, error)
             failed = BackendError(f"a worker failed: {_said(error)}")
             self.dispatcher.answered(known.name, work_id, Refused(error=failed))
 
     def _look_after(self) -> None:
+        looked = 0.0
         while not self._stopping.is_set():
             try:
-                self._start_missing()
-                self._ping()
+                with suppress(queue.Empty):
+                    self._happened.get(timeout=LOOK_SECONDS / 4)()
+                if time.monotonic() - looked >= LOOK_SECONDS:
+                    looked = time.monotonic()
+                    self._start_missing()
+                    self._ping()
             except Exception:  # the thread must go on: without it no worker is ever replaced
                 logger.exception("looking after workers failed")
-            self._stopping.wait(LOOK_SECONDS)
 
     def _start_missing(self) -> None:
         nodes = [node for node in self.cluster.nodes() if node.cores > 0]
@@ -174,8 +184,7 @@ class RayWorkers:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         threads = self.threads or node.cores
-        with self._lock:
-            name, self._count = f"worker-{self._count}", self._count + 1
+        name, self._count = f"worker-{self._count}", self._count + 1
         actor_class: Any = ray.remote(RayWorker)
         actor = actor_class.options(
             num_cpus=0,
@@ -187,7 +196,9 @@ class RayWorkers:
         known = _Started(name, node.id, actor, time.monotonic())
         self._started[name] = known
         answer: Future[WorkerFacts] = actor.facts.remote().future()
-        answer.add_done_callback(lambda done: self._came_up(known, done))
+        answer.add_done_callback(
+            lambda done: self._happened.put(lambda: self._came_up(known, done))
+        )
 
     def _came_up(self, known: _Started, done: Future[WorkerFacts]) -> None:
         error = done.exception()
@@ -196,8 +207,7 @@ class RayWorkers:
             return
         facts = done.result()
         known.since = time.monotonic()
-        with self._lock:
-            expected = self._expected = self._expected or facts
+        expected = self._expected = self._expected or facts
         other = _difference(expected, facts)
         if other is not None:
             logger.error("worker %s on %s is refused: its %s", known.name, facts.node, other)

@@ -55,7 +55,7 @@ class WorkersTold:
         alive = [each for each in dispatcher.workers if each.lost is None]
 
         def by_worker(value: Callable[[str], float]) -> list[tuple[Labels, float]]:
-            return [({"worker": each.name}, value(each.name)) for each in alive]
+            return [({"worker": each.name}, float(value(each.name))) for each in alive]
 
         done = {each.name: each.done for each in alive}
         memory = self.workers.memory

@@ -1,0 +1,126 @@
+"""A server whose works are done by Ray's processes: the bits of one process, also when one of them is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+import tinker
+from tinker import types
+
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
+
+NAME = "tinsmith/nano"
+
+
+def _opened(state: Path, workers: int) -> Connection:
+    settings = EmbeddedSettings(models={NAME: NAME}, workers=workers, threads=2, state=state)
+    return open_connection(None, settings)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A server with two workers."""
+    connection = _opened(tmp_path_factory.mktemp("state"), 2)
+    yield connection
+    connection.close()
+
+
+class _Worker(msgspec.Struct):
+    name: str
+    pid: int
+    alive: bool
+    lost: str | None
+
+
+class _Told(msgspec.Struct):
+    workers: list[_Worker]
+
+
+def _workers(connection: Connection) -> list[_Worker]:
+    answer = httpx.get(
+        f"{connection.base_url}/api/v1/tinsmith/workers",
+        headers={"X-API-Key": connection.key or ""},
+    )
+    return msgspec.json.decode(answer.content, type=_Told).workers
+
+
+def _datums(seed: int) -> list[types.Datum]:
+    numbers = np.random.default_rng(seed)
+    stem = numbers.integers(5, 90, 20).tolist()
+    datums: list[types.Datum] = []
+    for i in range(12):
+        tokens = [*stem, *numbers.integers(5, 90, 8 + i).tolist()]
+        weights = numbers.normal(size=len(tokens)).tolist()
+        datums.append(
+            types.Datum(
+                model_input=types.ModelInput.from_ints(tokens),
+                loss_fn_inputs={
+                    "target_tokens": types.TensorData(
+                        data=[*tokens[1:], 0], dtype="int64", shape=[len(tokens)]
+                    ),
+                    "weights": types.TensorData(data=weights, dtype="float32", shape=[len(tokens)]),
+                },
+            )
+        )
+    return datums
+
+
+def _trained(connection: Connection, kill: bool) -> list[object]:
+    """What a short training with samples in between shows; one worker is killed while works are under way."""
+    client = connection.client.create_lora_training_client(NAME, rank=4, seed=3).result()
+    shown: list[object] = []
+    for step in range(3):
+        asked = [client.forward_backward(_datums(10 * step + i), "cross_entropy") for i in range(3)]
+        if kill and step == 1:
+            os.kill(next(w.pid for w in _workers(connection) if w.alive), signal.SIGKILL)
+        for one in asked:
+            result = one.result()
+            shown += [output["logprobs"].data for output in result.loss_fn_outputs]
+        shown.append(client.optim_step(tinker.AdamParams(learning_rate=0.01)).result().metrics)
+        sampler = client.save_weights_and_get_sampling_client().result()
+        prompt = types.ModelInput.from_ints(list(range(5, 25)))
+        params = types.SamplingParams(max_tokens=12, seed=step)
+        answer = sampler.sample(prompt, num_samples=4, sampling_params=params).result()
+        shown += [(sequence.tokens, sequence.logprobs) for sequence in answer.sequences]
+    return shown
+
+
+def test_a_killed_worker_changes_no_bit(shared: Connection, tmp_path: Path) -> None:
+    alone = _opened(tmp_path, 0)
+    try:
+        expected = _trained(alone, kill=False)
+    finally:
+        alone.close()
+    assert _trained(shared, kill=False) == expected
+    assert _trained(shared, kill=True) == expected
+    lost = [worker for worker in _workers(shared) if not worker.alive]
+    assert len(lost) == 1
+    assert lost[0].lost
+
+
+def test_workers_are_counted(shared: Connection) -> None:
+    told = httpx.get(
+        f"{shared.base_url}/metrics", headers={"X-API-Key": shared.key or ""}
+    ).text.splitlines()
+    done = [line for line in told if line.startswith("tinsmith_worker_works_done_total{")]
+    assert done, told
+    assert any(line.startswith("tinsmith_workers ") for line in told)
+
+
+def test_a_mistake_is_told_by_name(shared: Connection) -> None:
+    client = shared.client.create_lora_training_client(NAME, rank=4, seed=3).result()
+    tokens = types.ModelInput.from_ints([5, 6, 7])
+    with pytest.raises(tinker.TinkerError, match="target_tokens"):
+        client.forward_backward(
+            [types.Datum(model_input=tokens, loss_fn_inputs={})], "cross_entropy"
+        ).result()
