@@ -1,8 +1,8 @@
 """Kills a worker of a run at a random moment, again and again: every run must come to the hashes of an undisturbed one.
 
-    python bench/kill_workers.py [runs] [steps]
+    python bench/kill_workers.py [RUNS] [STEPS]
 
-Prints, for each run, who was killed when, and how much longer it took than the run before anybody was killed.
+Prints who was killed when, and how much longer a run took than the undisturbed one; exit 1 where a hash differs.
 """
 
 from __future__ import annotations
@@ -17,105 +17,110 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 HASHES = ("weights_sha256", "rollouts_sha256", "metrics_sha256")
+WORKERS = 2
 
 
-def command(folder: Path, steps: int, workers: int) -> list[str]:
-    """A short RL run with its own server."""
-    return [
-        sys.executable,
-        "-m",
-        "tinsmith",
-        "run",
-        "rlvr",
-        "at=nano",
-        f"steps={steps}",
-        "eval_every=0",
-        f"workers={workers}",
-        f"log_path={folder}",
-        "quiet=true",
-    ]
+def run(folder: Path, steps: int) -> subprocess.Popen[bytes]:
+    """Start a short RL run on a server with workers."""
+    settings = ("at=nano", f"steps={steps}", "eval_every=0", f"workers={WORKERS}", "quiet=true")
+    command = [sys.executable, "-m", "tinsmith", "run", "rlvr", *settings, f"log_path={folder}"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
 
 def hashes(folder: Path) -> tuple[str, ...]:
     """What a run came to."""
-    text = (folder / "manifest.json").read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-
-    def look(value: object) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if key in HASHES and isinstance(inner, str):
-                    found[key] = inner
-                look(inner)
-
-    look(json.loads(text))
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    found = cast("dict[str, str]", manifest["hashes"])
     return tuple(found[name] for name in HASHES)
 
 
-def workers_below(pid: int) -> list[int]:
-    """Ray's worker processes of a run that have loaded a model, by their names."""
-    below = {pid}
-    parents = {}
+def workers_of(pid: int) -> list[int]:
+    """Processes below `pid` in which Ray keeps a worker of ours, by the name that it gives them."""
+    parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            parents[int(entry.name)] = int(fields[1])
+            parents[int(entry.name)] = int(
+                (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            )
         except OSError:
             continue
-    grown = True
-    while grown:
+    below, more = {pid}, {pid}
+    while more:
         more = {child for child, parent in parents.items() if parent in below} - below
-        grown = bool(more)
         below |= more
-    found: list[int] = []
-    for one in sorted(below):
-        try:
-            name = Path(f"/proc/{one}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"RayWorker" in name:
-            found.append(one)
-    return found
+    return [each for each in sorted(below) if b"RayWorker" in _name(each)]
+
+
+def _name(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def killed(
+    process: subprocess.Popen[bytes], folder: Path, draw: random.Random, within: float
+) -> str:
+    """Kill one of a run's workers, so many seconds at most after its first step; say who it was."""
+    while process.poll() is None and not (folder / "trace.jsonl").exists():
+        time.sleep(0.02)
+    began = time.monotonic()
+    time.sleep(draw.uniform(0.0, within))
+    alive = workers_of(process.pid)
+    if process.poll() is not None or not alive:
+        return "nobody was killed: the run was over"
+    victim = draw.choice(alive)
+    os.kill(victim, signal.SIGKILL)
+    return f"process {victim} killed {time.monotonic() - began:.2f} s after the first step"
 
 
 def main(runs: int, steps: int) -> int:
     """Return 1 where a hash differs."""
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as scratch:
-        seconds: list[float] = []
-        expected: tuple[str, ...] | None = None
-        differing = 0
-        for number in range(-1, runs):
+        folder = Path(scratch) / "undisturbed"
+        began = time.monotonic()
+        process = run(folder, steps)
+        killed_nobody = process.wait()
+        alone = time.monotonic() - began
+        expected = hashes(folder)
+        within = 0.8 * _training_seconds(folder)
+        print(
+            f"undisturbed: exit {killed_nobody}, {alone:.1f} s, kills within {within:.1f} s",
+            flush=True,
+        )
+        lost: list[float] = []
+        differing = disturbed = 0
+        for number in range(runs):
             folder = Path(scratch) / f"run{number}"
             began = time.monotonic()
-            process = subprocess.Popen(command(folder, steps, 2))
-            killed = ""
-            if number >= 0:
-                ready = 0.0
-                while process.poll() is None and not ready:
-                    time.sleep(0.05)
-                    if len(workers_below(process.pid)) == 2 and (folder / "trace.jsonl").exists():
-                        ready = time.monotonic()
-                time.sleep(draw.uniform(0.0, max(0.2, seconds[0] * 0.4)))
-                alive = workers_below(process.pid)
-                if process.poll() is None and alive:
-                    victim = draw.choice(alive)
-                    os.kill(victim, signal.SIGKILL)
-                    killed = f"killed {victim} {time.monotonic() - ready:.2f} s after the start"
+            process = run(folder, steps)
+            what = killed(process, folder, draw, within)
             code = process.wait()
             took = time.monotonic() - began
-            seconds.append(took)
-            found = hashes(folder) if code == 0 else ()
-            expected = expected or found
-            equal = found == expected and code == 0
+            equal = code == 0 and hashes(folder) == expected
             differing += not equal
-            lost = took - seconds[0]
-            print(f"run {number}: {'equal' if equal else f'DIFFERS (exit {code})'}, {took:.1f} s ({lost:+.1f}) {killed}", flush=True)
-        print(f"{runs} runs, {differing} differing; lost {statistics.median(s - seconds[0] for s in seconds[1:]):+.1f} s (median)")
+            if what.startswith("process"):
+                disturbed += 1
+                lost.append(took - alone)
+            verdict = "equal" if equal else f"DIFFERS, exit {code}"
+            print(f"run {number}: {verdict}, {took - alone:+.1f} s; {what}", flush=True)
+        median = statistics.median(lost) if lost else float("nan")
+        print(
+            f"{runs} runs, {disturbed} disturbed, {differing} differing; {median:+.1f} s each (median)"
+        )
     return int(differing > 0)
 
 
+def _training_seconds(folder: Path) -> float:
+    """From the first step's record to the last file of a run."""
+    first = (folder / "config.json").stat().st_mtime
+    return max(0.5, (folder / "metrics.jsonl").stat().st_mtime - first)
+
+
 if __name__ == "__main__":
-    sys.exit(main(*(int(each) for each in (*sys.argv[1:], 5, 20)[:2])))
+    given = [int(each) for each in sys.argv[1:]]
+    sys.exit(main(given[0] if given else 50, given[1] if len(given) > 1 else 60))
