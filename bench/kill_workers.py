@@ -1,6 +1,8 @@
 """Kills a worker of a run at a random moment, again and again: every run must come to the hashes of an undisturbed one.
 
-    python bench/kill_workers.py [RUNS] [STEPS]
+    python bench/kill_workers.py [RUNS] [STEPS] [all]
+
+With `all` the server and all its workers are killed, and the run is resumed by the same command.
 
 Prints who was killed when, and how much longer a run took than the undisturbed one; exit 1 where a hash differs.
 """
@@ -37,8 +39,8 @@ def hashes(folder: Path) -> tuple[str, ...]:
     return tuple(found[name] for name in HASHES)
 
 
-def workers_of(pid: int) -> list[int]:
-    """Processes below `pid` in which Ray keeps a worker of ours, by the name that it gives them."""
+def below(pid: int) -> list[int]:
+    """A process and all that it has started, and these."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -47,11 +49,16 @@ def workers_of(pid: int) -> list[int]:
             )
         except OSError:
             continue
-    below, more = {pid}, {pid}
+    found, more = {pid}, {pid}
     while more:
-        more = {child for child, parent in parents.items() if parent in below} - below
-        below |= more
-    return [each for each in sorted(below) if b"RayWorker" in _name(each)]
+        more = {child for child, parent in parents.items() if parent in found} - found
+        found |= more
+    return sorted(found)
+
+
+def workers_of(pid: int) -> list[int]:
+    """Processes below `pid` in which Ray keeps a worker of ours, by the name that it gives them."""
+    return [each for each in below(pid) if b"RayWorker" in _name(each)]
 
 
 def _name(pid: int) -> bytes:
@@ -61,10 +68,20 @@ def _name(pid: int) -> bytes:
         return b""
 
 
+def server_of(pid: int) -> list[int]:
+    """The server that a run has started."""
+    return [each for each in below(pid) if b"\0serve\0" in _name(each)]
+
+
 def killed(
-    process: subprocess.Popen[bytes], folder: Path, draw: random.Random, within: float
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    draw: random.Random,
+    within: float,
+    *,
+    everybody: bool,
 ) -> str:
-    """Kill one of a run's workers, so many seconds at most after its first step; say who it was."""
+    """Kill one of a run's workers, or all and the server, some seconds after its first step; say who it was."""
     while process.poll() is None and not (folder / "trace.jsonl").exists():
         time.sleep(0.02)
     began = time.monotonic()
@@ -73,11 +90,12 @@ def killed(
     if process.poll() is not None or not alive:
         return "nobody was killed: the run was over"
     victim = draw.choice(alive)
-    os.kill(victim, signal.SIGKILL)
+    for each in [*server_of(process.pid), *alive] if everybody else [victim]:
+        os.kill(each, signal.SIGKILL)
     return f"process {victim} killed {time.monotonic() - began:.2f} s after the first step"
 
 
-def main(runs: int, steps: int) -> int:
+def main(runs: int, steps: int, *, everybody: bool) -> int:
     """Return 1 where a hash differs."""
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,8 +116,11 @@ def main(runs: int, steps: int) -> int:
             folder = Path(scratch) / f"run{number}"
             began = time.monotonic()
             process = run(folder, steps)
-            what = killed(process, folder, draw, within)
+            what = killed(process, folder, draw, within, everybody=everybody)
             code = process.wait()
+            if everybody and what.startswith("process"):
+                what += f"; exit {code}, resumed"
+                code = run(folder, steps).wait()
             took = time.monotonic() - began
             equal = code == 0 and hashes(folder) == expected
             differing += not equal
@@ -122,5 +143,6 @@ def _training_seconds(folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    sys.exit(main(given[0] if given else 50, given[1] if len(given) > 1 else 60))
+    given = [int(each) for each in sys.argv[1:] if each.isdecimal()]
+    whole = "all" in sys.argv[1:]
+    sys.exit(main(given[0] if given else 50, given[1] if len(given) > 1 else 60, everybody=whole))
