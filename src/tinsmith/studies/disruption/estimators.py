@@ -94,6 +94,8 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     device: str | None = None
     threads: int | None = None
     micro_batch: int | None = None
+    workers: int | None = None
+    shards: int | None = None
     verbose: bool = False
 
     _experiment: ClassVar[Experiment]
