@@ -1,0 +1,69 @@
+"""What releases of the official client and servers of others do otherwise: answers at once, and metrics under other names.
+
+The client's newer releases hand out futures where the older ones (0.25, which most servers of others speak) wait
+themselves; what is read of a server's metrics is read here, because their names are each server's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol, TypeVar, cast
+
+import tinker
+from tinker import types
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Waiting(Protocol[T_co]):
+    """Any of the client's futures."""
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait for it."""
+        ...
+
+
+def ready(made: Waiting[T], seconds: float) -> T:
+    """Wait for what a call of the client makes; an older client has waited already, and hands out the thing itself.
+
+    Raises:
+        TimeoutError: it was not there in time.
+    """
+    return made.result(seconds) if hasattr(made, "result") else cast("T", made)
+
+
+class Ended(StrEnum):
+    """How a session ended, in the words of the protocol."""
+
+    SUCCESS = "success"
+    INTERRUPTED = "interrupted"
+
+
+def end_session(service: tinker.ServiceClient, how: Ended, seconds: float) -> None:
+    """Tell the server that a session ends; an older client cannot, and the server sees that it is silent.
+
+    Raises:
+        TinkerError: the server failed.
+        TimeoutError: it did not answer.
+    """
+    if hasattr(service, "close"):
+        ready(service.close(how.value), seconds)
+
+
+def loss_of(output: types.ForwardBackwardOutput) -> float | None:
+    """Return the sum of a loss over datums, where a server tells it."""
+    return output.metrics.get("loss:sum")
+
+
+def grad_norm_of(metrics: Mapping[str, float] | None) -> float | None:
+    """Return the gradient's norm before clipping, where a server tells it.
+
+    >>> grad_norm_of({"grad_norm:mean": 2.0}), grad_norm_of({"skyrl.ai/grad_norm": 3.0}), grad_norm_of(None)
+    (2.0, 3.0, None)
+    """
+    for name, value in (metrics or {}).items():
+        if name.rpartition("/")[2].startswith("grad_norm"):
+            return value
+    return None
