@@ -1,4 +1,4 @@
-"""What releases of the official client and servers of others do otherwise: answers at once, and metrics under other names.
+"""What older releases of the official client and servers of others do otherwise: no futures, other metrics."""
 
 The client's newer releases hand out futures where the older ones (0.25, which most servers of others speak) wait
 themselves; what is read of a server's metrics is read here, because their names are each server's own.
