@@ -20,7 +20,7 @@ from tinker import types
 from tinsmith.lab.datums import policy_datum
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
-from tinsmith.lab.service.official_client import grad_norm_of, loss_of
+from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
 from tinsmith.lab.terms import Terms
 from tinsmith.ops.exact import mean, raised_cosine
@@ -195,10 +195,8 @@ def base_drift(
     ]
     drift: list[NDArray[np.float64]] = []
     for one, future in zip(rollouts, pending, strict=True):
-        base = list(compress(future.result(WAIT_SECONDS), one.written()))
-        assert all(value is not None for value in base), (
-            "only the first token has no log-probability"
-        )
+        written = one.written()
+        base = list(compress(text_logprobs(future.result(WAIT_SECONDS), len(written)), written))
         drift.append(np.array(one.logprobs) - np.array(base, dtype=np.float64))
     return drift
 

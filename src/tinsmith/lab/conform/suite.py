@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,13 +15,20 @@ import httpx
 import tinker
 
 from tinsmith.lab.conform.questions import CHECKS, Check
-from tinsmith.lab.conform.refusing import FAILURES, is_refusal, words_of
+from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
 from tinsmith.lab.conform.subject import CannotTellError, Subject
 from tinsmith.lab.conform.verdict import Verdict, Word, differs
+from tinsmith.lab.service.official_client import (
+    Ended,
+    end_session,
+    rest_client,
+    supported_models,
+)
 from tinsmith.types.errors import ConfigError
 
 _TOPICS: Final = ("sampling", "scoring", "losses", "training", "adapters", "state", "mistakes")
 _OPENING_SECONDS: Final = 60.0
+_CLOSING_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 5.0
 
 
@@ -52,34 +59,52 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
         # The SDK leaves sockets to the garbage collector, and calls much of itself deprecated.
         warnings.simplefilter("ignore")
         _require_protocol(url, key)
-        rest = tinker.RestClient(base_url=url, api_key=key)
-        told = rest.get_server_capabilities().result(_OPENING_SECONDS).supported_models
-        served = {one.model_name: one for one in told if one.model_name}
-        trainable = [name for name, one in served.items() if one.trainable is not False]
-        chosen = model or next(iter(trainable), None)
-        if chosen is None or (served and chosen not in served):
-            raise ConfigError(
-                "the server serves no model that can be trained"
-                if chosen is None
-                else "the server does not serve this model",
-                field="--model",
-                value=chosen,
-                allowed=", ".join(trainable) or None,
-            )
-        length = served[chosen].max_context_length if chosen in served else None
-        subject = Subject(
-            url=url.rstrip("/"),
-            key=key,
-            model=chosen,
-            service=tinker.ServiceClient(base_url=url, api_key=key),
-            rest=rest,
-            context=length,
-            limit_s=limit_s,
-        )
+        service = tinker.ServiceClient(base_url=url, api_key=key)
         try:
-            yield subject
+            rest = rest_client(service, url, key)
+            chosen = _chosen(supported_models(service, rest, _OPENING_SECONDS), model)
+            subject = Subject(
+                url=url.rstrip("/"),
+                key=key,
+                model=chosen.model_name or "",
+                service=service,
+                rest=rest,
+                context=chosen.max_context_length,
+                limit_s=limit_s,
+            )
+            try:
+                yield subject
+            finally:
+                subject.close()
         finally:
-            subject.close()
+            with suppress(*FAILURES, TimeoutError):  # a lost server is told nothing
+                end_session(service, Ended.SUCCESS, _CLOSING_SECONDS)
+
+
+def _chosen(
+    told: Sequence[tinker.types.SupportedModel], name: str | None
+) -> tinker.types.SupportedModel:
+    """Return the model of this name, or the first that can be trained.
+
+    Raises:
+        ConfigError: there is none; one that is named is believed where the server names none at all.
+    """
+    served = {one.model_name: one for one in told if one.model_name}
+    trainable = [one for one in served.values() if one.trainable is not False]
+    if name is None and trainable:
+        return trainable[0]
+    if name in served:
+        return served[name]
+    if name is not None and not served:
+        return tinker.types.SupportedModel(model_name=name)
+    raise ConfigError(
+        "the server serves no model that can be trained"
+        if name is None
+        else "the server does not serve this model",
+        field="--model",
+        value=name,
+        allowed=", ".join(one.model_name or "" for one in trainable) or None,
+    )
 
 
 def _require_protocol(url: str, key: str) -> None:
@@ -145,7 +170,7 @@ def _judged(subject: Subject, one: Check) -> Verdict:
     except FAILURES as error:
         if is_refusal(error):
             return Verdict(Word.REFUSED, words_of(error))
-        return differs(f"{type(error).__name__}: {words_of(error)}")
+        return differs(failure(error))
 
 
 def _lives(subject: Subject) -> bool:

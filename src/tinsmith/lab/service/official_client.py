@@ -1,4 +1,4 @@
-"""What older releases of the official client and servers of others do otherwise: no futures, other metrics."""
+"""What older releases of the official client and servers of others do otherwise: no futures, other metrics.
 
 The client's newer releases hand out futures where the older ones (0.25, which most servers of others speak) wait
 themselves; what is read of a server's metrics is read here, because their names are each server's own.
@@ -6,12 +6,14 @@ themselves; what is read of a server's metrics is read here, because their names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar, cast
 
 import tinker
 from tinker import types
+
+from tinsmith.types.errors import BackendError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -50,6 +52,46 @@ def end_session(service: tinker.ServiceClient, how: Ended, seconds: float) -> No
     """
     if hasattr(service, "close"):
         ready(service.close(how.value), seconds)
+
+
+def rest_client(service: tinker.ServiceClient, url: str, key: str) -> tinker.RestClient:
+    """Return the client of what is kept at a server; an older client makes it of a session."""
+    if hasattr(tinker, "RestClient"):
+        return tinker.RestClient(base_url=url, api_key=key)
+    return service.create_rest_client()  # pyright: ignore[reportDeprecated]
+
+
+def supported_models(
+    service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float
+) -> Sequence[types.SupportedModel]:
+    """Return what a server says that it serves.
+
+    Raises:
+        TinkerError: the server failed.
+        TimeoutError: it did not answer.
+    """
+    if hasattr(rest, "get_server_capabilities"):
+        return ready(rest.get_server_capabilities(), seconds).supported_models
+    return service.get_server_capabilities().supported_models  # pyright: ignore[reportDeprecated]
+
+
+def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | None]:
+    """Return what `compute_logprobs` told, an entry for each of a text's tokens, the first without a value.
+
+    Some servers leave the first token's entry out.
+
+    >>> text_logprobs([-1.0, -2.0], 3)
+    [None, -1.0, -2.0]
+
+    Raises:
+        BackendError: there are not as many as the text has tokens.
+    """
+    whole = [None, *told] if len(told) == tokens - 1 else list(told)
+    if len(whole) != tokens or None in whole[1:]:
+        raise BackendError(
+            f"the server told {len(told)} log-probabilities of a text of {tokens} tokens"
+        )
+    return whole
 
 
 def loss_of(output: types.ForwardBackwardOutput) -> float | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from tinker import types
-from tinker.proto.request_conv import forward_backward_request_to_proto
 
 from tinsmith.lab.conform.asked import ADAM, DATA, PROMPT, datum, logprobs_of, prompt_of, tokens_of
 from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
 from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.service.official_client import loss_of
 
 _CHUNK = 1024
 """The SDK cuts a request after so many datums."""
@@ -152,11 +152,11 @@ def chunks(subject: Subject) -> Verdict:
         farthest(got, [alone[i % 7] for i in range(len(data))]), f"{len(data)} datums in order"
     )
     told, total = (
-        output.metrics.get("loss:sum"),
+        loss_of(output),
         -sum(float(one.sum(dtype=np.float64)) for one in got),
     )
     if told is None:
-        return differs("no metric loss:sum")
+        return Verdict(found.word, f"{found.how}; no metric loss:sum")
     if abs(told - total) > 1e-3 * abs(total):
         return silent(f"loss:sum of the chunks is {told:.6g}, not {total:.6g}")
     return found
@@ -177,6 +177,8 @@ def retries(subject: Subject) -> Verdict:
 
     Source: SDK, seq_id of each request, and its retries; SkyRL issue 2035.
     """
+    from tinker.proto.request_conv import forward_backward_request_to_proto
+
     once, twice = subject.twins()
     gradient = types.ForwardBackwardRequest(
         forward_backward_input=types.ForwardBackwardInput(data=[DATA[0]], loss_fn="cross_entropy"),
