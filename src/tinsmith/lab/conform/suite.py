@@ -20,9 +20,10 @@ from tinsmith.lab.conform.subject import CannotTellError, Subject
 from tinsmith.lab.conform.verdict import Verdict, Word, differs
 from tinsmith.lab.service.official_client import (
     Ended,
+    Served,
     end_session,
     rest_client,
-    supported_models,
+    served_models,
 )
 from tinsmith.types.errors import ConfigError
 
@@ -62,14 +63,14 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
         service = tinker.ServiceClient(base_url=url, api_key=key)
         try:
             rest = rest_client(service, url, key)
-            chosen = _chosen(supported_models(service, rest, _OPENING_SECONDS), model)
+            chosen = _chosen(served_models(service, rest, _OPENING_SECONDS), model)
             subject = Subject(
                 url=url.rstrip("/"),
                 key=key,
-                model=chosen.model_name or "",
+                model=chosen.name,
                 service=service,
                 rest=rest,
-                context=chosen.max_context_length,
+                context=chosen.context,
                 limit_s=limit_s,
             )
             try:
@@ -81,29 +82,27 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
                 end_session(service, Ended.SUCCESS, _CLOSING_SECONDS)
 
 
-def _chosen(
-    told: Sequence[tinker.types.SupportedModel], name: str | None
-) -> tinker.types.SupportedModel:
+def _chosen(told: Sequence[Served], name: str | None) -> Served:
     """Return the model of this name, or the first that can be trained.
 
     Raises:
         ConfigError: there is none; one that is named is believed where the server names none at all.
     """
-    served = {one.model_name: one for one in told if one.model_name}
-    trainable = [one for one in served.values() if one.trainable is not False]
+    trainable = [one for one in told if one.trainable]
     if name is None and trainable:
         return trainable[0]
-    if name in served:
-        return served[name]
-    if name is not None and not served:
-        return tinker.types.SupportedModel(model_name=name)
+    if name is not None and not told:
+        return Served(name)
+    for one in told:
+        if one.name == name:
+            return one
     raise ConfigError(
         "the server serves no model that can be trained"
         if name is None
         else "the server does not serve this model",
         field="--model",
         value=name,
-        allowed=", ".join(one.model_name or "" for one in trainable) or None,
+        allowed=", ".join(one.name for one in trainable) or None,
     )
 
 

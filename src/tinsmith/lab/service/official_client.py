@@ -7,6 +7,7 @@ themselves; what is read of a server's metrics is read here, because their names
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar, cast
 
@@ -61,18 +62,38 @@ def rest_client(service: tinker.ServiceClient, url: str, key: str) -> tinker.Res
     return service.create_rest_client()  # pyright: ignore[reportDeprecated]
 
 
-def supported_models(
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that a server says it has."""
+
+    name: str
+    trainable: bool = True
+    context: int | None = None
+    """The most tokens a sequence may have, where the server says so."""
+
+
+def served_models(
     service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float
-) -> Sequence[types.SupportedModel]:
-    """Return what a server says that it serves.
+) -> Sequence[Served]:
+    """Return what a server says that it serves; an older client does not read what can be trained.
 
     Raises:
         TinkerError: the server failed.
         TimeoutError: it did not answer.
     """
     if hasattr(rest, "get_server_capabilities"):
-        return ready(rest.get_server_capabilities(), seconds).supported_models
-    return service.get_server_capabilities().supported_models  # pyright: ignore[reportDeprecated]
+        told = ready(rest.get_server_capabilities(), seconds)
+    else:
+        told = service.get_server_capabilities()  # pyright: ignore[reportDeprecated]
+    return [
+        Served(
+            one.model_name,
+            trainable=getattr(one, "trainable", None) is not False,
+            context=getattr(one, "max_context_length", None),
+        )
+        for one in told.supported_models
+        if one.model_name
+    ]
 
 
 def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | None]:
