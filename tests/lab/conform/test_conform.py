@@ -453,6 +453,19 @@ def test_no_answer_is_no_hang(server: Running, monkeypatch: pytest.MonkeyPatch) 
         assert "no answer" in found.how
 
 
+def test_a_server_that_dies_in_between_is_rows(tmp_path: Path) -> None:
+    with (
+        Running(tmp_path / "state") as dying,
+        open_subject(dying.url, KEY, None, 1.0) as subject,
+    ):
+        asking = ask(subject, checks()[:4])
+        found = [next(asking).verdict]
+        dying.stop()
+        found += [one.verdict for one in asking]
+    assert [one.word for one in found] == [Word.HONOURED, *[Word.DIFFERS] * 3]
+    assert all("gone" in one.how for one in found[2:])
+
+
 @contextmanager
 def _gone(server: Running) -> Generator[Any]:
     with open_subject(server.url, KEY, None, 1.0) as subject:

@@ -76,10 +76,12 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
             try:
                 yield subject
             finally:
-                subject.close()
+                if _lives(url):
+                    subject.close()
         finally:
-            with suppress(*FAILURES, TimeoutError):  # a lost server is told nothing
-                end_session(service, Ended.SUCCESS, _CLOSING_SECONDS)
+            if _lives(url):  # one that is gone is told nothing: the client would try for long
+                with suppress(*FAILURES, TimeoutError):
+                    end_session(service, Ended.SUCCESS, _CLOSING_SECONDS)
 
 
 def _chosen(told: Sequence[Served], name: str | None) -> Served:
@@ -140,7 +142,7 @@ def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
         verdict = differs("no answer: the server is gone") if gone else _within(subject, one)
         yield Found(check=one, verdict=verdict, seconds=time.monotonic() - began)
         if verdict.word is Word.DIFFERS and not gone:
-            gone = not _lives(subject)
+            gone = not _lives(subject.url)
 
 
 def _within(subject: Subject, one: Check) -> Verdict:
@@ -172,8 +174,8 @@ def _judged(subject: Subject, one: Check) -> Verdict:
         return differs(failure(error))
 
 
-def _lives(subject: Subject) -> bool:
+def _lives(url: str) -> bool:
     try:
-        return httpx.get(f"{subject.url}/api/v1/healthz", timeout=10.0).status_code < 500
+        return httpx.get(f"{url.rstrip('/')}/api/v1/healthz", timeout=10.0).status_code < 500
     except httpx.HTTPError:
         return False
