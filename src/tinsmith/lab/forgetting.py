@@ -18,6 +18,7 @@ import tinker
 from tinker import types
 
 from tinsmith.lab.rollouts import WAIT_SECONDS
+from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.renderers.renderer import Message, Renderer, Role
 
 
@@ -62,8 +63,8 @@ def general_changes(
     ]
     found = [
         [
-            _mean(one.result(WAIT_SECONDS), start)
-            for one, (_, start) in zip(asked, read, strict=True)
+            _mean(text_logprobs(one.result(WAIT_SECONDS), len(tokens)), start)
+            for one, (tokens, start) in zip(asked, read, strict=True)
         ]
         for asked in futures
     ]

@@ -20,6 +20,7 @@ from tinker import types
 from tinsmith.lab.datums import policy_datum
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
+from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
 from tinsmith.lab.settings import CommonSettings, RlSettings, Schedule
 from tinsmith.lab.terms import Terms
 from tinsmith.ops.exact import mean, raised_cosine
@@ -75,12 +76,15 @@ def adam(settings: CommonSettings, step: int) -> types.AdamParams:
 
 
 def step_metrics(
-    settings: CommonSettings, step: int, loss: float, outcome: types.OptimStepResponse
+    settings: CommonSettings, step: int, loss: float | None, outcome: types.OptimStepResponse
 ) -> dict[str, float]:
-    """Return what is told of an optimizer step; the gradient's norm where the server tells it."""
-    metrics = {"optim/loss": loss, "optim/lr": rate(settings, step)}
-    norm = (outcome.metrics or {}).get("grad_norm:mean")
-    return metrics if norm is None else {**metrics, "optim/grad_norm": norm}
+    """Return what is told of an optimizer step; the loss and the gradient's norm where the server tells them."""
+    told = {
+        "optim/loss": loss,
+        "optim/lr": rate(settings, step),
+        "optim/grad_norm": grad_norm_of(outcome.metrics),
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def update_policy(
@@ -119,7 +123,8 @@ def update_policy(
     results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
     if sent[0].scored:  # later substeps have left the policy that the rollouts are from
         metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
-    loss = sum(result.metrics["loss:sum"] for each in results for result in each)
+    told = [loss_of(result) for each in results for result in each]
+    loss = None if None in told else sum(one for one in told if one is not None)
     outcomes = [each.step.result(WAIT_SECONDS) for each in sent]
     return metrics | step_metrics(settings, step, loss, outcomes[-1])
 
@@ -190,10 +195,8 @@ def base_drift(
     ]
     drift: list[NDArray[np.float64]] = []
     for one, future in zip(rollouts, pending, strict=True):
-        base = list(compress(future.result(WAIT_SECONDS), one.written()))
-        assert all(value is not None for value in base), (
-            "only the first token has no log-probability"
-        )
+        written = one.written()
+        base = list(compress(text_logprobs(future.result(WAIT_SECONDS), len(written)), written))
         drift.append(np.array(one.logprobs) - np.array(base, dtype=np.float64))
     return drift
 

@@ -20,6 +20,7 @@ from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
 from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
+from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings
 from tinsmith.lab.standing import Standing
 from tinsmith.lab.teller import Teller
@@ -99,14 +100,14 @@ class Run(Generic[I, A]):
         """A client of the current policy; the same one until the policy changes."""
         if self._sampler is None:
             made = self.trainer.save_weights_and_get_sampling_client()
-            self._sampler = made.result(WAIT_SECONDS)
+            self._sampler = ready(made, WAIT_SECONDS)
         return self._sampler
 
     def base(self) -> tinker.SamplingClient:
         """A client of the base model."""
         if self._base is None:
             made = self.service.create_sampling_client(base_model=self.model_name)
-            self._base = made.result(WAIT_SECONDS)
+            self._base = ready(made, WAIT_SECONDS)
         return self._base
 
     @contextmanager
@@ -223,7 +224,7 @@ class Run(Generic[I, A]):
             else:
                 chosen = self.service.create_sampling_client(model_path=best.sampler_path)
                 tested = self.course.test(
-                    chosen.result(WAIT_SECONDS), best.step, self.sampler(), last, told
+                    ready(chosen, WAIT_SECONDS), best.step, self.sampler(), last, told
                 )
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.

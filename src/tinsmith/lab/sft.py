@@ -15,6 +15,7 @@ from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Run
 from tinsmith.lab.schedule import batch
+from tinsmith.lab.service.official_client import loss_of
 from tinsmith.lab.settings import SftSettings
 
 
@@ -44,7 +45,7 @@ def _update(
     ]
     forward_backward = trainer.forward_backward(datums, "cross_entropy")
     stepped = trainer.optim_step(adam(settings, step))
-    loss = forward_backward.result(WAIT_SECONDS).metrics["loss:sum"]
+    loss = loss_of(forward_backward.result(WAIT_SECONDS))
     answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
     told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
-    return {"train/nll": loss * len(examples) / answered, **told}
+    return told if loss is None else {"train/nll": loss * len(examples) / answered, **told}

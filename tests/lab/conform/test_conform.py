@@ -8,7 +8,7 @@ import json
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -148,6 +148,10 @@ def _averaged(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutpu
     return replace(output, metrics=metrics)
 
 
+def _without_metrics(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutput:
+    return replace(output, metrics={})
+
+
 def _half_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The value of a loss with advantages, and the gradient of half of them."""
     original = TRAINER.forward_backward
@@ -164,6 +168,41 @@ def _half_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
         return self.forward(data, *rest)
 
     monkeypatch.setattr(TRAINER, "forward_backward", halved)
+
+
+def _thrown_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling from saved weights puts them back into the trainer that saved them."""
+    save, sample = TRAINER.save_weights_for_sampler, SAMPLER.sample
+    saved: list[tuple[tinker.TrainingClient, str]] = []
+
+    def noted(self: tinker.TrainingClient, name: str, *rest: Any) -> object:
+        path = self.save_state(f"{name}-{len(saved)}").result(HANG_S).path
+        saved.append((self, path))
+        return save(self, name, *rest)
+
+    def sampled(self: tinker.SamplingClient, *args: Any, **kwargs: Any) -> object:
+        for client, path in saved:
+            client.load_state(path).result(HANG_S)
+        return sample(self, *args, **kwargs)
+
+    monkeypatch.setattr(TRAINER, "save_weights_for_sampler", noted)
+    monkeypatch.setattr(SAMPLER, "sample", sampled)
+
+
+def _decay_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step decays every adapter that was ever stepped."""
+    step = TRAINER.optim_step
+    known: list[tinker.TrainingClient] = []
+
+    def decayed(self: tinker.TrainingClient, adam_params: types.AdamParams, **rest: Any) -> object:
+        if adam_params.weight_decay:
+            still = adam_params.model_copy(update={"eps": 1e12})
+            for other in known:
+                step(other, still).result(HANG_S)
+        known.append(self)
+        return step(self, adam_params, **rest)
+
+    monkeypatch.setattr(TRAINER, "optim_step", decayed)
 
 
 def _set(**changes: object) -> Callable[[dict[str, Any]], None]:
@@ -237,6 +276,8 @@ FAULTS: Mapping[str, tuple[Patch, tuple[str, ...]]] = {
         _asked_otherwise(SERVICE, "create_lora_training_client", _set(base_model=NANO)),
         ("mistakes/unknown model, training",),
     ),
+    "sampling throws a trainer back": (_thrown_back, ("training/sampling leaves the trainer",)),
+    "one adapter's decay is everyone's": (_decay_for_all, ("training/other adapters",)),
     "chunks out of order": (
         _answered_otherwise(
             TRAINER,
@@ -302,6 +343,107 @@ def _always(answer: object) -> Callable[..., object]:
     return call
 
 
+def test_what_an_older_client_lacks_is_said_in_the_row(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(SERVICE, "create_custom_loss")
+    draw = SAMPLER.sample
+
+    def drawn(
+        self: tinker.SamplingClient,
+        prompt: types.ModelInput,
+        num_samples: int,
+        sampling_params: types.SamplingParams,
+    ) -> object:
+        return draw(self, prompt, num_samples, sampling_params)
+
+    drawn.__name__ = "sample"
+    monkeypatch.setattr(SAMPLER, "sample", drawn)
+    rows = {
+        "losses/custom, on the server": "create_custom_loss",
+        "scoring/target_prompt_logprobs": "target_prompt_logprobs",
+    }
+    found = verdicts(server, *rows)
+    for name, lacking in rows.items():
+        assert found[name].word is Word.DIFFERS
+        assert tinker.__version__ in found[name].how
+        assert lacking in found[name].how
+
+
+def test_a_client_that_hands_out_no_futures_is_asked_the_same(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner, name in (
+        (SERVICE, "create_lora_training_client"),
+        (SERVICE, "create_sampling_client"),
+        (TRAINER, "save_weights_and_get_sampling_client"),
+    ):
+        monkeypatch.setattr(owner, name, _waiting_itself(getattr(owner, name)))
+    monkeypatch.delattr(tinker, "RestClient")
+    monkeypatch.delattr(SERVICE, "close")
+    rows = ("sampling/seed repeats", "scoring/compute_logprobs", "mistakes/unknown model, sampling")
+    assert {one.word for one in verdicts(server, *rows).values()} == {Word.HONOURED}
+
+
+def _waiting_itself(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a call wait for its own result, as older releases do."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs).result(HANG_S)
+
+    return call
+
+
+def test_a_refusal_that_the_client_retries_is_told_in_the_servers_words(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        raise ValueError(
+            "Error retrieving result: Error code: 400 - {'detail': 'no tinsmith here'}"
+            " (status 400) for self.request_id='7' - exceeded 3 retries"
+        )
+
+    monkeypatch.setattr(SAMPLER, "compute_logprobs", refuse)
+    found = verdicts(server, "scoring/compute_logprobs")["scoring/compute_logprobs"]
+    assert found.word is Word.DIFFERS
+    assert found.how.endswith(": no tinsmith here")
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), CancelledError()])
+def test_an_answer_that_breaks_off_is_a_row(
+    server: Running, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise error
+
+    monkeypatch.setattr(SAMPLER, "compute_logprobs", broken)
+    found = verdicts(server, "scoring/compute_logprobs")["scoring/compute_logprobs"]
+    assert found.word is Word.DIFFERS
+    assert type(error).__name__ in found.how
+
+
+def test_what_is_refused_anyway_is_no_refusal_of_a_mistake(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        body = {"detail": "a field is missing"}
+        response = httpx.Response(422, json=body, request=httpx.Request("POST", server.url))
+        raise tinker.UnprocessableEntityError("", response=response, body=body)
+
+    monkeypatch.setattr(SERVICE, "create_training_client_from_state", refuse)
+    rows = ("state/list and delete", "mistakes/unknown checkpoint")
+    assert {one.word for one in verdicts(server, *rows).values()} == {Word.REFUSED}
+
+
+def test_a_sum_is_judged_by_the_gradient_where_no_loss_is_told(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = _answered_otherwise(TRAINER, _without_metrics, "forward_backward", "forward")
+    patch(monkeypatch)
+    rows = ("losses/sum over datums", "training/chunks")
+    assert {one.word for one in verdicts(server, *rows).values()} == {Word.HONOURED}
+
+
 def test_no_answer_is_no_hang(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     never: Future[object] = Future()
     monkeypatch.setattr(SAMPLER, "sample", _always(never))
@@ -309,6 +451,19 @@ def test_no_answer_is_no_hang(server: Running, monkeypatch: pytest.MonkeyPatch) 
     for found in verdicts(server, *rows, limit_s=1.0).values():
         assert found.word is Word.DIFFERS
         assert "no answer" in found.how
+
+
+def test_a_server_that_dies_in_between_is_rows(tmp_path: Path) -> None:
+    with (
+        Running(tmp_path / "state") as dying,
+        open_subject(dying.url, KEY, None, 1.0) as subject,
+    ):
+        asking = ask(subject, checks()[:4])
+        found = [next(asking).verdict]
+        dying.stop()
+        found += [one.verdict for one in asking]
+    assert [one.word for one in found] == [Word.HONOURED, *[Word.DIFFERS] * 3]
+    assert all("gone" in one.how for one in found[2:])
 
 
 @contextmanager

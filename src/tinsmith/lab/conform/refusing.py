@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import CancelledError
+from types import ModuleType
 from typing import Final
 
 import httpx
 import tinker
+from google.protobuf.message import Error as ProtobufError
 
 USER_ERRORS: Final = (
     tinker.BadRequestError,
@@ -19,7 +22,12 @@ USER_ERRORS: Final = (
 FAILURES: Final = (
     tinker.TinkerError,
     httpx.HTTPError,
+    ProtobufError,
+    CancelledError,
+    OSError,
+    ImportError,
     LookupError,
+    ArithmeticError,
     ValueError,
     TypeError,
     AttributeError,
@@ -30,6 +38,12 @@ FAILURES: Final = (
 _MOST: Final = 160
 _SDKS_OWN: Final = re.compile(r"^Request failed: | for self\.request_id=.*", re.DOTALL)
 """What the SDK writes around the server's words."""
+_RETRIED: Final = re.compile(
+    r"Error retrieving result: Error code: (\d+) - (.*) \(status \d+\) for self", re.DOTALL
+)
+"""What the SDK says once it has retried for a result that a server refuses with a status of HTTP."""
+_DETAIL: Final = re.compile(r"""^\{'detail': (["'])(.*)\1\}$""", re.DOTALL)
+_UNEXPECTED: Final = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 
 
 def is_refusal(error: Exception) -> bool:
@@ -42,6 +56,35 @@ def is_refusal(error: Exception) -> bool:
     return isinstance(error, USER_ERRORS)
 
 
+def failure(error: Exception) -> str:
+    """Return what is said of an answer that is no refusal: the client's own lack, or whose words in what form.
+
+    >>> failure(ValueError("one too many"))
+    'ValueError: one too many'
+    """
+    lacking = _lacking(error)
+    if lacking is not None:
+        return f"cannot be told: this client (tinker {tinker.__version__}) has no {lacking}"
+    found = _RETRIED.search(str(error))
+    if found is not None:
+        detail = _DETAIL.match(found[2])
+        said = _shortened(detail[2] if detail else found[2])
+        return f"HTTP {found[1]} where a result is asked for, which the client retries: {said}"
+    return f"{type(error).__name__}: {words_of(error)}"
+
+
+def _lacking(error: Exception) -> str | None:
+    """Return what an older client does not know."""
+    if isinstance(error, AttributeError):
+        owner = error.obj
+        home = owner.__name__ if isinstance(owner, ModuleType) else type(owner).__module__
+        return error.name if home.partition(".")[0] == "tinker" else None
+    if isinstance(error, ImportError):
+        return error.name if (error.name or "").partition(".")[0] == "tinker" else None
+    found = _UNEXPECTED.search(str(error)) if isinstance(error, TypeError) else None
+    return None if found is None else f"{found[2]} of {found[1]}"
+
+
 def words_of(error: BaseException) -> str:
     """Return what a server said, on one line and not too long."""
     said: object = str(error)
@@ -50,5 +93,9 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, tinker.APIStatusError) and isinstance(error.body, dict):
         body: dict[str, object] = error.body  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         said = body.get("detail") or body.get("error") or body.get("message") or said
+    return _shortened(said)
+
+
+def _shortened(said: object) -> str:
     line = " ".join(str(said).split())
     return line if len(line) <= _MOST else line[: _MOST - 3] + "..."

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import httpx
 import numpy as np
@@ -16,20 +15,18 @@ from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.lab.conform.asked import ADAM, DATA, FloatArray, logprobs_of
+from tinsmith.lab.conform.refusing import FAILURES
+from tinsmith.lab.service.official_client import (
+    Waiting,
+    grad_norm_of,
+    loss_of,
+    ready,
+)
 
-T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 RANK: Final = 8
 SAME_NATS: Final = 1e-3
 """Two clients of one seed that are nearer than this after a step are twins."""
-
-
-class Waiting(Protocol[T_co]):
-    """Any of the SDK's futures."""
-
-    def result(self, timeout: float | None = None) -> T_co:
-        """Wait for it."""
-        ...
 
 
 class CannotTellError(Exception):
@@ -72,7 +69,7 @@ class Subject:
         Raises:
             TimeoutError: there was none.
         """
-        return future.result(max(0.05, self.deadline - time.monotonic()))
+        return ready(future, max(0.05, self.deadline - time.monotonic()))
 
     @cached_property
     def http(self) -> httpx.Client:
@@ -129,8 +126,8 @@ class Subject:
         """Take one step of cross-entropy, and look at all of DATA after it."""
         gradient = client.forward_backward(list(data), "cross_entropy")
         told = self.wait(client.optim_step(params))
-        loss = self.wait(gradient).metrics.get("loss:sum")
-        return Step(after=self.forward(client), loss=loss, grad_norm=grad_norm(told))
+        loss = loss_of(self.wait(gradient))
+        return Step(after=self.forward(client), loss=loss, grad_norm=grad_norm_of(told.metrics))
 
     @cached_property
     def seed_noise(self) -> float:
@@ -187,18 +184,14 @@ class Subject:
         return self.http.post(f"/api/v1/{path}", json=body)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Delete the checkpoints that were made here, and end the session; a server that fails is left alone."""
-        with suppress(tinker.TinkerError, TimeoutError, ValueError):
-            for future in [self.rest.delete_checkpoint_from_tinker_path(p) for p in self.saved]:
-                with suppress(tinker.TinkerError):  # it may be deleted already
-                    future.result(seconds)
-            self.service.close("success").result(seconds)
-
-
-def grad_norm(told: types.OptimStepResponse) -> float | None:
-    """Return the gradient's norm before clipping, where a server tells it."""
-    metrics = told.metrics or {}
-    return next((value for name, value in metrics.items() if name.startswith("grad_norm")), None)
+        """Delete the checkpoints that were made here; a server that does not answer is left alone."""
+        for path in self.saved:
+            try:
+                ready(self.rest.delete_checkpoint_from_tinker_path(path), seconds)
+            except TimeoutError:
+                return
+            except FAILURES:  # it may be deleted already
+                continue
 
 
 def farthest(left: Sequence[NDArray[np.floating]], right: Sequence[NDArray[np.floating]]) -> float:

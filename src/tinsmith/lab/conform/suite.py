@@ -7,7 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,13 +15,21 @@ import httpx
 import tinker
 
 from tinsmith.lab.conform.questions import CHECKS, Check
-from tinsmith.lab.conform.refusing import FAILURES, is_refusal, words_of
+from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
 from tinsmith.lab.conform.subject import CannotTellError, Subject
 from tinsmith.lab.conform.verdict import Verdict, Word, differs
+from tinsmith.lab.service.official_client import (
+    Ended,
+    Served,
+    end_session,
+    rest_client,
+    served_models,
+)
 from tinsmith.types.errors import ConfigError
 
 _TOPICS: Final = ("sampling", "scoring", "losses", "training", "adapters", "state", "mistakes")
 _OPENING_SECONDS: Final = 60.0
+_CLOSING_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 5.0
 
 
@@ -52,34 +60,52 @@ def open_subject(url: str, key: str, model: str | None, limit_s: float) -> Gener
         # The SDK leaves sockets to the garbage collector, and calls much of itself deprecated.
         warnings.simplefilter("ignore")
         _require_protocol(url, key)
-        rest = tinker.RestClient(base_url=url, api_key=key)
-        told = rest.get_server_capabilities().result(_OPENING_SECONDS).supported_models
-        served = {one.model_name: one for one in told if one.model_name}
-        trainable = [name for name, one in served.items() if one.trainable is not False]
-        chosen = model or next(iter(trainable), None)
-        if chosen is None or (served and chosen not in served):
-            raise ConfigError(
-                "the server serves no model that can be trained"
-                if chosen is None
-                else "the server does not serve this model",
-                field="--model",
-                value=chosen,
-                allowed=", ".join(trainable) or None,
-            )
-        length = served[chosen].max_context_length if chosen in served else None
-        subject = Subject(
-            url=url.rstrip("/"),
-            key=key,
-            model=chosen,
-            service=tinker.ServiceClient(base_url=url, api_key=key),
-            rest=rest,
-            context=length,
-            limit_s=limit_s,
-        )
+        service = tinker.ServiceClient(base_url=url, api_key=key)
         try:
-            yield subject
+            rest = rest_client(service, url, key)
+            chosen = _chosen(served_models(service, rest, _OPENING_SECONDS), model)
+            subject = Subject(
+                url=url.rstrip("/"),
+                key=key,
+                model=chosen.name,
+                service=service,
+                rest=rest,
+                context=chosen.context,
+                limit_s=limit_s,
+            )
+            try:
+                yield subject
+            finally:
+                if _lives(url):
+                    subject.close()
         finally:
-            subject.close()
+            if _lives(url):  # one that is gone is told nothing: the client would try for long
+                with suppress(*FAILURES, TimeoutError):
+                    end_session(service, Ended.SUCCESS, _CLOSING_SECONDS)
+
+
+def _chosen(told: Sequence[Served], name: str | None) -> Served:
+    """Return the model of this name, or the first that can be trained.
+
+    Raises:
+        ConfigError: there is none; one that is named is believed where the server names none at all.
+    """
+    trainable = [one for one in told if one.trainable]
+    if name is None and trainable:
+        return trainable[0]
+    if name is not None and not told:
+        return Served(name)
+    for one in told:
+        if one.name == name:
+            return one
+    raise ConfigError(
+        "the server serves no model that can be trained"
+        if name is None
+        else "the server does not serve this model",
+        field="--model",
+        value=name,
+        allowed=", ".join(one.name for one in trainable) or None,
+    )
 
 
 def _require_protocol(url: str, key: str) -> None:
@@ -116,7 +142,7 @@ def ask(subject: Subject, asked: Sequence[Check]) -> Iterator[Found]:
         verdict = differs("no answer: the server is gone") if gone else _within(subject, one)
         yield Found(check=one, verdict=verdict, seconds=time.monotonic() - began)
         if verdict.word is Word.DIFFERS and not gone:
-            gone = not _lives(subject)
+            gone = not _lives(subject.url)
 
 
 def _within(subject: Subject, one: Check) -> Verdict:
@@ -145,11 +171,11 @@ def _judged(subject: Subject, one: Check) -> Verdict:
     except FAILURES as error:
         if is_refusal(error):
             return Verdict(Word.REFUSED, words_of(error))
-        return differs(f"{type(error).__name__}: {words_of(error)}")
+        return differs(failure(error))
 
 
-def _lives(subject: Subject) -> bool:
+def _lives(url: str) -> bool:
     try:
-        return httpx.get(f"{subject.url}/api/v1/healthz", timeout=10.0).status_code < 500
+        return httpx.get(f"{url.rstrip('/')}/api/v1/healthz", timeout=10.0).status_code < 500
     except httpx.HTTPError:
         return False

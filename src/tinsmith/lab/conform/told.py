@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import tinker
+
 from tinsmith.lab.conform.suite import Found
 from tinsmith.lab.conform.verdict import Word
 from tinsmith.pages.document import Document, Section, Words
@@ -60,6 +62,7 @@ def as_json(url: str, model: str, found: Sequence[Found]) -> dict[str, object]:
     return {
         "url": url,
         "model": model,
+        "client": f"tinker {tinker.__version__}",
         "counts": {word.value: counts[word] for word in Word},
         "rows": [
             {
@@ -89,7 +92,12 @@ def document(url: str, model: str, found: Sequence[Found]) -> Document:
         kind="Conformance",
         title=url,
         question="What does this server honour of the Tinker protocol?",
-        facts=(("Model", model), ("Rows", str(len(found))), ("Found", summary(found))),
+        facts=(
+            ("Model", model),
+            ("Client", f"tinker {tinker.__version__}"),
+            ("Rows", str(len(found))),
+            ("Found", summary(found)),
+        ),
         sections=[
             Section("summary", "Summary", [Words(_MEANINGS), first]),
             *(

@@ -37,6 +37,7 @@ from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.service.facts import model_identity, weights_sha256
+from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.service.reach import wrong_key
 from tinsmith.lab.sinks import sinks_for
 from tinsmith.lab.teller import Teller
@@ -226,15 +227,15 @@ def open_run(
         asked = ModelName(
             base=materials.model_name, kind=settings.adapter, alpha=settings.lora_alpha
         )
-        trainer = service.create_lora_training_client(
+        made = service.create_lora_training_client(
             base_model=str(asked),
             rank=settings.lora_rank,
             seed=seeds(plan)["adapter"],
             train_unembed=settings.train_unembed,
-        ).result(WAIT_SECONDS)
+        )
     else:
         made = service.create_training_client_from_state_with_optimizer(mark.state_path)
-        trainer = made.result(WAIT_SECONDS)
+    trainer = ready(made, WAIT_SECONDS)
     tokenizer = trainer.get_tokenizer()
     run = Run(
         service=service,

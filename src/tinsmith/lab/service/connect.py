@@ -20,6 +20,7 @@ from pathlib import Path
 
 import tinker
 
+from tinsmith.lab.service.official_client import Ended, end_session
 from tinsmith.lab.service.start import Said, wait_until_ready
 from tinsmith.lab.service.tombstone import Tombstone
 
@@ -196,7 +197,7 @@ class Connection:
     def close(self) -> None:
         """End the session, and the embedded server if there is one; harmless when repeated."""
         with suppress(tinker.TinkerError, TimeoutError):  # a lost server is told nothing
-            self.client.close("success").result(_CLOSE_SECONDS)
+            end_session(self.client, Ended.SUCCESS, _CLOSE_SECONDS)
         if self.server is not None:
             self.server.close()
 
@@ -206,7 +207,7 @@ class Connection:
             self.server.end()
             return
         with suppress(tinker.TinkerError, TimeoutError):
-            self.client.close("interrupted").result(_ABANDON_SECONDS)
+            end_session(self.client, Ended.INTERRUPTED, _ABANDON_SECONDS)
 
 
 def open_connection(base_url: str | None, settings: EmbeddedSettings) -> Connection:

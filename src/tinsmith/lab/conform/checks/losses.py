@@ -25,6 +25,7 @@ from tinsmith.lab.conform.formulas import FORMULAS, Loss
 from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
 from tinsmith.lab.conform.verdict import Verdict, Word, differs, graded, honoured, silent
+from tinsmith.lab.service.official_client import loss_of
 
 _SHIFTS: Final = (0.5, -0.5, 0.0)
 """Mean of p - q for each text: GSPO's ratio lies above, below and within its thresholds."""
@@ -103,7 +104,7 @@ def _measure(subject: Subject, loss_fn: types.LossFnType) -> _Measured:
     ]
     subject.wait(client.forward_backward(opposite, "cross_entropy"))
     subject.wait(client.optim_step(ADAM))
-    told = output.metrics.get("loss:sum")
+    told = loss_of(output)
     return _Measured(told, losses, farthest(before, subject.forward(client)))
 
 
@@ -162,20 +163,20 @@ def sums(subject: Subject) -> Verdict:
     Source: documentation, losses.mdx ("the loss is summed over tokens and datums").
     """
     client, still = subject.trainer(), ADAM.model_copy(update={"learning_rate": 0.0})
-    told: list[tuple[float, float | None]] = []
-    for data in ([DATA[0]], [DATA[0], DATA[0]]):
-        step = subject.step(client, data, still)
-        if step.loss is None:
-            return differs("no metric loss:sum")
-        told.append((step.loss, step.grad_norm))
-    (one, norm), (two, norm_of_two) = told
-    if abs(two - 2.0 * one) > 1e-3 * abs(two):
-        return silent(f"loss:sum is {one:.5g} for one datum and {two:.5g} for two")
+    one, two = (subject.step(client, data, still) for data in ([DATA[0]], [DATA[0], DATA[0]]))
+    if one.loss is None or two.loss is None:
+        said = "no metric loss:sum"
+    elif abs(two.loss - 2.0 * one.loss) > 1e-3 * abs(two.loss):
+        return silent(f"loss:sum is {one.loss:.5g} for one datum and {two.loss:.5g} for two")
+    else:
+        said = f"loss:sum {one.loss:.5g} and {two.loss:.5g}"
+    norm, norm_of_two = one.grad_norm, two.grad_norm
     if norm is None or norm_of_two is None:
-        return honoured(f"loss:sum {one:.5g} and {two:.5g}; the gradient's norm is not told")
+        said = f"{said}; the gradient's norm is not told"
+        return differs(said) if one.loss is None else honoured(said)
     if abs(norm_of_two - 2.0 * norm) > 1e-2 * norm_of_two:
         return silent(f"grad_norm is {norm:.5g} for one datum and {norm_of_two:.5g} for two")
-    return honoured(f"loss:sum {one:.5g} and {two:.5g}, grad_norm {norm:.4g} and {norm_of_two:.4g}")
+    return honoured(f"{said}, grad_norm {norm:.4g} and {norm_of_two:.4g}")
 
 
 @check("losses/missing weights", "Does a datum without weights have weights of one?")
@@ -186,9 +187,7 @@ def missing_weights(subject: Subject) -> Verdict:
     """
     output = subject.wait(subject.trained.forward([datum(tokens_of(TEXTS[0]))], "cross_entropy"))
     (p,) = logprobs_of(output)
-    return _value(
-        output.metrics.get("loss:sum"), [Loss(float(-p.sum(dtype=np.float64)), -np.ones(len(p)))]
-    )
+    return _value(loss_of(output), [Loss(float(-p.sum(dtype=np.float64)), -np.ones(len(p)))])
 
 
 def _thresholds(
@@ -202,7 +201,7 @@ def _thresholds(
         client = subject.trained
         batch = loss_batch(loss_fn, subject.forward(client))
         output = subject.wait(client.forward(batch, loss_fn, config))
-        told, p = output.metrics.get("loss:sum"), logprobs_of(output)
+        told, p = loss_of(output), logprobs_of(output)
         found = _value(told, _by_formula(loss_fn, config, batch, p))
         default = _value(told, _by_formula(loss_fn, LOSSES[loss_fn], batch, p))
         if found.word == "silent difference" and default.word == "honoured":
@@ -252,7 +251,7 @@ def two_dimensions(subject: Subject) -> Verdict:
         farthest([values[:, 0], values[:, 1]], alone), "both columns, together and alone"
     )
     total = float(-(values.astype(np.float64) * weights).sum())
-    loss = _value(both.metrics.get("loss:sum"), [Loss(total, -weights.ravel().astype(np.float64))])
+    loss = _value(loss_of(both), [Loss(total, -weights.ravel().astype(np.float64))])
     return apart if loss.word == "honoured" else loss
 
 

@@ -19,9 +19,10 @@ from tinsmith.lab.conform.asked import (
 )
 from tinsmith.lab.conform.checks.losses import loss_batch
 from tinsmith.lab.conform.questions import check
-from tinsmith.lab.conform.refusing import FAILURES, is_refusal, words_of
-from tinsmith.lab.conform.subject import CannotTellError, Subject, Waiting, farthest
+from tinsmith.lab.conform.refusing import FAILURES, failure, is_refusal, words_of
+from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
 from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.service.official_client import Waiting, ready
 
 _SECONDS: Final = 20.0
 """Whoever waits longer for the answer to a mistake thinks that the server hangs."""
@@ -31,7 +32,7 @@ def _made(subject: Subject, call: Callable[[], Waiting[Any]], accepted: str) -> 
     """Make a mistake, and judge how it is answered."""
     began = time.monotonic()
     try:
-        call().result(min(_SECONDS, subject.limit_s))
+        ready(call(), min(_SECONDS, subject.limit_s))
     except TimeoutError:
         subject.forget()
         return differs(
@@ -39,7 +40,7 @@ def _made(subject: Subject, call: Callable[[], Waiting[Any]], accepted: str) -> 
         )
     except FAILURES as error:
         if not is_refusal(error):
-            return differs(f"{type(error).__name__}: {words_of(error)}")
+            return differs(failure(error))
         return honoured(f"after {time.monotonic() - began:.1f} s: {words_of(error)}")
     return silent(accepted)
 
@@ -63,7 +64,7 @@ def unknown_sampler(subject: Subject) -> Verdict:
 
     def call() -> Waiting[Any]:
         made = subject.service.create_sampling_client(base_model="no/such-model")
-        client = made.result(min(_SECONDS, subject.limit_s))
+        client = ready(made, min(_SECONDS, subject.limit_s))
         return client.sample(prompt_of(PROMPT), 1, params(max_tokens=1))
 
     return _made(subject, call, "a token was sampled")
@@ -71,11 +72,13 @@ def unknown_sampler(subject: Subject) -> Verdict:
 
 @check("mistakes/unknown checkpoint", "Is a path that leads nowhere refused?")
 def unknown_path(subject: Subject) -> Verdict:
-    """Load a state that was never saved.
+    """Load a state that was saved, and then one that never was.
 
     Source: SDK, create_training_client_from_state.
     """
     load = subject.service.create_training_client_from_state
+    saved = subject.wait(subject.trained.save_state("conform-there")).path
+    subject.wait(load(subject.kept(saved)))  # else any refusal would pass for the right one
     return _made(
         subject, lambda: load("tinker://nope:train:0/weights/none"), "something was loaded"
     )

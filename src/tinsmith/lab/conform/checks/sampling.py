@@ -208,7 +208,7 @@ def sample_again(subject: Subject) -> Verdict:
 
     Source: SDK, types.SampleRequest.seq_id ("deterministic request IDs").
     """
-    session, _, _ = subject.trained.model_id.partition(":")
+    session = subject.service.holder.get_session_id()
     made = subject.post(
         "create_sampling_session",
         {"session_id": session, "sampling_session_seq_id": 900_000, "base_model": subject.model},

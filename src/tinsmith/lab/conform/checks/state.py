@@ -99,7 +99,7 @@ def _listed(subject: Subject, client: tinker.TrainingClient) -> dict[str, tinker
 
 @check("state/list and delete", "Are checkpoints listed, and gone when deleted?")
 def list_and_delete(subject: Subject) -> Verdict:
-    """Save a state, find it, delete it, look again, and try to load it.
+    """Save a state, find it, load it, delete it, look again, and try to load it.
 
     Source: SDK, RestClient.list_checkpoints and delete_checkpoint.
     """
@@ -107,12 +107,14 @@ def list_and_delete(subject: Subject) -> Verdict:
     path = _saved(subject, client, "conform-listed")
     if path not in _listed(subject, client):
         return silent("a saved state is not in the list")
+    load = subject.service.create_training_client_from_state
+    subject.wait(load(path))
     subject.wait(subject.rest.delete_checkpoint_from_tinker_path(path))
     subject.saved.remove(path)
     if path in _listed(subject, client):
         return silent("a deleted state is in the list")
     try:
-        subject.wait(subject.service.create_training_client_from_state(path))
+        subject.wait(load(path))
     except USER_ERRORS as error:
         return honoured(f"listed, deleted, and then: {words_of(error)}")
     return silent("a deleted state can be loaded")

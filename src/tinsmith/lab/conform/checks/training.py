@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 from tinker import types
-from tinker.proto.request_conv import forward_backward_request_to_proto
 
-from tinsmith.lab.conform.asked import ADAM, DATA, PROMPT, datum, logprobs_of, prompt_of, tokens_of
+from tinsmith.lab.conform.asked import (
+    ADAM,
+    DATA,
+    PROMPT,
+    datum,
+    logprobs_of,
+    params,
+    prompt_of,
+    tokens_of,
+)
 from tinsmith.lab.conform.questions import check
 from tinsmith.lab.conform.subject import CannotTellError, Subject, farthest
 from tinsmith.lab.conform.verdict import Verdict, differs, graded, honoured, silent
+from tinsmith.lab.service.official_client import loss_of
 
 _CHUNK = 1024
 """The SDK cuts a request after so many datums."""
@@ -107,6 +116,7 @@ def weight_decay(subject: Subject) -> Verdict:
     for _ in range(4):
         subject.step(client, params=settings)
     decayed = subject.step(client, params=settings).after
+    subject.forget()  # where a decay reaches all adapters, shared ones are not what they were
     if farthest(trained, decayed) < 1e-2 * farthest(trained, base):
         return silent("it is accepted and changes nothing")
     return graded(farthest(base, decayed), "decayed whole, the base model is left")
@@ -152,11 +162,11 @@ def chunks(subject: Subject) -> Verdict:
         farthest(got, [alone[i % 7] for i in range(len(data))]), f"{len(data)} datums in order"
     )
     told, total = (
-        output.metrics.get("loss:sum"),
+        loss_of(output),
         -sum(float(one.sum(dtype=np.float64)) for one in got),
     )
     if told is None:
-        return differs("no metric loss:sum")
+        return Verdict(found.word, f"{found.how}; no metric loss:sum")
     if abs(told - total) > 1e-3 * abs(total):
         return silent(f"loss:sum of the chunks is {told:.6g}, not {total:.6g}")
     return found
@@ -177,13 +187,20 @@ def retries(subject: Subject) -> Verdict:
 
     Source: SDK, seq_id of each request, and its retries; SkyRL issue 2035.
     """
+    from tinker.proto.request_conv import forward_backward_request_to_proto
+
     once, twice = subject.twins()
     gradient = types.ForwardBackwardRequest(
         forward_backward_input=types.ForwardBackwardInput(data=[DATA[0]], loss_fn="cross_entropy"),
         model_id=twice.model_id,
         seq_id=1,
     )
-    optim = types.OptimStepRequest(optim_params=ADAM, model_id=twice.model_id, seq_id=2)
+    settings = (
+        "optim_params" if "optim_params" in types.OptimStepRequest.model_fields else "adam_params"
+    )
+    optim = types.OptimStepRequest.model_validate(
+        {settings: ADAM, "model_id": twice.model_id, "seq_id": 2}
+    )
     subject.wait(twice.forward_backward([DATA[0]], "cross_entropy"))
     body = forward_backward_request_to_proto(gradient).SerializeToString()
     wrong = _again(subject, "forward_backward", body)
@@ -218,3 +235,36 @@ def isolation(subject: Subject) -> Verdict:
     before = scores()
     subject.step(client)
     return graded(farthest(before, scores()), "base and snapshot, before and after a step")
+
+
+@check("training/other adapters", "Does a step leave other adapters as they are, decay and all?")
+def others(subject: Subject) -> Verdict:
+    """Look at an adapter before and after a step of another that decays by 0.9.
+
+    Source: SDK, create_lora_training_client (an adapter of one's own); a server keeps many in one array.
+    """
+    left, stepped = subject.trainer(), subject.trainer()
+    before = subject.step(left).after
+    subject.step(stepped, params=ADAM.model_copy(update={"weight_decay": 90.0}))
+    found = graded(
+        farthest(before, subject.forward(left)), "an adapter, before and after another's decay"
+    )
+    subject.forget()
+    return found
+
+
+@check(
+    "training/sampling leaves the trainer", "Does sampling from older weights change no trainer?"
+)
+def sampling_aside(subject: Subject) -> Verdict:
+    """Save sampler weights, take a step, sample from them, and look at the trainer before and after.
+
+    Source: SDK, save_weights_for_sampler (a copy), create_sampling_client (model_path).
+    """
+    client = subject.trainer()
+    subject.step(client)
+    path = subject.kept(subject.wait(client.save_weights_for_sampler("conform-aside")).path)
+    older = subject.wait(subject.service.create_sampling_client(model_path=path))
+    before = subject.step(client).after
+    subject.wait(older.sample(prompt_of(PROMPT), 1, params(max_tokens=1)))
+    return graded(farthest(before, subject.forward(client)), "the trainer, before and after")

@@ -1,0 +1,132 @@
+"""What older releases of the official client and servers of others do otherwise: no futures, other metrics.
+
+The client's newer releases hand out futures where the older ones (0.25, which most servers of others speak) wait
+themselves; what is read of a server's metrics is read here, because their names are each server's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar, cast
+
+import tinker
+from tinker import types
+
+from tinsmith.types.errors import BackendError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Waiting(Protocol[T_co]):
+    """Any of the client's futures."""
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait for it."""
+        ...
+
+
+def ready(made: Waiting[T], seconds: float) -> T:
+    """Wait for what a call of the client makes; an older client has waited already, and hands out the thing itself.
+
+    Raises:
+        TimeoutError: it was not there in time.
+    """
+    return made.result(seconds) if hasattr(made, "result") else cast("T", made)
+
+
+class Ended(StrEnum):
+    """How a session ended, in the words of the protocol."""
+
+    SUCCESS = "success"
+    INTERRUPTED = "interrupted"
+
+
+def end_session(service: tinker.ServiceClient, how: Ended, seconds: float) -> None:
+    """Tell the server that a session ends; an older client cannot, and the server sees that it is silent.
+
+    Raises:
+        TinkerError: the server failed.
+        TimeoutError: it did not answer.
+    """
+    if hasattr(service, "close"):
+        ready(service.close(how.value), seconds)
+
+
+def rest_client(service: tinker.ServiceClient, url: str, key: str) -> tinker.RestClient:
+    """Return the client of what is kept at a server; an older client makes it of a session."""
+    if hasattr(tinker, "RestClient"):
+        return tinker.RestClient(base_url=url, api_key=key)
+    return service.create_rest_client()  # pyright: ignore[reportDeprecated]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that a server says it has."""
+
+    name: str
+    trainable: bool = True
+    context: int | None = None
+    """The most tokens a sequence may have, where the server says so."""
+
+
+def served_models(
+    service: tinker.ServiceClient, rest: tinker.RestClient, seconds: float
+) -> Sequence[Served]:
+    """Return what a server says that it serves; an older client does not read what can be trained.
+
+    Raises:
+        TinkerError: the server failed.
+        TimeoutError: it did not answer.
+    """
+    if hasattr(rest, "get_server_capabilities"):
+        told = ready(rest.get_server_capabilities(), seconds)
+    else:
+        told = service.get_server_capabilities()  # pyright: ignore[reportDeprecated]
+    return [
+        Served(
+            one.model_name,
+            trainable=getattr(one, "trainable", None) is not False,
+            context=getattr(one, "max_context_length", None),
+        )
+        for one in told.supported_models
+        if one.model_name
+    ]
+
+
+def text_logprobs(told: Sequence[float | None], tokens: int) -> list[float | None]:
+    """Return what `compute_logprobs` told, an entry for each of a text's tokens, the first without a value.
+
+    Some servers leave the first token's entry out.
+
+    >>> text_logprobs([-1.0, -2.0], 3)
+    [None, -1.0, -2.0]
+
+    Raises:
+        BackendError: there are not as many as the text has tokens.
+    """
+    whole = [None, *told] if len(told) == tokens - 1 else list(told)
+    if len(whole) != tokens or None in whole[1:]:
+        raise BackendError(
+            f"the server told {len(told)} log-probabilities of a text of {tokens} tokens"
+        )
+    return whole
+
+
+def loss_of(output: types.ForwardBackwardOutput) -> float | None:
+    """Return the sum of a loss over datums, where a server tells it."""
+    return output.metrics.get("loss:sum")
+
+
+def grad_norm_of(metrics: Mapping[str, float] | None) -> float | None:
+    """Return the gradient's norm before clipping, where a server tells it.
+
+    >>> grad_norm_of({"grad_norm:mean": 2.0}), grad_norm_of({"skyrl.ai/grad_norm": 3.0}), grad_norm_of(None)
+    (2.0, 3.0, None)
+    """
+    for name, value in (metrics or {}).items():
+        if name.rpartition("/")[2].startswith("grad_norm"):
+            return value
+    return None
