@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import json
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -23,6 +22,7 @@ with warnings.catch_warnings():
     import tinker
     from tinker import types
 
+from conform_asked import Patch, answered_otherwise, verdicts
 from page_words import Words
 
 from running import HANG_S, KEY, NANO, Running
@@ -37,28 +37,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 """The SDK leaves sockets to the garbage collector."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("server") / "state") as running:
-        yield running
-    gc.collect()
-
-
-@pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the verb sets is put back."""
-    monkeypatch.setenv("TINKER_API_KEY", KEY)
-    monkeypatch.setenv("TINKER_TELEMETRY", "0")
-
-
-def verdicts(server: Running, *names: str, limit_s: float = HANG_S) -> dict[str, Verdict]:
-    """Ask the rows of these names."""
-    asked = [one for one in checks() if one.name in names]
-    assert len(asked) == len(names)
-    with open_subject(server.url, KEY, None, limit_s) as subject:
-        return {one.check.name: one.verdict for one in ask(subject, asked)}
 
 
 def conform(server: Running, *flags: str) -> int | str | None:
@@ -87,19 +65,6 @@ def test_rows_have_names_of_their_own_and_sources() -> None:
     assert all(one.source for one in checks())
 
 
-class Changed:
-    """A future whose result is changed."""
-
-    def __init__(self, future: Any, change: Callable[[Any], Any]) -> None:
-        self._future, self._change = future, change
-
-    def result(self, timeout: float | None = None) -> Any:
-        return self._change(self._future.result(timeout))
-
-
-Patch = Callable[[pytest.MonkeyPatch], None]
-
-
 def _asked_otherwise(owner: type, method: str, change: Callable[[dict[str, Any]], None]) -> Patch:
     """Let a method of the SDK send other arguments than it was given."""
 
@@ -118,21 +83,6 @@ def _asked_otherwise(owner: type, method: str, change: Callable[[dict[str, Any]]
     return patch
 
 
-def _answered_otherwise(owner: type, change: Callable[[Any], Any], *methods: str) -> Patch:
-    """Let methods of the SDK return other results than the server's."""
-
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        for method in methods:
-            original = getattr(owner, method)
-
-            def received(*args: Any, original: Any = original, **kwargs: Any) -> Any:
-                return Changed(original(*args, **kwargs), change)
-
-            monkeypatch.setattr(owner, method, received)
-
-    return patch
-
-
 def _without(name: str, **changes: object) -> Callable[[dict[str, Any]], None]:
     """Change fields of the model that is given as argument `name`."""
 
@@ -146,10 +96,6 @@ def _averaged(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutpu
     count = len(output.loss_fn_outputs)
     metrics = {name: value / count for name, value in output.metrics.items()}
     return replace(output, metrics=metrics)
-
-
-def _without_metrics(output: types.ForwardBackwardOutput) -> types.ForwardBackwardOutput:
-    return replace(output, metrics={})
 
 
 def _half_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,11 +158,11 @@ def _set(**changes: object) -> Callable[[dict[str, Any]], None]:
 TRAINER, SAMPLER, SERVICE = tinker.TrainingClient, tinker.SamplingClient, tinker.ServiceClient
 FAULTS: Mapping[str, tuple[Patch, tuple[str, ...]]] = {
     "prompt log-probabilities one early": (
-        _answered_otherwise(SAMPLER, lambda v: [None, *v[2:], 0.0], "compute_logprobs"),
+        answered_otherwise(SAMPLER, lambda v: [None, *v[2:], 0.0], "compute_logprobs"),
         ("scoring/compute_logprobs",),
     ),
     "prompt log-probabilities one late": (
-        _answered_otherwise(SAMPLER, lambda v: [None, -1.0, *v[1:-1]], "compute_logprobs"),
+        answered_otherwise(SAMPLER, lambda v: [None, -1.0, *v[1:-1]], "compute_logprobs"),
         ("scoring/compute_logprobs",),
     ),
     "clipping ignored": (
@@ -236,7 +182,7 @@ FAULTS: Mapping[str, tuple[Patch, tuple[str, ...]]] = {
         ("training/learning_rate 0",),
     ),
     "the mean over datums": (
-        _answered_otherwise(TRAINER, _averaged, "forward_backward"),
+        answered_otherwise(TRAINER, _averaged, "forward_backward"),
         ("losses/cross_entropy", "losses/ppo", "losses/sum over datums"),
     ),
     "half the gradient": (_half_the_gradient, ("losses/cispo",)),
@@ -279,7 +225,7 @@ FAULTS: Mapping[str, tuple[Patch, tuple[str, ...]]] = {
     "sampling throws a trainer back": (_thrown_back, ("training/sampling leaves the trainer",)),
     "one adapter's decay is everyone's": (_decay_for_all, ("training/other adapters",)),
     "chunks out of order": (
-        _answered_otherwise(
+        answered_otherwise(
             TRAINER,
             lambda o: replace(o, loss_fn_outputs=o.loss_fn_outputs[::-1]),
             "forward",
@@ -343,107 +289,6 @@ def _always(answer: object) -> Callable[..., object]:
     return call
 
 
-def test_what_an_older_client_lacks_is_said_in_the_row(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(SERVICE, "create_custom_loss")
-    draw = SAMPLER.sample
-
-    def drawn(
-        self: tinker.SamplingClient,
-        prompt: types.ModelInput,
-        num_samples: int,
-        sampling_params: types.SamplingParams,
-    ) -> object:
-        return draw(self, prompt, num_samples, sampling_params)
-
-    drawn.__name__ = "sample"
-    monkeypatch.setattr(SAMPLER, "sample", drawn)
-    rows = {
-        "losses/custom, on the server": "create_custom_loss",
-        "scoring/target_prompt_logprobs": "target_prompt_logprobs",
-    }
-    found = verdicts(server, *rows)
-    for name, lacking in rows.items():
-        assert found[name].word is Word.DIFFERS
-        assert tinker.__version__ in found[name].how
-        assert lacking in found[name].how
-
-
-def test_a_client_that_hands_out_no_futures_is_asked_the_same(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for owner, name in (
-        (SERVICE, "create_lora_training_client"),
-        (SERVICE, "create_sampling_client"),
-        (TRAINER, "save_weights_and_get_sampling_client"),
-    ):
-        monkeypatch.setattr(owner, name, _waiting_itself(getattr(owner, name)))
-    monkeypatch.delattr(tinker, "RestClient")
-    monkeypatch.delattr(SERVICE, "close")
-    rows = ("sampling/seed repeats", "scoring/compute_logprobs", "mistakes/unknown model, sampling")
-    assert {one.word for one in verdicts(server, *rows).values()} == {Word.HONOURED}
-
-
-def _waiting_itself(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a call wait for its own result, as older releases do."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs).result(HANG_S)
-
-    return call
-
-
-def test_a_refusal_that_the_client_retries_is_told_in_the_servers_words(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> object:
-        raise ValueError(
-            "Error retrieving result: Error code: 400 - {'detail': 'no tinsmith here'}"
-            " (status 400) for self.request_id='7' - exceeded 3 retries"
-        )
-
-    monkeypatch.setattr(SAMPLER, "compute_logprobs", refuse)
-    found = verdicts(server, "scoring/compute_logprobs")["scoring/compute_logprobs"]
-    assert found.word is Word.DIFFERS
-    assert found.how.endswith(": no tinsmith here")
-
-
-@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), CancelledError()])
-def test_an_answer_that_breaks_off_is_a_row(
-    server: Running, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def broken(*_: object, **__: object) -> object:
-        raise error
-
-    monkeypatch.setattr(SAMPLER, "compute_logprobs", broken)
-    found = verdicts(server, "scoring/compute_logprobs")["scoring/compute_logprobs"]
-    assert found.word is Word.DIFFERS
-    assert type(error).__name__ in found.how
-
-
-def test_what_is_refused_anyway_is_no_refusal_of_a_mistake(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> object:
-        body = {"detail": "a field is missing"}
-        response = httpx.Response(422, json=body, request=httpx.Request("POST", server.url))
-        raise tinker.UnprocessableEntityError("", response=response, body=body)
-
-    monkeypatch.setattr(SERVICE, "create_training_client_from_state", refuse)
-    rows = ("state/list and delete", "mistakes/unknown checkpoint")
-    assert {one.word for one in verdicts(server, *rows).values()} == {Word.REFUSED}
-
-
-def test_a_sum_is_judged_by_the_gradient_where_no_loss_is_told(
-    server: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    patch = _answered_otherwise(TRAINER, _without_metrics, "forward_backward", "forward")
-    patch(monkeypatch)
-    rows = ("losses/sum over datums", "training/chunks")
-    assert {one.word for one in verdicts(server, *rows).values()} == {Word.HONOURED}
-
-
 def test_no_answer_is_no_hang(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     never: Future[object] = Future()
     monkeypatch.setattr(SAMPLER, "sample", _always(never))
@@ -451,19 +296,6 @@ def test_no_answer_is_no_hang(server: Running, monkeypatch: pytest.MonkeyPatch) 
     for found in verdicts(server, *rows, limit_s=1.0).values():
         assert found.word is Word.DIFFERS
         assert "no answer" in found.how
-
-
-def test_a_server_that_dies_in_between_is_rows(tmp_path: Path) -> None:
-    with (
-        Running(tmp_path / "state") as dying,
-        open_subject(dying.url, KEY, None, 1.0) as subject,
-    ):
-        asking = ask(subject, checks()[:4])
-        found = [next(asking).verdict]
-        dying.stop()
-        found += [one.verdict for one in asking]
-    assert [one.word for one in found] == [Word.HONOURED, *[Word.DIFFERS] * 3]
-    assert all("gone" in one.how for one in found[2:])
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import serves
+from tinsmith.lab.service.official_client import ready
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.cues import WORLD_CUES, Cues, learned_cues
@@ -180,7 +181,8 @@ class DebateData:
                 value=frame.opponent,
                 allowed="scripted, nobody, base, a folder, FILE.gguf, smollm2, or a name that base_url serves",
             )
-        made = connection.client.create_sampling_client(base_model=name).result(WAIT_SECONDS)
+        opened = connection.client.create_sampling_client(base_model=name)
+        made = ready(opened, WAIT_SECONDS)
         return ModelOpponent(
             client=made,
             renderer=renderer_for(self._tokenizer_of(made, own)),

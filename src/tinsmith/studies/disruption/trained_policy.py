@@ -22,6 +22,7 @@ from tinsmith.lab.labels.scores import label_logprobs
 from tinsmith.lab.labels.task import Task
 from tinsmith.lab.rollouts import WAIT_SECONDS, Failure, Sampling, sample_groups
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.official_client import ready
 from tinsmith.models.base import tokenizer_of
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import BackendError, LostError
@@ -112,5 +113,5 @@ class Policy:
         if self._client is None:
             self.connection = self.connection or open_connection(self.base_url, self.embedded)
             made = self.connection.client.create_sampling_client(model_path=self.sampler_path)
-            self._client = made.result(WAIT_SECONDS)
+            self._client = ready(made, WAIT_SECONDS)
         return self._client
