@@ -105,7 +105,7 @@ def main(runs: int, steps: int, *, everybody: bool) -> int:
         killed_nobody = process.wait()
         alone = time.monotonic() - began
         expected = hashes(folder)
-        within = 0.8 * _training_seconds(folder)
+        within = 0.6 * _training_seconds(folder)
         print(
             f"undisturbed: exit {killed_nobody}, {alone:.1f} s, kills within {within:.1f} s",
             flush=True,
