@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -74,7 +74,10 @@ class _Started:
 
 @dataclass(slots=True, kw_only=True)
 class RayWorkers:
-    """A server's workers. The dispatcher's thread sends, one thread here looks after them."""
+    """A server's workers. The dispatcher's thread sends, one thread here looks after them.
+
+    Answers come on a thread of Ray's own, which must not wait for Ray: it ends no process itself.
+    """
 
     cluster: Cluster
     settings: WorkerSettings
@@ -94,6 +97,10 @@ class RayWorkers:
     _failed: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _first: Future[WorkerFacts] = field(default_factory=Future[WorkerFacts])
+    _doomed: deque[_Started] = field(default_factory=deque[_Started])
+    """Lost workers of which processes may be left."""
+    _awake: threading.Event = field(default_factory=threading.Event)
+    """There is something to look after at once."""
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread = field(init=False)
 
@@ -138,6 +145,7 @@ class RayWorkers:
     def close(self) -> None:
         """End all workers, and what Ray has started."""
         self._stopping.set()
+        self._awake.set()
         self._thread.join()
         self.dispatcher.close()
         self.cluster.close()
@@ -173,12 +181,14 @@ class RayWorkers:
 
     def _look_after(self) -> None:
         while not self._stopping.is_set():
+            self._awake.clear()
             try:
+                self._kill_doomed()
                 self._start_missing()
                 self._ping()
             except Exception:  # the thread must go on: without it no worker is ever replaced
                 logger.exception("looking after workers failed")
-            self._stopping.wait(LOOK_SECONDS)
+            self._awake.wait(LOOK_SECONDS)
 
     def _start_missing(self) -> None:
         nodes = [node for node in self.cluster.nodes() if node.cores > 0]
@@ -253,7 +263,7 @@ class RayWorkers:
 
     def _failed_to_start(self, known: _Started, error: BaseException) -> None:
         self._started.pop(known.name, None)
-        self._kill(known)
+        self._doom(known)
         if self._stopping.is_set():
             return
         self._failed += 1
@@ -266,7 +276,7 @@ class RayWorkers:
     def _lose(self, known: _Started, cause: str) -> None:
         if self._started.pop(known.name, None) is None or self._stopping.is_set():
             return
-        self._kill(known)
+        self._doom(known)
         if not known.joined:
             self._failed += 1
         self.dispatcher.lost(known.name, cause, blame=True)
@@ -304,11 +314,16 @@ class RayWorkers:
             return f"it did not answer for {self.silent_seconds:.0f} s"
         return None
 
-    def _kill(self, known: _Started) -> None:
+    def _doom(self, known: _Started) -> None:
+        self._doomed.append(known)
+        self._awake.set()
+
+    def _kill_doomed(self) -> None:
         import ray
 
-        for process in known.processes:
-            ray.kill(process.actor)
+        while self._doomed:
+            for process in self._doomed.popleft().processes:
+                ray.kill(process.actor)
 
 
 def _said(error: BaseException) -> str:
