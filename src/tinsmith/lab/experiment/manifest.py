@@ -170,7 +170,7 @@ def require_same_models(before: Json, now: Json) -> None:
 
 def _shards(manifest: Json) -> object:
     circumstances = cast(Json, manifest.get("circumstances") or {})
-    return circumstances.get("shards")
+    return circumstances.get("shards") or 1
 
 
 def _models(manifest: Json) -> Mapping[str, Json | None]:
