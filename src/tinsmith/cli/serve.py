@@ -65,6 +65,14 @@ Workers = Annotated[
         "0: the server computes itself, or with --ray one on each node.",
     ),
 ]
+Shards = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Over so many of the workers each base is spread, layer by layer, where it does not fit one; a divisor "
+        "of --workers. Changes no bit.",
+    ),
+]
 RayAddress = Annotated[
     str | None,
     typer.Option(
@@ -87,6 +95,7 @@ def serve(
     deviation: DeviationName = "none",
     gradient_unit: GradientUnitName = "tree",
     workers: Workers = 0,
+    shards: Shards = 1,
     ray: RayAddress = None,
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
     max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
@@ -116,6 +125,8 @@ def serve(
 
     gc.enable()
     gc.freeze()
+    told = workers or ray or shards != 1
+    cluster = ClusterSettings(workers=workers, address=ray, shards=shards) if told else None
     run(
         ServeSettings(
             models=named,
@@ -134,7 +145,7 @@ def serve(
             tls_cert=tls_cert,
             tls_key=tls_key,
             access_log=access_log,
-            cluster=ClusterSettings(workers=workers, address=ray) if workers or ray else None,
+            cluster=cluster,
             parent=parent,
         )
     )

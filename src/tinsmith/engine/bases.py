@@ -20,7 +20,7 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.published.packaged import PREFIX
 from tinsmith.ops.kernels import Kernels
 from tinsmith.renderers.tokenizer import has_tokenizer, load_tokenizer, preset_tokenizer
-from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.model_names import SUFFIXES
@@ -119,6 +119,14 @@ class Bases(ABC):
     @abstractmethod
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
         """Be driven: `wake` when a sampler has something to hand over, `tend` while a job waits for something long."""
+
+    def check_kind(self, kind: AdapterKind) -> None:
+        """Refuse a kind of training that is not computed here. Any thread may call this.
+
+        Raises:
+            ConfigError: naming those that are.
+        """
+        del kind
 
     @abstractmethod
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:

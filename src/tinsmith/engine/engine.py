@@ -133,6 +133,9 @@ class Engine(Bases):
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
         """Nothing: its samplers go on in their steps, and nothing is waited for."""
 
+    def tidy(self) -> None:
+        """Nothing: what a request leaves is gone with it."""
+
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
         """Sampling from the base alone."""
         return Policy(self.decoder(name, quantised=quantised), {})

@@ -86,6 +86,22 @@ class Adapter:
         return copy(self, lambda weight: Weight(weight.value.clone()))
 
 
+def check_spread(kind: AdapterKind) -> None:
+    """Refuse a kind that cannot be trained where a base is spread over shards.
+
+    Raises:
+        ConfigError: naming those that can.
+    """
+    if kind is AdapterKind.FULL:
+        raise ConfigError(
+            "all weights of a base that is spread over shards cannot be trained",
+            field="kind",
+            value=kind.value,
+            allowed="lora, dora, qlora, qdora",
+            fix="serve it without shards, or train an adapter",
+        )
+
+
 def create_adapter(
     decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None
 ) -> Adapter:
@@ -107,14 +123,8 @@ def create_adapter(
                 kind for kind in AdapterKind if kind.quantised != spec.kind.quantised
             ),
         )
-    if spec.kind is AdapterKind.FULL and len(decoder.layers) < decoder.config.num_layers:
-        raise ConfigError(
-            "all weights of a base that is spread over shards cannot be trained",
-            field="kind",
-            value=spec.kind.value,
-            allowed="lora, dora, qlora, qdora",
-            fix="serve it without shards, or train an adapter",
-        )
+    if len(decoder.layers) < decoder.config.num_layers:
+        check_spread(spec.kind)
     if spec.kind is AdapterKind.FULL:
         adapter = Adapter(spec, copy_decoder(decoder, decoder.held))
         adapter.slots = adapter.decoder.slots

@@ -98,6 +98,7 @@ class Runs:
         asked = ModelName.parse(request.base_model)
         name = asked.base
         self.engine.base(name)
+        self.engine.check_kind(asked.kind)
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
         self._require_room(model_id)
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
@@ -131,6 +132,7 @@ class Runs:
         assert request.session_id is not None
         assert request.model_seq_id is not None
         name = self.served_base(checkpoint)
+        self.engine.check_kind(checkpoint.spec.kind)
         own = ModelName(base=name, kind=checkpoint.spec.kind, alpha=checkpoint.spec.alpha)
         base_model = str(own)
         if request.base_model is not None and ModelName.parse(request.base_model) != own:

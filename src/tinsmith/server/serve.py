@@ -141,6 +141,7 @@ def _serve_with_workers(
             arithmetic=settings.arithmetic,
             gradient_unit=settings.gradient_unit,
             micro_batch=settings.micro_batch,
+            shards=where.shards,
         ),
         workers.lost,
     )

@@ -30,7 +30,9 @@ def load_checkpoint(engine: Bases, name: str, checkpoint: Checkpoint) -> Loaded:
 
     Raises:
         CheckpointError: it is of another base, or damaged.
+        ConfigError: its kind is not computed here.
     """
+    engine.check_kind(checkpoint.spec.kind)
     decoder = engine.decoder(name, quantised=checkpoint.spec.kind.quantised)
     adapter = load_adapter(decoder, checkpoint, base=engine.base(name))
     return Loaded(engine.parts.policy_of(adapter), sha256_of(dict(checkpoint.files)))

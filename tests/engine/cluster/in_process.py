@@ -12,7 +12,8 @@ import pytest
 from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.host import Host
-from tinsmith.engine.cluster.work import Outcome, SampleWork, Shipped, Work
+from tinsmith.engine.cluster.stage_calls import StageLostError
+from tinsmith.engine.cluster.work import Lost, Outcome, SampleWork, Shipped, Work
 from tinsmith.engine.engine import Engine
 
 MODELS = {"tinsmith/nano": "tinsmith/nano"}
@@ -75,21 +76,26 @@ class Threads:
             if isinstance(work, SampleWork):
                 host.sample(work, fetch, answers.append)
                 while not answers:
-                    for sampler in host.engine.samplers:
-                        for group in sampler.step():
-                            host.finished(group)
+                    try:
+                        for sampler in host.engine.samplers_by_name.values():
+                            for group in sampler.step():
+                                host.finished(group)
+                    except StageLostError as error:
+                        host.abandon(error)
             else:
                 answers.append(host.compute(work, fetch))
+            if isinstance(answers[0], Lost):
+                self.kill(name)
             if name not in self._dead:
                 outcome = pickle.loads(pickle.dumps(answers[0]))
                 self.dispatcher.answered(name, work.id, outcome)
 
 
-def cluster_of(transport: Threads, hosts: Sequence[Host]) -> ClusterEngine:
+def cluster_of(transport: Threads, hosts: Sequence[Host], shards: int = 1) -> ClusterEngine:
     """A server's engine with these workers."""
     for i, host in enumerate(hosts):
         transport.add(f"worker-{i}", host)
-    return ClusterEngine(MODELS, hosts[0].facts(), transport.dispatcher)
+    return ClusterEngine(MODELS, hosts[0].facts(), transport.dispatcher, shards=shards)
 
 
 @pytest.fixture(scope="session")

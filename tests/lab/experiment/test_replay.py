@@ -216,3 +216,16 @@ def test_a_run_does_not_go_on_with_another_model() -> None:
     with pytest.raises(ConfigError, match=r"the opponent .* its fingerprint differs") as caught:
         same(one, other)
     assert caught.value.field == "opponent"
+
+
+def test_certificates_are_compared_where_a_base_is_spread_over_equally_many() -> None:
+    def say(certificate: str, shards: int | None) -> dict[str, object]:
+        model = {"fingerprint": "a", "certificate": certificate}
+        return {"identity": {"model": model}, "circumstances": {"shards": shards}}
+
+    same = manifest_module.require_same_models
+    same(say("c", 1), say("d", 2))
+    same(say("c", 2), say("c", 2))
+    for one, other in ((1, 1), (2, 2), (None, 1)):
+        with pytest.raises(ConfigError, match="its certificate differs"):
+            same(say("c", one), say("d", other))

@@ -20,11 +20,11 @@ from tinsmith.engine.cluster.shipping import RemotePolicy, base_policy, remote_p
 from tinsmith.engine.cluster.work import Fresh, FreshWork, Refused, Tensors, WorkerFacts
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.training import TrainingSession
-from tinsmith.models.adapter import create_adapter
+from tinsmith.models.adapter import check_spread, create_adapter
 from tinsmith.models.base import BaseModel, OpenedBase, stored_base
 from tinsmith.models.slots import load
 from tinsmith.ops.select import select
-from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import BackendError
 from tinsmith.types.gradient import GradientUnit
@@ -41,8 +41,11 @@ class ClusterEngine(Bases):
         *,
         seed: int = 0,
         gradient_unit: GradientUnit = GradientUnit.TREE,
+        shards: int = 1,
     ) -> None:
         """Serve `models` (served name -> folder or built-in name) by workers of which one says `facts`.
+
+        Each worker is so many `shards`, processes that hold the bases together.
 
         Raises:
             ConfigError: there is no such model, or it is not supported.
@@ -54,6 +57,7 @@ class ClusterEngine(Bases):
         self.parts = Parts(policy_of=remote_policy)
         self.gradient_unit = gradient_unit
         self.dispatcher = dispatcher
+        self.shards = shards
         self._facts = facts
         self._opened = {name: _opened(source, facts, name, seed) for name, source in models.items()}
         self._grammars = {name: grammars_of(base) for name, base in self._opened.items()}
@@ -101,6 +105,15 @@ class ClusterEngine(Bases):
         session.gradient_unit = self.gradient_unit
         session.compute = self._compute
         return session
+
+    def check_kind(self, kind: AdapterKind) -> None:
+        """Refuse to train all weights of a base that is spread over shards.
+
+        Raises:
+            ConfigError: naming the kinds that can be trained.
+        """
+        if self.shards > 1:
+            check_spread(kind)
 
     def base_policy(self, name: str, *, quantised: bool = False) -> RemotePolicy:
         """Sampling from the base alone."""

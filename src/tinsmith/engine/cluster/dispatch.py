@@ -72,6 +72,10 @@ class Dispatcher:
     _known: dict[str, KnownWorker] = field(default_factory=dict[str, KnownWorker])
     _closed: str | None = None
     """Why nothing is done any more."""
+    under_way: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Works sent, by worker: as of the last decision, for any thread to read."""
+    num_waiting: int = 0
+    """Works that nobody had then."""
     _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -174,16 +178,6 @@ class Dispatcher:
         return tuple(self._known.values())
 
     @property
-    def under_way(self) -> Mapping[str, int]:
-        """Works sent, by worker."""
-        return {name: len(works) for name, works in self._scheduler.under_way.items()}
-
-    @property
-    def num_waiting(self) -> int:
-        """Works that nobody has."""
-        return len(self._entries) - sum(self.under_way.values())
-
-    @property
     def num_retries(self) -> int:
         """Works that were given again after a loss."""
         return self._scheduler.retries
@@ -204,6 +198,10 @@ class Dispatcher:
                 event()
             for assignment in self._scheduler.assign(time.monotonic()):
                 self._send(assignment)
+            sent = self._scheduler.under_way
+            self.under_way = {name: len(works) for name, works in sent.items()}
+            somewhere = {work for works in sent.values() for work in works}
+            self.num_waiting = len(self._entries) - len(somewhere)
 
     def _send(self, assignment: Assignment) -> None:
         entry = self._entries[assignment.id]

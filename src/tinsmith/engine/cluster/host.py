@@ -9,16 +9,20 @@ import os
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from tinsmith.engine.bases import ServesRequests
+from tinsmith.engine.cluster.sharded_engine import ShardedEngine
+from tinsmith.engine.cluster.stage_calls import StageLostError
 from tinsmith.engine.cluster.work import (
     Computed,
     Fresh,
     FreshWork,
     GradientWork,
+    Lost,
     Outcome,
     Refused,
     Sampled,
@@ -47,24 +51,34 @@ FetchTensors = Callable[[], Tensors]
 """Brings an adapter's tensors here; called only where they are not."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sampling:
+    """A request that is being sampled."""
+
+    work_id: str
+    sampler: ServesRequests
+    group: Group
+    settled: Settled
+
+
 class Host:
     """A worker's engine. One caller at a time."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine | ShardedEngine) -> None:
         self.engine = engine
         self._adapters: OrderedDict[WeightsId, Adapter] = OrderedDict()
-        self._sampling: dict[int, tuple[str, Group, Settled]] = {}
+        self._sampling: dict[int, _Sampling] = {}
 
     def facts(self) -> WorkerFacts:
         """What this worker is."""
         engine = self.engine
         bases: dict[str, ServedFacts] = {}
         for name in engine.names:
-            base, certificate = engine.base(name), engine.certificates.get(name)
+            base = engine.base(name)
             bases[name] = ServedFacts(
                 fingerprint=base.fingerprint,
                 config_sha256=base.config_sha256,
-                certificate=None if certificate is None else certificate.sha256,
+                certificate=engine.certificate_sha256(name),
             )
         return WorkerFacts(
             node=socket.gethostname(),
@@ -79,41 +93,55 @@ class Host:
         """Submit a sampling request; `settled` is called by a later `finished`, or now if it is refused."""
         try:
             policy = self._policy(work.weights, fetch)
-            group = self.engine.sampler(work.weights.name).submit(work.request, policy)
+            sampler = self.engine.sampler(work.weights.name)
+            group = sampler.submit(work.request, policy)
         except TinsmithError as error:
-            settled(Refused(error=error))
-            return
-        self._sampling[id(group)] = (work.id, group, settled)
+            settled(Refused(error=_bare(error)))
+        except StageLostError as lost:
+            settled(Lost(cause=str(lost)))
+        else:
+            self._sampling[id(group)] = _Sampling(work.id, sampler, group, settled)
 
     def finished(self, group: Group) -> None:
         """Settle a request that has ended."""
-        _, _, settled = self._sampling.pop(id(group))
+        settled = self._sampling.pop(id(group)).settled
         if group.result is not None:
             settled(Sampled(result=group.result))
         else:
             settled(Refused(error=group.failure or BackendError("the request was dropped")))
+        if not self._sampling:
+            self.engine.tidy()
 
     def drop(self, work_id: str) -> None:
         """Give up on a sampling request, if it is under way."""
-        for key, (known, group, settled) in tuple(self._sampling.items()):
-            if known == work_id:
+        for key, each in tuple(self._sampling.items()):
+            if each.work_id == work_id:
                 del self._sampling[key]
-                for sampler in self.engine.samplers:
-                    sampler.cancel(group)
-                settled(Refused(error=InputError("nobody waits for this request any more")))
+                each.settled(Refused(error=InputError("nobody waits for this request any more")))
+                each.sampler.cancel(each.group)
 
     def abandon(self, error: Exception) -> None:
         """Settle whatever is being sampled with the reason why it cannot go on."""
         entries = tuple(self._sampling.values())
         self._sampling.clear()
-        for _, group, settled in entries:
-            for sampler in self.engine.samplers:
-                sampler.cancel(group)
+        for each in entries:
+            if isinstance(error, StageLostError):
+                each.settled(Lost(cause=str(error)))
+                continue
+            each.sampler.cancel(each.group)
             failed = BackendError(f"a worker failed while sampling: {type(error).__name__}")
-            settled(Refused(error=failed))
+            each.settled(Refused(error=failed))
 
     def compute(self, work: GradientWork | FreshWork, fetch: FetchTensors | None) -> Outcome:
         """Compute units of gradient, or initial weights."""
+        try:
+            outcome = self._outcome(work, fetch)
+            self.engine.tidy()
+        except StageLostError as lost:
+            return Lost(cause=str(lost))
+        return outcome
+
+    def _outcome(self, work: GradientWork | FreshWork, fetch: FetchTensors | None) -> Outcome:
         try:
             if isinstance(work, FreshWork):
                 decoder = self.engine.decoder(work.name, quantised=work.spec.kind.quantised)
@@ -121,7 +149,7 @@ class Host:
                 return Fresh(tensors={n: t.numpy() for n, t in values(fresh.slots).items()})
             return self._units(work, self._adapter(work.weights, fetch))
         except TinsmithError as error:
-            return Refused(error=error)
+            return Refused(error=_bare(error))
 
     def _units(self, work: GradientWork, adapter: Adapter) -> Computed:
         asked = work.asked
@@ -173,3 +201,9 @@ class Host:
         for i in range(len(sizes) - 1):
             if sum(sizes[i:]) > KEPT_BYTES:
                 self._adapters.popitem(last=False)
+
+
+def _bare(error: TinsmithError) -> TinsmithError:
+    """The error without the frames it came through, which hold what was being computed."""
+    error.__context__ = None
+    return error.with_traceback(None)

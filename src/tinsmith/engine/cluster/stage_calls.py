@@ -79,10 +79,17 @@ class StageGradients:
     """Of its parts of the adapter, in the order in which they were opened."""
 
 
+class StageLostError(Exception):
+    """A stage is gone, and with it the worker that it is part of.
+
+    No TinsmithError: nobody asked for anything wrong, and what was asked is to be done by another worker.
+    """
+
+
 class StageCalls(Protocol):
     """An earlier stage, wherever it is. Each call either completes or leaves nothing behind.
 
-    Raises whatever the stage did; what it no longer has is a BackendError.
+    Raises whatever the stage did; what it no longer has is a BackendError. StageLostError: it is gone.
     """
 
     def clear(self) -> None:

@@ -101,7 +101,14 @@ class Refused:
     error: TinsmithError
 
 
-Outcome = Sampled | Computed | Fresh | Refused
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lost:
+    """The worker lost a part of itself, and can do nothing any more; others may do the work."""
+
+    cause: str
+
+
+Outcome = Sampled | Computed | Fresh | Refused | Lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

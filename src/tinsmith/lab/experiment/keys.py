@@ -19,6 +19,7 @@ from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.shards import check_shards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +61,10 @@ class Circumstances:
     """Print nothing while it runs."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that are too small, and a base on more workers than there are.
+        """Refuse numbers that are too small, and shards that do not share the workers evenly.
 
         Raises:
-            ConfigError: one is, or it is.
+            ConfigError: one is, or they do not.
         """
         for key in ("threads", "micro_batch", "workers", "stop_after"):
             if getattr(self, key) < 0:
@@ -73,13 +74,7 @@ class Circumstances:
                     value=getattr(self, key),
                     allowed="0 or more",
                 )
-        if not 1 <= self.shards <= max(1, self.workers):
-            raise ConfigError(
-                "a base is spread over the workers of the run's own server",
-                field="shards",
-                value=self.shards,
-                allowed=f"1 to {max(1, self.workers)}, with workers={self.workers}",
-            )
+        check_shards(self.shards, self.workers)
 
 
 ENGINE: Final[Mapping[str, enum.Enum]] = MappingProxyType(

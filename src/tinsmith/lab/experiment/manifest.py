@@ -146,13 +146,18 @@ def require_same_run(before: Json, prepared: Prepared) -> None:
 def require_same_models(before: Json, now: Json) -> None:
     """Refuse to go on from an earlier manifest with other models than it names; of which either names none, go on.
 
+    Certificates are of what a process holds, and are compared where both spread a base over equally many.
+
     Raises:
         ConfigError: naming what of which model is another.
     """
     first, second = (_models(manifest) for manifest in (before, now))
+    apart = {"certificate"} if _shards(before) != _shards(now) else set[str]()
     for who in sorted({*first} & {*second}):
         one, other = first[who] or {}, second[who] or {}
-        changed = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+        changed = [
+            name for name in sorted({*one, *other} - apart) if one.get(name) != other.get(name)
+        ]
         if one and other and changed:
             raise ConfigError(
                 f"the {who} is not the one the run began with: its {changed[0]} differs",
@@ -161,6 +166,11 @@ def require_same_models(before: Json, now: Json) -> None:
                 allowed=str(one.get(changed[0])),
                 fix="give the one that it began with, or begin a new run in another folder",
             )
+
+
+def _shards(manifest: Json) -> object:
+    circumstances = cast(Json, manifest.get("circumstances") or {})
+    return circumstances.get("shards") or 1
 
 
 def _models(manifest: Json) -> Mapping[str, Json | None]:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.ray_runtime import join, start_local
+from tinsmith.models.base import read_shape
+from tinsmith.models.stages import cut_layers
 from tinsmith.ops.extension import physical_cores
 from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.settings import WorkerSettings
+from tinsmith.types.shards import check_shards
 
 OBJECT_STORE_BYTES = 512 << 20
 """Of a Ray on this machine: adapters on their way to workers, and gradients on their way back."""
@@ -24,6 +27,16 @@ class ClusterSettings:
     """Workers in all; 0, on a cluster: one on each node."""
     address: str | None = None
     """Of a Ray that is there; None: one is started on this machine."""
+    shards: int = 1
+    """Over so many of the workers each base is spread."""
+
+    def __post_init__(self) -> None:
+        """Refuse shards that do not share the workers evenly.
+
+        Raises:
+            ConfigError: naming the numbers that do.
+        """
+        check_shards(self.shards, self.workers, prefix="--")
 
 
 def launch(
@@ -34,18 +47,23 @@ def launch(
     Called by a thread that lives as long as the server: a Ray of its own ends with the thread that started it.
 
     Raises:
-        ConfigError: Ray is not installed, or the cluster cannot be joined.
+        ConfigError: Ray is not installed, the cluster cannot be joined, or a model has fewer layers than shards.
         TinsmithError: workers cannot be started; the reason is a worker's.
     """
+    for source in settings.models.values():
+        cut_layers(read_shape(source), where.shards)
+    teams = (
+        where.workers // where.shards
+    )  # of one that is several processes, one computes at a time
     if where.address is None:
         told = os.environ.get("TINSMITH_THREADS", "")
         cores = int(told) if told.isdecimal() and int(told) else physical_cores()
-        threads = max(1, cores // where.workers)
+        threads = max(1, cores // teams)
         cluster = start_local(max(cores, where.workers), OBJECT_STORE_BYTES)
     else:
         threads, cluster = 0, join(where.address)
     workers = RayWorkers(
-        cluster=cluster, settings=settings, wanted=where.workers, threads=threads, gone=gone
+        cluster=cluster, settings=settings, wanted=teams, threads=threads, gone=gone
     )
     try:
         facts = workers.start()
@@ -55,6 +73,7 @@ def launch(
             workers.dispatcher,
             seed=settings.seed,
             gradient_unit=settings.gradient_unit,
+            shards=where.shards,
         )
     except BaseException:
         workers.close()

@@ -3,58 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 from tinsmith.engine.cluster.host import FetchTensors, Host
+from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Tensors, Work, WorkerFacts
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.sequences import Group
-from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.ops import extension
+from tinsmith.server.cluster.loading import load_engine, resident_bytes
+from tinsmith.server.cluster.remote_shard import RemoteShard
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError
-from tinsmith.types.home import certificates_folder
 
 
 class RayWorker:
     """One worker. Its coroutines run on one event loop, and what computes on one thread beside it."""
 
-    def __init__(self, settings: WorkerSettings, threads: int) -> None:
-        """Load the bases and check the arithmetic.
-
-        Raises:
-            TinsmithError: this machine cannot serve them.
-        """
+    def __init__(self, settings: WorkerSettings, stages: Sequence[Any], threads: int) -> None:
+        """Begin to load the bases; `stages` are the handles of the earlier processes that hold them too."""
         extension.configure(threads=threads)
-        how = MicroBatches(units=settings.micro_batch) if settings.micro_batch else None
-        engine = Engine(
-            settings.models,
-            arithmetic=settings.arithmetic,
-            seed=settings.seed,
-            micro_batches=how,
-            gradient_unit=settings.gradient_unit,
-            kept=KeptCertificates(certificates_folder()),
+        earlier = [RemoteShard(handle) for handle in stages]
+        loader = ThreadPoolExecutor(1, "tinsmith-load")
+        self._loading: Future[Engine | ShardedEngine] = loader.submit(
+            load_engine, settings, earlier
         )
-        self._host = Host(engine)
-        self._worker = Worker(engine, self._finished, _nothing, self._host.abandon)
-        self._worker.start()
+        loader.shutdown(wait=False)
         self._dropped: set[str] = set()
 
     async def facts(self) -> WorkerFacts:
-        """What this worker is."""
+        """What this worker is, once it is loaded; works may be sent from then on.
+
+        Raises:
+            TinsmithError: this machine cannot serve the bases.
+        """
+        engine = await asyncio.wrap_future(self._loading)
+        self._host = Host(engine)
+        self._worker = Worker(engine, self._finished, _nothing, self._host.abandon)
+        self._worker.start()
         return self._host.facts()
 
     async def ping(self) -> int:
         """Say that it is alive; return its resident memory in bytes."""
-        statm = Path("/proc/self/statm")
-        if not statm.exists():  # of Linux only
-            return 0
-        return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes()
 
     async def carry_out(self, work: Work, weights: Sequence[Any]) -> Outcome:
         """Do a work; `weights` is empty, or one reference to its adapter's tensors."""

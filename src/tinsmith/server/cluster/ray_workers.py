@@ -7,19 +7,26 @@ scheduler's, who knows what a work is.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.ray_runtime import Cluster, Node
-from tinsmith.engine.cluster.work import Outcome, Refused, Shipped, WeightsId, Work, WorkerFacts
+from tinsmith.engine.cluster.work import (
+    Lost,
+    Outcome,
+    Refused,
+    Shipped,
+    WeightsId,
+    Work,
+    WorkerFacts,
+)
+from tinsmith.server.cluster.ray_stage import RayStage
 from tinsmith.server.cluster.ray_worker import RayWorker
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.types.errors import BackendError, ConfigError, TinsmithError
@@ -37,31 +44,47 @@ KEPT_WEIGHTS = 16
 
 
 @dataclass(slots=True, eq=False)
-class _Started:
-    """A worker, from when it is asked for until it is lost."""
+class _Process:
+    """A process of a worker."""
 
-    name: str
     node: str
     """The id of its node."""
     actor: Any
-    since: float
+    since: float = field(default_factory=time.monotonic)
     """When it was last known to be alive, by a monotonic clock."""
-    joined: bool = False
     ping: Future[int] | None = None
     memory: int = 0
     """Resident, in bytes."""
 
 
+@dataclass(slots=True, eq=False)
+class _Started:
+    """A worker, from when it is asked for until it is lost: as a whole, whichever of its processes is."""
+
+    name: str
+    processes: tuple[_Process, ...]
+    """One for each share of the bases."""
+    joined: bool = False
+
+    @property
+    def driver(self) -> _Process:
+        """The last, which is given works and has the others compute with it."""
+        return self.processes[-1]
+
+
 @dataclass(slots=True, kw_only=True)
 class RayWorkers:
-    """A server's workers. The dispatcher's thread sends, one thread here looks after them."""
+    """A server's workers. The dispatcher's thread sends, one thread here looks after them.
+
+    Answers come on a thread of Ray's own, which must not wait for Ray: it ends no process itself.
+    """
 
     cluster: Cluster
     settings: WorkerSettings
     wanted: int
-    """Workers in all; 0: one on each node."""
+    """Workers in all, each of as many processes as there are shards; 0: one on each node."""
     threads: int
-    """Of each worker's kernels; 0: all cores of its node."""
+    """Of each process's kernels; 0: all cores of its node."""
     gone: Callable[[str], None]
     """Called once, when no worker is left and none can be started: with the reason."""
     silent_seconds: float = SILENT_SECONDS
@@ -72,12 +95,13 @@ class RayWorkers:
     """What the first worker said of itself, and every other must say too."""
     _count: int = 0
     _failed: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _first: Future[WorkerFacts] = field(default_factory=Future[WorkerFacts])
+    _doomed: deque[_Started] = field(default_factory=deque[_Started])
+    """Lost workers of which processes may be left."""
+    _awake: threading.Event = field(default_factory=threading.Event)
+    """There is something to look after at once."""
     _stopping: threading.Event = field(default_factory=threading.Event)
-    _happened: queue.SimpleQueue[Callable[[], None]] = field(
-        default_factory=queue.SimpleQueue[Callable[[], None]]
-    )
-    """What Ray's own threads told, which may not call Ray again."""
     _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,23 +125,27 @@ class RayWorkers:
         if known is None:
             return  # its loss is already told
         refs = [] if weights is None else [self._reference(weights)]
-        answer: Future[Outcome] = known.actor.carry_out.remote(work, refs).future()
+        answer: Future[Outcome] = known.driver.actor.carry_out.remote(work, refs).future()
         answer.add_done_callback(lambda done: self._answered(known, work.id, done))
 
     def drop(self, worker: str, work_id: str) -> None:
         """Tell a worker that nobody waits for a work any more."""
         known = self._started.get(worker)
         if known is not None:
-            known.actor.drop.remote(work_id)
+            known.driver.actor.drop.remote(work_id)
 
     @property
     def memory(self) -> dict[str, int]:
-        """Resident bytes of each worker, as it last said."""
-        return {name: each.memory for name, each in tuple(self._started.items())}
+        """Resident bytes of each worker, all its processes together, as they last said."""
+        return {
+            name: sum(process.memory for process in each.processes)
+            for name, each in tuple(self._started.items())
+        }
 
     def close(self) -> None:
         """End all workers, and what Ray has started."""
         self._stopping.set()
+        self._awake.set()
         self._thread.join()
         self.dispatcher.close()
         self.cluster.close()
@@ -138,67 +166,80 @@ class RayWorkers:
 
         error = done.exception()
         if error is None:
-            known.since = time.monotonic()
-            self.dispatcher.answered(known.name, work_id, done.result())
+            known.driver.since = time.monotonic()
+            outcome = done.result()
+            if isinstance(outcome, Lost):
+                self._lose(known, outcome.cause)
+            else:
+                self.dispatcher.answered(known.name, work_id, outcome)
         elif isinstance(error, RayActorError):
-            cause = _said(error)
-            self._happened.put(lambda: self._lose(known, cause))
+            self._lose(known, _said(error))
         else:
             logger.error("worker %s failed: %s", known.name, error)
             failed = BackendError(f"a worker failed: {_said(error)}")
             self.dispatcher.answered(known.name, work_id, Refused(error=failed))
 
     def _look_after(self) -> None:
-        looked = 0.0
         while not self._stopping.is_set():
+            self._awake.clear()
             try:
-                with suppress(queue.Empty):
-                    self._happened.get(timeout=LOOK_SECONDS / 4)()
-                if time.monotonic() - looked >= LOOK_SECONDS:
-                    looked = time.monotonic()
-                    self._start_missing()
-                    self._ping()
+                self._kill_doomed()
+                self._start_missing()
+                self._ping()
             except Exception:  # the thread must go on: without it no worker is ever replaced
                 logger.exception("looking after workers failed")
+            self._awake.wait(LOOK_SECONDS)
 
     def _start_missing(self) -> None:
         nodes = [node for node in self.cluster.nodes() if node.cores > 0]
         alive = {node.id for node in nodes}
         for known in tuple(self._started.values()):
-            if known.node not in alive:
+            if not alive.issuperset(process.node for process in known.processes):
                 self._lose(known, "its machine is gone")
         if self._failed >= STARTS and not any(each.joined for each in self._started.values()):
             return
         wanted = self.wanted or len(nodes)
         while len(self._started) < wanted and nodes:
-            here = {node.id: 0 for node in nodes}
-            for known in self._started.values():
-                here[known.node] = here.get(known.node, 0) + 1
-            node = min(nodes, key=lambda node: (here[node.id], node.id))
-            if not self.wanted and here[node.id]:
+            here = Counter({node.id: 0 for node in nodes})
+            here.update(
+                process.node for known in self._started.values() for process in known.processes
+            )
+            chosen: list[Node] = []
+            for _ in range(self.settings.shards):
+                chosen.append(min(nodes, key=lambda node: (here[node.id], node.id)))
+                here[chosen[-1].id] += 1
+            if not self.wanted and here[chosen[0].id] > 1:
                 return
-            self._start_one(node)
+            self._start_one(chosen)
 
-    def _start_one(self, node: Node) -> None:
+    def _start_one(self, nodes: Sequence[Node]) -> None:
+        """Start a worker with its processes on these nodes, the driver on the last."""
+        with self._lock:
+            name, self._count = f"worker-{self._count}", self._count + 1
+        *before, last = nodes
+        earlier = [self._start_process(RayStage, node, index) for index, node in enumerate(before)]
+        handles = [process.actor for process in earlier]
+        driver = self._start_process(RayWorker, last, handles)
+        known = _Started(name, (*earlier, driver))
+        self._started[name] = known
+        answer: Future[WorkerFacts] = driver.actor.facts.remote().future()
+        answer.add_done_callback(lambda done: self._came_up(known, done))
+
+    def _start_process(
+        self, kind: type[RayStage | RayWorker], node: Node, place: int | list[Any]
+    ) -> _Process:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        threads = self.threads or node.cores
-        name, self._count = f"worker-{self._count}", self._count + 1
-        actor_class: Any = ray.remote(RayWorker)
+        actor_class: Any = ray.remote(kind)
         actor = actor_class.options(
             num_cpus=0,
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=10_000,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
-        ).remote(self.settings, threads)
-        known = _Started(name, node.id, actor, time.monotonic())
-        self._started[name] = known
-        answer: Future[WorkerFacts] = actor.facts.remote().future()
-        answer.add_done_callback(
-            lambda done: self._happened.put(lambda: self._came_up(known, done))
-        )
+        ).remote(self.settings, place, self.threads or node.cores)
+        return _Process(node.id, actor)
 
     def _came_up(self, known: _Started, done: Future[WorkerFacts]) -> None:
         error = done.exception()
@@ -206,8 +247,10 @@ class RayWorkers:
             self._failed_to_start(known, error)
             return
         facts = done.result()
-        known.since = time.monotonic()
-        expected = self._expected = self._expected or facts
+        for process in known.processes:  # all have loaded
+            process.since = time.monotonic()
+        with self._lock:
+            expected = self._expected = self._expected or facts
         other = _difference(expected, facts)
         if other is not None:
             logger.error("worker %s on %s is refused: its %s", known.name, facts.node, other)
@@ -220,7 +263,7 @@ class RayWorkers:
 
     def _failed_to_start(self, known: _Started, error: BaseException) -> None:
         self._started.pop(known.name, None)
-        self._kill(known)
+        self._doom(known)
         if self._stopping.is_set():
             return
         self._failed += 1
@@ -233,7 +276,7 @@ class RayWorkers:
     def _lose(self, known: _Started, cause: str) -> None:
         if self._started.pop(known.name, None) is None or self._stopping.is_set():
             return
-        self._kill(known)
+        self._doom(known)
         if not known.joined:
             self._failed += 1
         self.dispatcher.lost(known.name, cause, blame=True)
@@ -248,25 +291,39 @@ class RayWorkers:
         self.gone(why)
 
     def _ping(self) -> None:
-        now = time.monotonic()
         for known in tuple(self._started.values()):
             if not known.joined:
                 continue
-            if known.ping is not None and known.ping.done():
-                error = known.ping.exception()
-                if error is not None:
-                    self._lose(known, _said(error))
-                    continue
-                known.since, known.memory, known.ping = now, known.ping.result(), None
-            if known.ping is None:
-                known.ping = known.actor.ping.remote().future()
-            elif now - known.since > self.silent_seconds:
-                self._lose(known, f"it did not answer for {self.silent_seconds:.0f} s")
+            for process in known.processes:
+                cause = self._missing(process)
+                if cause is not None:
+                    self._lose(known, cause)
+                    break
 
-    def _kill(self, known: _Started) -> None:
+    def _missing(self, process: _Process) -> str | None:
+        """Ping a process, unless it has yet to answer; return why it is taken for lost, if it is."""
+        now = time.monotonic()
+        if process.ping is not None and process.ping.done():
+            error = process.ping.exception()
+            if error is not None:
+                return _said(error)
+            process.since, process.memory, process.ping = now, process.ping.result(), None
+        if process.ping is None:
+            process.ping = process.actor.ping.remote().future()
+        elif now - process.since > self.silent_seconds:
+            return f"it did not answer for {self.silent_seconds:.0f} s"
+        return None
+
+    def _doom(self, known: _Started) -> None:
+        self._doomed.append(known)
+        self._awake.set()
+
+    def _kill_doomed(self) -> None:
         import ray
 
-        ray.kill(known.actor)
+        while self._doomed:
+            for process in self._doomed.popleft().processes:
+                ray.kill(process.actor)
 
 
 def _said(error: BaseException) -> str:

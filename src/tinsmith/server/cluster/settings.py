@@ -19,3 +19,5 @@ class WorkerSettings:
     gradient_unit: GradientUnit = GradientUnit.TREE
     micro_batch: int = 0
     """Most units of gradient computed at once; 0: as many as memory allows."""
+    shards: int = 1
+    """Processes that a worker is made of: each holds a share of every base."""

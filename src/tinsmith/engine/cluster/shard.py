@@ -1,0 +1,129 @@
+"""A process's share of the served bases: of each a run of layers, in either form, made when it is asked for.
+
+Every process reads what it holds from the model's files by itself, checks the arithmetic on its own layers, and says
+of which weights they are, so that whoever puts the shares together knows that they belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from tinsmith.engine.certificate import Certificate, certify
+from tinsmith.engine.cluster.stage_calls import StageCalls
+from tinsmith.engine.cluster.work import ServedFacts
+from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
+from tinsmith.models.base import BaseModel, StoredBase, stored_base
+from tinsmith.models.build import build_decoder
+from tinsmith.models.decoder import Decoder
+from tinsmith.models.stages import cut_layers, standing_alone
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.select import select
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.source import source_sha256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFacts:
+    """What a share is, and what results depend on."""
+
+    source: str
+    """SHA-256 of the package's source."""
+    arithmetic: Arithmetic
+    bases: Mapping[str, ServedFacts]
+    """By served name; the certificates are of this share's layers."""
+
+
+class EarlierShard(Protocol):
+    """The share of another process, as the driver knows it."""
+
+    def facts(self) -> ShardFacts:
+        """What it is. Raises TinsmithError where it cannot serve."""
+        ...
+
+    def stage(self, name: str, *, quantised: bool) -> StageCalls:
+        """Its stage of one form of a base."""
+        ...
+
+
+class Shard:
+    """This process's share. It holds no stage itself: what it makes is its caller's."""
+
+    def __init__(
+        self,
+        models: Mapping[str, str],
+        *,
+        index: int,
+        count: int,
+        arithmetic: Arithmetic = Arithmetic.CANONICAL,
+        seed: int = 0,
+        kept: KeptCertificates | None = None,
+    ) -> None:
+        """Find `models` (served name -> folder or built-in name), and be number `index` of `count` shares of them.
+
+        A certificate is of fp32 layers, which are read for it and dropped, unless it is `kept`.
+
+        Raises:
+            ConfigError, CheckpointError: a model cannot be read, or has fewer layers than there are shares.
+            BackendError: the arithmetic is not to be had here.
+            DeterminismError: the certificate of a share does not hold.
+        """
+        self.index, self.count = index, count
+        self.kernels: Kernels = select(arithmetic, "cpu")
+        if arithmetic is Arithmetic.CANONICAL:
+            torch.set_num_threads(1)
+            torch.set_flush_denormal(False)
+        self.stored: dict[str, StoredBase] = {}
+        self.identities: dict[str, BaseModel] = {}
+        self.certificates: dict[str, Certificate] = {}
+        for name, source in models.items():
+            self.stored[name] = stored_base(source, seed=seed)
+            self.identities[name] = self.stored[name].identity()
+            if arithmetic is not Arithmetic.FAST:
+                self.certificates[name] = self._certificate(name, kept)
+
+    def facts(self) -> ShardFacts:
+        """What this share is."""
+        return ShardFacts(
+            source=source_sha256(),
+            arithmetic=self.kernels.arithmetic,
+            bases={name: self._served(name) for name in self.stored},
+        )
+
+    def cut(self, name: str, *, quantised: bool) -> tuple[range, ...]:
+        """The layers of every share of one form of a base."""
+        return cut_layers(self.stored[name].config, self.count, quantised=quantised)
+
+    def decoder(self, name: str, *, quantised: bool) -> Decoder:
+        """Read this share of one form of a base."""
+        stored = self.stored[name]
+        return build_decoder(
+            stored.config,
+            stored.weights,
+            self.kernels,
+            quantised=quantised,
+            layers=self.cut(name, quantised=quantised)[self.index],
+        )
+
+    def _served(self, name: str) -> ServedFacts:
+        identity, certificate = self.identities[name], self.certificates.get(name)
+        return ServedFacts(
+            fingerprint=identity.fingerprint,
+            config_sha256=identity.config_sha256,
+            certificate=None if certificate is None else certificate.sha256,
+        )
+
+    def _certificate(self, name: str, kept: KeptCertificates | None) -> Certificate:
+        layers, whole = self.cut(name, quantised=False)[self.index], self.identities[name]
+        part = sha256_of((whole.config_sha256, layers.start, layers.stop))
+        where = circumstances(replace(whole, config_sha256=part), self.kernels) if kept else None
+        found = kept.find(where) if kept and where else None
+        if found is None:
+            found = certify(standing_alone(self.decoder(name, quantised=False)))
+            if kept and where:
+                kept.keep(where, found)
+        return found

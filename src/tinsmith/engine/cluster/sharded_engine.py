@@ -1,0 +1,196 @@
+"""The engine of a worker that is several processes: it drives the last share of each base, and asks the earlier ones.
+
+Each form of a base, fp32 and NF4, has stages of its own, and so a driver, a cache and a sampler of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tinsmith.engine.bases import Bases, ServesRequests, grammars_of, text_of
+from tinsmith.engine.cache import PagePool
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
+from tinsmith.engine.cluster.shard import EarlierShard, Shard, ShardFacts
+from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool, sharded
+from tinsmith.engine.parts import SOUND, Parts
+from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sequences import Group, Policy
+from tinsmith.engine.training import TrainingSession
+from tinsmith.engine.unit_gradients import MicroBatches
+from tinsmith.models.adapter import create_adapter
+from tinsmith.models.base import OpenedBase
+from tinsmith.models.decoder import Decoder
+from tinsmith.types.adapters import AdapterSpec
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.gradient import GradientUnit
+from tinsmith.types.sampling import SampleRequest
+
+
+class FormSamplers:
+    """A base's samplers as one: a request goes to that of the form its policy is on."""
+
+    def __init__(self, make: Callable[[Decoder], Sampler]) -> None:
+        self._make = make
+        self._samplers: dict[Decoder, Sampler] = {}
+
+    def submit(self, request: SampleRequest, policy: Policy) -> Group:
+        """As `Sampler.submit`."""
+        if policy.decoder not in self._samplers:
+            self._samplers[policy.decoder] = self._make(policy.decoder)
+        return self._samplers[policy.decoder].submit(request, policy)
+
+    def cancel(self, group: Group) -> None:
+        """As `Sampler.cancel`."""
+        self._samplers[group.policy.decoder].cancel(group)
+
+    def step(self) -> list[Group]:
+        """A step of each that is busy; the requests that ended."""
+        return [group for each in self._samplers.values() if each.busy for group in each.step()]
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is unfinished."""
+        return any(each.busy for each in self._samplers.values())
+
+    @property
+    def num_running(self) -> int:
+        """Samples that are being decoded."""
+        return sum(each.num_running for each in self._samplers.values())
+
+    @property
+    def cache(self) -> PagePool | None:
+        """None: there is one for each form."""
+        return None
+
+
+class ShardedEngine(Bases):
+    """Computes on bases that are spread over processes, of which this is the last. One caller at a time.
+
+    Whatever is asked of it raises StageLostError when one of the others is gone; nothing works any more then.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        earlier: Sequence[EarlierShard],
+        *,
+        limits: SamplerLimits | None = None,
+        micro_batches: MicroBatches | None = None,
+        gradient_unit: GradientUnit = GradientUnit.TREE,
+    ) -> None:
+        """Serve the models of the last share, with the earlier ones, in order.
+
+        Raises:
+            ConfigError: the shares do not belong together.
+            TinsmithError: an earlier share cannot be served; the reason is its own.
+        """
+        self.kernels = shard.kernels
+        self.parts: Parts = SOUND
+        self.micro_batches = micro_batches or MicroBatches()
+        self.gradient_unit = gradient_unit
+        self._limits = limits or SamplerLimits()
+        self._shard, self._earlier = shard, tuple(earlier)
+        self._facts = (*(each.facts() for each in earlier), shard.facts())
+        for number, other in enumerate(self._facts):
+            _require_same(self._facts[-1], other, number)
+        self._opened = {name: _opened(shard, name) for name in shard.stored}
+        self._grammars = {name: grammars_of(base) for name, base in self._opened.items()}
+        self._decoders: dict[tuple[str, bool], ShardedDecoder] = {}
+        self._samplers: dict[str, FormSamplers] = {}
+
+    def certificate_sha256(self, name: str) -> str | None:
+        """Identity of what all shares checked of a base's arithmetic; None where it promises nothing."""
+        found = [facts.bases[name].certificate for facts in self._facts]
+        return None if None in found else sha256_of(found)
+
+    def decoder(self, name: str, *, quantised: bool = False) -> ShardedDecoder:
+        """The driver of a form of a base, which is read when first asked for, here and by the other shares."""
+        stored = self._base(name)
+        key = (name, quantised)
+        if key not in self._decoders:
+            stages = [each.stage(name, quantised=quantised) for each in self._earlier]
+            self._decoders[key] = sharded(
+                self._shard.decoder(name, quantised=quantised),
+                stored.config,
+                stages,
+                self._shard.cut(name, quantised=quantised),
+            )
+        return self._decoders[key]
+
+    def create_session(self, name: str, spec: AdapterSpec) -> TrainingSession:
+        """Start training fresh weights on a base model.
+
+        Raises:
+            ConfigError: for a model that is not served, or `full`.
+        """
+        decoder = self.decoder(name, quantised=spec.kind.quantised)
+        return self.prepare(TrainingSession(create_adapter(decoder, spec)))
+
+    def prepare(self, session: TrainingSession) -> TrainingSession:
+        """Let a session compute as this engine does."""
+        session.micro_batches = self.micro_batches
+        session.gradient_unit = self.gradient_unit
+        return session
+
+    def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
+        """Nothing: its samplers go on in their steps, and nothing is waited for."""
+
+    def tidy(self) -> None:
+        """Let the shares drop what nothing here holds any more, and give freed memory back to the system."""
+        for decoder in self._decoders.values():
+            decoder.tidy()
+        give_back_freed_memory()
+
+    def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
+        """Sampling from the base alone."""
+        return Policy(self.decoder(name, quantised=quantised), {})
+
+    def sampler(self, name: str) -> FormSamplers:
+        """The sampler that serves this base model, whatever is trained on it."""
+        if name not in self._samplers:
+            base = self._base(name)
+
+            def make(decoder: Decoder) -> Sampler:
+                assert isinstance(decoder, ShardedDecoder), "made by this engine"
+                return Sampler(
+                    base.config,
+                    self.kernels,
+                    limits=self._limits,
+                    text=text_of(base),
+                    grammars=self._grammars[name],
+                    pool=ShardedPool(decoder, self._limits),
+                )
+
+            self._samplers[name] = FormSamplers(make)
+        return self._samplers[name]
+
+    @property
+    def samplers_by_name(self) -> dict[str, ServesRequests]:
+        """Every sampler made so far, by the base model's name."""
+        return dict(self._samplers)
+
+
+def _opened(shard: Shard, name: str) -> OpenedBase:
+    """A base whose weights lie in its stages."""
+    stored, identity = shard.stored[name], shard.identities[name]
+    return OpenedBase(identity=identity, config=stored.config, weights={}, folder=stored.folder)
+
+
+def _require_same(own: ShardFacts, other: ShardFacts, number: int) -> None:
+    pairs: list[tuple[str, object, object]] = [
+        ("version of tinsmith", other.source, own.source),
+        ("arithmetic", other.arithmetic.value, own.arithmetic.value),
+    ]
+    for name, base in own.bases.items():
+        found = other.bases[name]
+        pairs.append((f"weights of {name}", found.fingerprint, base.fingerprint))
+        pairs.append((f"config of {name}", found.config_sha256, base.config_sha256))
+    for what, found, wanted in pairs:
+        if found != wanted:
+            raise ConfigError(
+                f"the shares of a base do not belong together: another {what}",
+                field=f"shard {number}",
+                value=found,
+                allowed=f"{wanted}, that of the last shard",
+            )

@@ -1,0 +1,70 @@
+"""What a process of a worker loads when it starts, beside its event loop, so that it answers meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
+from tinsmith.engine.cluster.shard import EarlierShard, Shard
+from tinsmith.engine.cluster.sharded_engine import ShardedEngine
+from tinsmith.engine.engine import Engine
+from tinsmith.engine.kept_certificates import KeptCertificates
+from tinsmith.engine.unit_gradients import MicroBatches
+from tinsmith.server.cluster.settings import WorkerSettings
+from tinsmith.types.home import certificates_folder
+
+
+def load_engine(
+    settings: WorkerSettings, earlier: Sequence[EarlierShard]
+) -> Engine | ShardedEngine:
+    """Load the bases and check the arithmetic: whole, or the last share of them before the `earlier` ones.
+
+    Raises:
+        TinsmithError: this machine cannot serve them, or the machine of an earlier share cannot.
+        StageLostError: an earlier share is gone.
+    """
+    how = MicroBatches(units=settings.micro_batch) if settings.micro_batch else None
+    if settings.shards > 1:
+        return ShardedEngine(
+            load_shard(settings, settings.shards - 1),
+            earlier,
+            micro_batches=how,
+            gradient_unit=settings.gradient_unit,
+        )
+    return Engine(
+        settings.models,
+        arithmetic=settings.arithmetic,
+        seed=settings.seed,
+        micro_batches=how,
+        gradient_unit=settings.gradient_unit,
+        kept=KeptCertificates(certificates_folder()),
+    )
+
+
+def load_shard(settings: WorkerSettings, index: int) -> Shard:
+    """Find the bases, and check the arithmetic on a share of them.
+
+    Raises:
+        TinsmithError: this machine cannot serve it.
+    """
+    give_back_freed_memory()
+    made = Shard(
+        settings.models,
+        index=index,
+        count=settings.shards,
+        arithmetic=settings.arithmetic,
+        seed=settings.seed,
+        kept=KeptCertificates(certificates_folder()),
+    )
+    give_back_freed_memory()
+    return made
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process has in use; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():  # of Linux only
+        return 0
+    return int(statm.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

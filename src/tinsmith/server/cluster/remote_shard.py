@@ -1,0 +1,116 @@
+"""The other end of `RayStage`, as the last process of a worker has it: Ray brings its calls there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from tinsmith.engine.cluster.shard import ShardFacts
+from tinsmith.engine.cluster.stage_calls import (
+    CachedRows,
+    OpenedPart,
+    StageCalls,
+    StageGradients,
+    StageLostError,
+    TreeRows,
+)
+from tinsmith.engine.cluster.stages import Stage
+from tinsmith.types.datum import FloatArray
+from tinsmith.types.errors import TinsmithError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteShard:
+    """A `RayStage`, by Ray's handle."""
+
+    handle: Any
+
+    def facts(self) -> ShardFacts:
+        """What it is; waits until it is loaded.
+
+        Raises:
+            TinsmithError: it cannot serve.
+            StageLostError: it is gone.
+        """
+        return cast("ShardFacts", answer_of(self.handle.facts.remote()))
+
+    def stage(self, name: str, *, quantised: bool) -> StageCalls:
+        """Its stage of one form of a base."""
+        return RemoteStage(self.handle, name, quantised)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStage:
+    """Implements `StageCalls`: each call waits for its answer."""
+
+    handle: Any
+    name: str
+    quantised: bool
+
+    def clear(self) -> None:
+        """As `StageCalls`."""
+        self._ask(Stage.clear)
+
+    def open(self, adapter: int, parts: Sequence[OpenedPart]) -> list[FloatArray | None]:
+        """As `StageCalls`."""
+        return self._ask(Stage.open, adapter, parts)
+
+    def close(self, adapters: Sequence[int], steps: Sequence[int]) -> None:
+        """As `StageCalls`."""
+        self._ask(Stage.close, adapters, steps)
+
+    def forward(self, asked: TreeRows, x: FloatArray | None) -> FloatArray:
+        """As `StageCalls`."""
+        return self._ask(Stage.forward, asked, x)
+
+    def backward(self, step: int, grad: FloatArray) -> StageGradients:
+        """As `StageCalls`."""
+        return self._ask(Stage.backward, step, grad)
+
+    def open_pool(self, pool: int, capacity: int) -> None:
+        """As `StageCalls`."""
+        self._ask(Stage.open_pool, pool, capacity)
+
+    def sample(self, asked: CachedRows, x: FloatArray | None) -> FloatArray:
+        """As `StageCalls`."""
+        return self._ask(Stage.sample, asked, x)
+
+    def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:
+        """As `StageCalls`."""
+        self._ask(Stage.duplicate, pool, page, copies)
+
+    def scrub(self, pool: int, pages: Sequence[int]) -> None:
+        """As `StageCalls`."""
+        self._ask(Stage.scrub, pool, pages)
+
+    def _ask(
+        self, method: Callable[Concatenate[Stage, P], T], *given: P.args, **named: P.kwargs
+    ) -> T:
+        assert not named, "all are given by their place"
+        asked = self.handle.call.remote(self.name, self.quantised, method, given)
+        return cast("T", answer_of(asked))
+
+
+def answer_of(reference: object) -> object:
+    """Wait for a process's answer.
+
+    Raises:
+        StageLostError: it is gone.
+        Exception: what it raised itself.
+    """
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        return ray.get(reference)  # pyright: ignore[reportUnknownMemberType, reportArgumentType, reportCallIssue]
+    except RayTaskError as error:
+        if isinstance(error.cause, TinsmithError):
+            raise error.cause from None
+        raise
+    except RayError as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise StageLostError(f"a stage of its base is gone: {said}") from None
