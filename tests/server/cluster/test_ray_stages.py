@@ -27,6 +27,13 @@ from tinsmith.server.cluster.launch import ClusterSettings, launch
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.types.adapters import AdapterKind
 
+def command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # Ray ends processes that have nothing to do
+        return b""
+
+
 alone = Engine({NAME: NAME})
 settings = WorkerSettings(models={NAME: NAME}, seed=0, shards=2)
 engine, workers = launch(ClusterSettings(workers=2, shards=2), settings, lambda why: None)
@@ -34,10 +41,7 @@ try:
     equal = [course(engine, kind, steps=1) == course(alone, kind, steps=1) for kind in [AdapterKind.LORA]]
     folder = Path(workers.cluster._guardian.args[-1])
     mark = ray_guardian.MARK + folder.name.rpartition("-")[2].upper()
-    (stage,) = [
-        pid for pid in ray_guardian.marked(mark)
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RayStage")
-    ]
+    (stage,) = [pid for pid in ray_guardian.marked(mark) if command(pid).startswith(b"ray::RayStage")]
     expected = course(alone, AdapterKind.QDORA, steps=1)
     os.kill(stage, signal.SIGKILL)
     equal.append(course(engine, AdapterKind.QDORA, steps=1) == expected)
@@ -65,9 +69,8 @@ def test_a_worker_of_two_processes_has_the_bits_of_one(tmp_path: Path) -> None:
         "TINSMITH_HOME": str(tmp_path / "home"),
         "PYTHONPATH": str(COURSES),
     }
-    done = subprocess.run(
-        [sys.executable, "-c", COMPUTED], capture_output=True, env=environment, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", COMPUTED], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr.decode()
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["equal"] == [True, True]
     assert told["workers"] == [["worker-0", False], ["worker-1", True]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
@@ -19,6 +20,8 @@ _FIELD: Final = re.compile(
     r'^ {4}(\w+): [^\n]*(?:\n {8}[^\n]*|\n {4}\))*\n {4}"""(.*?)"""', re.MULTILINE | re.DOTALL
 )
 """A field and the words below it. From the text: CPython 3.11 cannot make syntax trees in two threads at once."""
+_CLASS: Final = r"^( *)class {}\b[^\n]*\n(?:\1[ )][^\n]*\n|\n)*"
+"""A class with its body: as far as lines are indented more than its first."""
 _ENGINE_WORDS: Final[Mapping[str, str]] = {
     "arithmetic": "How numbers are computed: canonical, invariant or fast.",
     "gradient_unit": "tree: datums that begin alike are computed as one prefix tree; datum: each by itself.",
@@ -87,8 +90,15 @@ def words_of(part: type) -> dict[str, str]:
         name: " ".join(words.split())
         for each in reversed(part.__mro__)
         if each is not object
-        for name, words in _FIELD.findall(textwrap.dedent(inspect.getsource(each)))
+        for name, words in _FIELD.findall(textwrap.dedent(_source(each)))
     }
+
+
+def _source(part: type) -> str:
+    """Return the text of a class; `inspect.getsource` would make a syntax tree to find it."""
+    text = inspect.getsource(sys.modules[part.__module__])
+    found = re.search(_CLASS.format(part.__name__), text, re.MULTILINE)
+    return found[0] if found else ""
 
 
 def default_of(each: Field[Any]) -> object:
