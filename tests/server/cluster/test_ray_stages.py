@@ -14,7 +14,7 @@ import pytest
 from tinsmith.server.cluster.launch import ClusterSettings
 from tinsmith.types.errors import ConfigError
 
-COURSES = Path(__file__).parents[1] / "engine" / "cluster"
+COURSES = Path(__file__).parents[2] / "engine" / "cluster"
 
 COMPUTED = """
 import json, os, signal, sys
