@@ -77,22 +77,23 @@ def killed(
     process: subprocess.Popen[bytes],
     folder: Path,
     draw: random.Random,
-    within: float,
+    steps: int,
+    step_seconds: float,
     *,
     everybody: bool,
 ) -> str:
-    """Kill one of a run's workers, or all and the server, some seconds after its first step; say who it was."""
-    while process.poll() is None and not (folder / "trace.jsonl").exists():
+    """Kill one of a run's workers, or all and the server, at some moment of a step after the first; say who it was."""
+    after, wait = draw.randrange(1, steps), draw.uniform(0.0, step_seconds)
+    while process.poll() is None and _steps_done(folder) < after:
         time.sleep(0.02)
-    began = time.monotonic()
-    time.sleep(draw.uniform(0.0, within))
+    time.sleep(wait)
     alive = workers_of(process.pid)
     if process.poll() is not None or not alive:
         return "nobody was killed: the run was over"
     victim = draw.choice(alive)
     for each in [*server_of(process.pid), *alive] if everybody else [victim]:
         os.kill(each, signal.SIGKILL)
-    return f"process {victim} killed {time.monotonic() - began:.2f} s after the first step"
+    return f"process {victim} killed {wait:.2f} s after step {after}"
 
 
 def main(runs: int, steps: int, *, everybody: bool) -> int:
@@ -105,9 +106,9 @@ def main(runs: int, steps: int, *, everybody: bool) -> int:
         killed_nobody = process.wait()
         alone = time.monotonic() - began
         expected = hashes(folder)
-        within = 0.6 * _training_seconds(folder)
+        each_step = _step_seconds(folder, steps)
         print(
-            f"undisturbed: exit {killed_nobody}, {alone:.1f} s, kills within {within:.1f} s",
+            f"undisturbed: exit {killed_nobody}, {alone:.1f} s, {each_step:.2f} s a step",
             flush=True,
         )
         lost: list[float] = []
@@ -116,7 +117,7 @@ def main(runs: int, steps: int, *, everybody: bool) -> int:
             folder = Path(scratch) / f"run{number}"
             began = time.monotonic()
             process = run(folder, steps)
-            what = killed(process, folder, draw, within, everybody=everybody)
+            what = killed(process, folder, draw, steps, each_step, everybody=everybody)
             code = process.wait()
             if everybody and what.startswith("process"):
                 what += f"; exit {code}, resumed"
@@ -136,10 +137,17 @@ def main(runs: int, steps: int, *, everybody: bool) -> int:
     return int(differing > 0)
 
 
-def _training_seconds(folder: Path) -> float:
-    """From the first step's record to the last file of a run."""
-    first = (folder / "config.json").stat().st_mtime
-    return max(0.5, (folder / "metrics.jsonl").stat().st_mtime - first)
+def _steps_done(folder: Path) -> int:
+    try:
+        return len((folder / "trace.jsonl").read_text(encoding="utf-8").splitlines())
+    except FileNotFoundError:
+        return 0
+
+
+def _step_seconds(folder: Path, steps: int) -> float:
+    """Of a step, on the average, from the run's first record of one to the last file of training."""
+    lines = (folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
+    return sum(json.loads(line)["step_s"] for line in lines) / steps
 
 
 if __name__ == "__main__":
