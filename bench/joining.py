@@ -98,7 +98,14 @@ def on_a_cluster(folder: Path, settings: tuple[str, ...]) -> list[dict[str, Any]
 
 def main(steps: int, given: tuple[str, ...]) -> int:
     """Return 1 where the hashes differ."""
-    settings = ("at=small", f"model_name={MODEL}", f"steps={steps}", "eval_every=0", "quiet=true", *given)
+    settings = (
+        "at=small",
+        f"model_name={MODEL}",
+        f"steps={steps}",
+        "eval_every=0",
+        "quiet=true",
+        *given,
+    )
     with tempfile.TemporaryDirectory() as scratch:
         alone = Path(scratch) / "alone"
         run(alone, *settings).wait()
