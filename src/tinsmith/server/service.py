@@ -29,6 +29,7 @@ from tinsmith.server.external import External
 from tinsmith.server.futures import UNLOAD, Futures, json_result
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
+from tinsmith.server.snapshots import Snapshots
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind
 from tinsmith.types.errors import ConfigError, InputError
@@ -80,7 +81,10 @@ class Service:
                 self.store.mark_unloaded(run.model_id)
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         engine.attend(self.worker.wake, self.worker.tend)
-        self.samplers = Samplers(engine, self.store, self.futures, self.worker, state, seed, loop)
+        snapshots = Snapshots(engine, state / "snapshots")
+        self.samplers = Samplers(
+            engine, self.store, self.futures, self.worker, state, seed, loop, snapshots
+        )
         self.runs = Runs(
             engine,
             self.store,
@@ -183,6 +187,13 @@ class Service:
             model_id, seq, request_id, lambda: self.futures.run(request_id, lambda: answer)
         )
         return request_id
+
+    def free(self, session_id: str) -> None:
+        """Free what a session that has ended holds in memory, after what was asked of it; its checkpoints stay."""
+        for model_id in self.runs.of_session(session_id):
+            self.unload(model_id)
+        self.samplers.close_session(session_id)
+        self.worker.post(lambda: self.runs.losses.forget(session_id))
 
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""

@@ -37,14 +37,15 @@ from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.unit_gradients import ComputeHere
 from tinsmith.engine.unit_sums import Partial, UnitSums, folded, joined
 from tinsmith.models.adapter import Adapter, create_adapter
-from tinsmith.models.slots import load, values
+from tinsmith.models.frozen import frozen_adapter
+from tinsmith.models.slots import values
 from tinsmith.ops.losses import LossValue
 from tinsmith.types.datum import DatumOutput
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.source import source_sha256
 
-KEPT_BYTES = 1 << 30
-"""Of the adapters kept, the latest used; one at least."""
+KEPT_BYTES, KEPT_ADAPTERS = 1 << 30, 32
+"""Of the adapters kept, the latest used; one at least. A version of an adapter is used for a step or two."""
 
 Settled = Callable[[Outcome], None]
 FetchTensors = Callable[[], Tensors]
@@ -180,14 +181,8 @@ class Host:
                 raise BackendError("a work came without its weights", field=weights.sha256)
             tensors = fetch()
             decoder = self.engine.decoder(weights.name, quantised=weights.quantised)
-            suffix = ".lora_A.weight"
-            targets = [n.removesuffix(suffix) for n in tensors if n.endswith(suffix)] or None
-            kept = create_adapter(decoder, weights.spec, targets=targets)
             own = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
-            load(kept.slots, own, source="the server's weights")
-            kept.changed()
-            for weight in kept.buffers():
-                weight.grad = None
+            kept = frozen_adapter(decoder, weights.spec, own, source="the server's weights")
             self._adapters[weights] = kept
             self._forget_old()
         self._adapters.move_to_end(weights)
@@ -199,7 +194,7 @@ class Host:
             for each in self._adapters.values()
         ]
         for i in range(len(sizes) - 1):
-            if sum(sizes[i:]) > KEPT_BYTES:
+            if sum(sizes[i:]) > KEPT_BYTES or len(sizes) - i > KEPT_ADAPTERS:
                 self._adapters.popitem(last=False)
 
 
