@@ -36,7 +36,7 @@ from running import HANG_S, KEY, NANO, Running
 T = TypeVar("T")
 
 GROWTH = 0.02
-IDLE = 0.5
+IDLE = 0.7
 """Of a round's time that is waited after it."""
 HEADERS = {"x-api-key": KEY}
 

@@ -1,4 +1,4 @@
-"""What a session holds in memory ends with it; snapshots that are not used lie in files, and are the same bits again."""
+"""What a session holds in memory ends with it; snapshots that lie in files are the same bits again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import torch
 
 from running import HANG_S, KEY, Running
 from tinsmith.engine.engine import Engine
@@ -71,21 +72,18 @@ class Client:
         }
         return await self.result(await self.post("asample", asked))
 
-    async def step(self, model: str, seq: int) -> None:
-        """A step on no gradient moves nothing by itself, and decays nothing: weights move by the datum."""
-        tokens = [3, 4, 5, 6 + seq]
-        tensor = {"data": tokens, "dtype": "int64", "shape": [4]}
-        weights = {"data": [1.0] * 4, "dtype": "float32", "shape": [4]}
-        datum = {
-            "model_input": {"chunks": [{"type": "encoded_text", "tokens": tokens}]},
-            "loss_fn_inputs": {"target_tokens": tensor, "weights": weights},
-        }
-        data = {"data": [datum], "loss_fn": "cross_entropy"}
-        body: dict[str, object] = {"model_id": model, "seq_id": seq, "forward_backward_input": data}
-        await self.result(await self.post("forward_backward", body))
-        adam = {"learning_rate": 0.05, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8}
-        stepped: dict[str, object] = {"model_id": model, "seq_id": seq + 1, "adam_params": adam}
-        await self.result(await self.post("optim_step", stepped))
+    async def move(self, model: str, seed: int) -> None:
+        """Change a model's weights, as training does."""
+        session = self.service.runs.live[model].session
+        assert session is not None
+        adapter, drawn = session.adapter, torch.Generator().manual_seed(seed)
+
+        def change() -> None:
+            for weight in adapter.weights():
+                weight.value += 0.02 * torch.randn(weight.value.shape, generator=drawn)
+            adapter.changed()
+
+        await asyncio.wrap_future(self.service.worker.call(change))
 
 
 def serve(engine: Engine, state: Path, script: Script) -> None:
@@ -144,8 +142,8 @@ def test_a_snapshot_in_a_file_is_the_same_bits(
         await client.result(made)
         model, held, first = made["model_id"], list[str](), list[bytes]()
         for i in range(3):
-            await client.step(model, 3 * i + 1)
-            held.append(await client.snapshot(model, 3 * i + 3))
+            await client.move(model, i)
+            held.append(await client.snapshot(model, i + 1))
             first.append(await client.sample(held[-1], 0))
         assert len(set(first)) == 3  # of other weights, other log-probabilities
         assert len(list((state / "snapshots").iterdir())) == 2
