@@ -163,11 +163,18 @@ def hf_model(
     for key in ("architectures", "dtype", "rope_theta", "rope_scaling"):
         del given[key]
     hf_config = AutoConfig.for_model(given.pop("model_type"), **given)
-    model = AutoModelForCausalLM.from_config(hf_config, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_config(
+        hf_config, attn_implementation="eager", **_experts(config)
+    )
     missing, unexpected = model.load_state_dict(experts_together(weights, config), strict=False)
     assert not unexpected
     assert set(missing) <= ({"lm_head.weight"} if config.tied else set())
     return model.to(dtype).eval()
+
+
+def _experts(config: DecoderConfig) -> dict[str, str]:
+    """How transformers computes experts: one by one, which it can in fp64 too."""
+    return {} if config.mixture is None else {"experts_implementation": "eager"}
 
 
 def experts_together(weights: Tensors, config: DecoderConfig) -> Tensors:
