@@ -14,7 +14,13 @@ import pytest
 
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
-from tinsmith.types.fingerprints import LATER, array_sha256, canonical_json, sha256_of, tensors_sha256
+from tinsmith.types.fingerprints import (
+    LATER,
+    array_sha256,
+    canonical_json,
+    sha256_of,
+    tensors_sha256,
+)
 from tinsmith.types.seeds import derive, random_bits, uniform
 
 
