@@ -120,6 +120,14 @@ def attention_backward(
     d_qkv: Out,
 ) -> None: ...
 
+# Mixtures of experts
+
+def route(logits: In, normalised: bool, experts: Out, weights: Out) -> None: ...
+def route_backward(
+    logits: In, normalised: bool, experts: Int64s, weights: In, d_weights: In, d_logits: Out
+) -> None: ...
+def row_dots(x: In, y: In, out: Out) -> None: ...
+
 # Sampling
 
 def choose(

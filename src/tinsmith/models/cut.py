@@ -56,7 +56,7 @@ def _narrow(head: Linear, vocab: int) -> Linear:
 
 
 def _weights(layer: Layer) -> list[Weight]:
-    linears = (layer.qkv, layer.o, layer.gate_up, layer.down)
+    linears = layer.linears(0).values()
     maybe = [layer.input_norm, layer.post_norm, layer.q_norm, layer.k_norm]
     maybe += [linear.bias for linear in linears]
     maybe += [base for linear in linears for base in linear.base if not isinstance(base, Nf4Base)]

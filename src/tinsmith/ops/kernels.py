@@ -19,6 +19,7 @@ from torch import Tensor
 
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.routing import Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -152,6 +153,20 @@ class Kernels(Protocol):
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
         """Gradient of gate_up."""
+        ...
+
+    def route(self, logits: Tensor, routing: Routing) -> Routes:
+        """The experts that each row of router logits [rows, E] takes, and their weights."""
+        ...
+
+    def route_backward(
+        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
+    ) -> Tensor:
+        """Gradient of the logits, given that of the weights [rows, active]."""
+        ...
+
+    def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
+        """The dot product of each row of x with that of y, [rows]."""
         ...
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
 from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.routing import Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -188,6 +189,27 @@ class NativeKernels:
         d_gate_up = torch.empty_like(gate_up)
         native.silu_gate_backward(_view(gate_up), _view(dy), d_gate_up.numpy())
         return d_gate_up
+
+    def route(self, logits: Tensor, routing: Routing) -> Routes:
+        experts = torch.empty(logits.shape[0], routing.active, dtype=torch.int64)
+        weights = torch.empty(logits.shape[0], routing.active)
+        native.route(_view(logits), routing.normalised, experts.numpy(), weights.numpy())
+        return Routes(experts, weights)
+
+    def route_backward(
+        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
+    ) -> Tensor:
+        d_logits = torch.empty_like(logits)
+        native.route_backward(
+            _view(logits), routing.normalised, _view(routes.experts), _view(routes.weights), _view(d_weights),
+            d_logits.numpy(),
+        )  # fmt: skip
+        return d_logits
+
+    def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty(x.shape[0])
+        native.row_dots(_view(x), _view(y), out.numpy())
+        return out
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         largest, log_sum = torch.empty(logits.shape[0]), torch.empty(logits.shape[0])

@@ -20,6 +20,7 @@ from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
+from tinsmith.ops.routing import Routes, Routing, stock_route_backward, stock_routes
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -171,6 +172,20 @@ class StockKernels:
         share = torch.sigmoid(gate)
         d_gate = dy * up * share * (1 + gate * (1 - share))
         return torch.cat([d_gate, dy * gate * share], dim=1)
+
+    def route(self, logits: Tensor, routing: Routing) -> Routes:
+        """A stable `sort`, and `softmax`."""
+        return stock_routes(logits, routing)
+
+    def route_backward(
+        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
+    ) -> Tensor:
+        """The formula, in elementwise operations."""
+        return stock_route_backward(logits, routing, routes, d_weights)
+
+    def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
+        """A product and a `sum`."""
+        return (x * y).sum(1)
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """`amax` and `logsumexp`."""

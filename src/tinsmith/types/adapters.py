@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import LATER
 
 ALPHA = 32.0
 """LoRA's alpha unless another is named: that of Tinker, so that the best learning rate hardly depends on the rank."""
@@ -48,6 +49,8 @@ class AdapterSpec:
     train_attn: bool = True
     train_mlp: bool = True
     train_unembed: bool = True
+    train_router: bool = field(default=False, metadata=LATER)
+    """Whether a mixture's routers are trained too; FULL trains them whatever this says."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
@@ -71,7 +74,7 @@ class AdapterSpec:
                 value=parts,
                 allowed="all true with kind=full",
             )
-        if not any(parts):
+        if not any((*parts, self.train_router)):
             raise ConfigError(
                 "nothing would be trained",
                 field="train_attn, train_mlp, train_unembed",

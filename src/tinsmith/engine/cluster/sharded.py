@@ -28,7 +28,7 @@ from tinsmith.engine.cluster.stage_calls import (
 )
 from tinsmith.engine.sampler import SamplerLimits, cache_pages
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.decoder import Decoder, Place, Site, Steps
+from tinsmith.models.decoder import Decoder, Place, Steps, linear_shapes
 from tinsmith.models.steps import LowRanks, SampleSteps, TrainSteps
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.linear import Linear, LowRank, set_norm
@@ -82,17 +82,11 @@ class ShardedDecoder(Decoder):
 
     def linears(self) -> dict[Place, Linear]:
         """Every linear step of the base by place, in reading order; those of earlier stages have a shape only."""
-        like = self.layers[0]
         none = Weight(torch.empty(0, device=self.kernels.device))
         places: dict[Place, Linear] = {}
         for n in range(self.first):
-            for site, own in (
-                (Site.QKV, like.qkv),
-                (Site.O, like.o),
-                (Site.GATE_UP, like.gate_up),
-                (Site.DOWN, like.down),
-            ):
-                places[Place(n, site)] = Linear((none,), own.in_size, own.widths)
+            for place, (in_size, widths) in linear_shapes(self.config, n).items():
+                places[place] = Linear((none,), in_size, widths)
         return {**places, **Decoder.linears(self)}
 
     def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:

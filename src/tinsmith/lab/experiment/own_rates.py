@@ -14,7 +14,7 @@ from tinsmith.types.errors import ConfigError
 CARD: Final = "base.json"
 """In the folder of a nano base: what it was built from."""
 
-_AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny")
+_AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
 """Built-in models that the rates of `at=nano` are for as well."""
 
 
