@@ -79,29 +79,35 @@ def step(client: tinker.TrainingClient, number: int) -> list[Any]:
     return shown
 
 
+def compared(
+    servers: tuple[Running, Running], model: str, rounds: int
+) -> tuple[tuple[list[float], list[float]], bool]:
+    """(CPU-seconds of each step on either server, whether both answered the same)."""
+    clients = [trained(server, model) for server in servers]
+    seconds: tuple[list[float], list[float]] = ([], [])
+    equal = True
+    for number in range(rounds + 1):
+        shown: list[list[Any]] = []
+        for server, client, took in zip(servers, clients, seconds, strict=True):
+            began = cpu_seconds(server)
+            shown.append(step(client, number))
+            if number:  # the first builds what is kept
+                took.append(cpu_seconds(server) - began)
+        equal = equal and shown[0] == shown[1]
+    return seconds, equal
+
+
 def main() -> int:
     """Measure; return 1 where the answers differ."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     model = sys.argv[2] if len(sys.argv) > 2 else "tinsmith/smollm2"
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TINSMITH_THREADS"] = "2"
-        servers = [
-            Running(Path(scratch) / "workers", "--workers", "2", model=model),
-            Running(Path(scratch) / "alone", model=model),
-        ]
-        clients = [trained(server, model) for server in servers]
-        seconds: list[list[float]] = [[], []]
-        equal = True
-        for number in range(rounds + 1):
-            shown: list[list[Any]] = []
-            for server, client, took in zip(servers, clients, seconds, strict=True):
-                began = cpu_seconds(server)
-                shown.append(step(client, number))
-                if number:  # the first builds what is kept
-                    took.append(cpu_seconds(server) - began)
-            equal = equal and shown[0] == shown[1]
-        for server in servers:
-            server.stop()
+        with (
+            Running(Path(scratch) / "workers", "--workers", "2", model=model) as spread,
+            Running(Path(scratch) / "alone", model=model) as alone,
+        ):
+            seconds, equal = compared((spread, alone), model, rounds)
     medians = [statistics.median(each) for each in seconds]
     report(f"{model}: two workers of one thread, CPU of a step", *medians, LIMIT, "s")
     print("answers:", "equal" if equal else "different")
