@@ -10,6 +10,7 @@ undisturbed process without workers, or a process is left over.
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import random
@@ -135,6 +136,7 @@ def main() -> int:
         expected, base = undisturbed(scratch)
         server = Served(base, scratch)
         server.start()
+        atexit.register(server.kill)
         server.wait()
         plain: list[float] = []
         for i in range(3):
