@@ -13,6 +13,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from experts_apart import with_experts_apart
 
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
@@ -101,6 +102,8 @@ def held_weights(config: DecoderConfig, *, quantised: bool) -> Tensors:
     weights = random_weights(config, 1)
     if quantised:
         for name in weights:
+            if name.endswith("mlp.gate.weight"):
+                continue
             if ".layers." in name and weights[name].ndim == 2:
                 packed = nf4.quantise(weights[name].numpy(), name=name)
                 weights[name] = torch.from_numpy(nf4.dequantise(packed))
@@ -154,9 +157,13 @@ def gradients(session: TrainingSession) -> Tensors:
 
 
 def hf_model(
-    config: DecoderConfig, weights: Tensors, dtype: torch.dtype = torch.float32
+    config: DecoderConfig,
+    weights: Tensors,
+    dtype: torch.dtype = torch.float32,
+    *,
+    apart: bool = False,
 ) -> torch.nn.Module:
-    """The transformers model of these weights."""
+    """The transformers model of these weights; with `apart`, its experts are linear layers by themselves."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     given = config_values(config, dtype="float32")
@@ -166,7 +173,11 @@ def hf_model(
     model = AutoModelForCausalLM.from_config(
         hf_config, attn_implementation="eager", **_experts(config)
     )
-    missing, unexpected = model.load_state_dict(experts_together(weights, config), strict=False)
+    if apart:
+        model = with_experts_apart(model, config)
+    else:
+        weights = experts_together(weights, config)
+    missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected
     assert set(missing) <= ({"lm_head.weight"} if config.tied else set())
     return model.to(dtype).eval()
@@ -215,7 +226,8 @@ def peft_model(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*tie.*")  # a tied head may be adapted here
         warnings.filterwarnings("ignore", category=FutureWarning)  # between peft and transformers
-        model = get_peft_model(hf_model(config, weights), lora)
+        apart = config.mixture is not None
+        model = get_peft_model(hf_model(config, weights, apart=apart), lora)
     trained = published_parameters(model)
     assert set(trained) == {slot.name for slot in adapter.slots}
     with torch.no_grad():

@@ -15,8 +15,9 @@ ATTENTION_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
 MLP_TARGETS = ("gate_proj", "up_proj", "down_proj")
 ROUTER = "mlp.gate"
 """A mixture's router, within its layer."""
-LINEAR_TARGETS = (*ATTENTION_TARGETS, *MLP_TARGETS, "lm_head")
-"""The linear layers that an adapter can sit on; all but the last occur once per layer."""
+ROUTER_TARGET = "gate"
+LINEAR_TARGETS = (*ATTENTION_TARGETS, *MLP_TARGETS, ROUTER_TARGET, "lm_head")
+"""The linear layers that an adapter can sit on; all but the last occur in every layer that has such a part."""
 
 
 def expected_tensors(config: DecoderConfig) -> dict[str, tuple[int, ...]]:
