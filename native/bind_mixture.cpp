@@ -33,6 +33,16 @@ void route_backward(const In& logits, bool normalised, const InLong& experts, co
   });
 }
 
+void row_entropies(const In& logits, const Out& out) {
+  require_dense(logits, "row_entropies: logits are contiguous");
+  require(logits.ndim() == 2 && logits.shape(1) >= 1 && (int64_t)logits.shape(1) <= kMostExperts &&
+          out.size() == logits.shape(0), "row_entropies: shapes");
+  const int64_t E = (int64_t)logits.shape(1);
+  parallel_rows((int64_t)logits.shape(0), E * 3, [&](int64_t b, int64_t e) {
+    kernels().row_entropies(logits.data(), E, out.data(), b, e);
+  });
+}
+
 void row_dots(const In& x, const In& y, const Out& out) {
   require_rows(x, "row_dots: rows of x are contiguous");
   require_rows(y, "row_dots: rows of y are contiguous");
@@ -49,6 +59,7 @@ void bind_mixture(nb::module_& m) {
   m.def("route", &route, nb::arg("logits"), nb::arg("normalised"), nb::arg("experts"), nb::arg("weights"), NoGil());
   m.def("route_backward", &route_backward, nb::arg("logits"), nb::arg("normalised"), nb::arg("experts"),
         nb::arg("weights"), nb::arg("d_weights"), nb::arg("d_logits"), NoGil());
+  m.def("row_entropies", &row_entropies, nb::arg("logits"), nb::arg("out"), NoGil());
   m.def("row_dots", &row_dots, nb::arg("x"), nb::arg("y"), nb::arg("out"), NoGil());
 }
 

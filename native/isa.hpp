@@ -27,6 +27,7 @@ static tinsmith::KernelTable kernel_table(const char* name) {
   t.scale_bias = scale_bias;
   t.route = route;
   t.route_backward = route_backward;
+  t.row_entropies = row_entropies;
   t.row_dots = row_dots;
   t.gumbel_screen = gumbel_screen;
   t.log_softmax = log_softmax;

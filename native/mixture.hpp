@@ -68,6 +68,22 @@ static void route_backward(const float* logits, int64_t E, int64_t active, bool 
   }
 }
 
+// The entropy of a row's softmax over all experts: ln(sum of shares) - sum of share * (logit - largest) / sum of shares.
+static void row_entropies(const float* logits, int64_t E, float* out, int64_t r0, int64_t r1) {
+  float shares[tinsmith::kMostExperts];
+  for (int64_t r = r0; r < r1; r++) {
+    const float* row = logits + r * E;
+    float top = row[0], total = 0.0f, dot = 0.0f;
+    for (int64_t e = 1; e < E; e++) top = row[e] > top ? row[e] : top;
+    expert_shares(row, E, shares);
+    for (int64_t e = 0; e < E; e++) total = total + shares[e];
+    for (int64_t e = 0; e < E; e++) dot = dot + (shares[e] == 0.0f ? 0.0f : shares[e] * (row[e] - top));
+    float log_total[16];
+    store(log_total, log16(set1(total)));
+    out[r] = total == total ? log_total[0] - dot / total : total;  // log16 would hide a NaN
+  }
+}
+
 TS_INLINE float row_dot(const float* x, const float* y, int64_t N) {
   V16 sum = zero16();
   for (int64_t i = 0; i < N; i += 16) sum = fma(load_n(x + i, N - i), load_n(y + i, N - i), sum);

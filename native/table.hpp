@@ -97,6 +97,7 @@ struct KernelTable {
                 int64_t r0, int64_t r1);
   void (*route_backward)(const float* logits, int64_t E, int64_t active, bool normalised, const int64_t* experts,
                          const float* weights, const float* d_weights, float* d_logits, int64_t r0, int64_t r1);
+  void (*row_entropies)(const float* logits, int64_t E, float* out, int64_t r0, int64_t r1);
   void (*row_dots)(const float* x, int64_t x_rs, const float* y, int64_t y_rs, int64_t N, float* out, int64_t r0,
                    int64_t r1);
   void (*gumbel_screen)(const float* logits, int64_t V, float temperature, uint64_t key, float* score);

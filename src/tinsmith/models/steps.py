@@ -6,7 +6,7 @@ trainer's, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, Place, Site
+from tinsmith.models.routes import RouteRecord
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight
 from tinsmith.ops.head import HeadLogprobs
@@ -21,13 +22,10 @@ from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
 from tinsmith.ops.mixture import ExpertParts, MixtureRun, MixtureStep, mixed
 from tinsmith.ops.paging import Pages, Rows
-from tinsmith.ops.routing import Routes, Routing
+from tinsmith.ops.routing import Routing
 
 LowRanks = Mapping[Place, LowRank]
 """An adapter's low-rank parts by place; places without one compute with the base alone."""
-
-Routed = Callable[[int, Tensor, Routes], None]
-"""Told, layer by layer in order: its number, the router's logits, and the experts that each row takes."""
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class TrainSteps:
     kernels: Kernels
     forest: Forest
     adapter: LowRanks = field(default_factory=dict[Place, LowRank])
-    routed: Routed | None = None
+    routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
 
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
@@ -66,7 +64,7 @@ class TrainSteps:
         return SiluGate.apply(gate_up, self.kernels)  # pyright: ignore[reportReturnType]
 
     def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
-        seen = None if self.routed is None else partial(self.routed, n)
+        seen = None if self.routed is None else partial(self.routed.see, n)
         parts, units = partial(expert_parts, self.adapter, n), self.forest.units
         return MixtureStep.apply(x, logits, self.kernels, routing, layer.mlps, parts, units, seen)  # pyright: ignore[reportReturnType]
 
@@ -88,7 +86,7 @@ class SampleSteps:
     """Per layer."""
     runs: tuple[tuple[int, int, LowRanks], ...]
     """(first row, last row + 1, adapter), covering all rows."""
-    routed: Routed | None = None
+    routed: RouteRecord | None = None
     """Told of the routes of every mixture."""
 
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
@@ -123,7 +121,7 @@ class SampleSteps:
     def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
         routes = self.kernels.route(logits, routing)
         if self.routed is not None:
-            self.routed(n, logits, routes)
+            self.routed.see(n, logits, routes)
         runs = [MixtureRun(b, e, partial(expert_parts, low, n)) for b, e, low in self.runs]
         return mixed(self.kernels, x, routes, layer.mlps, runs)
 

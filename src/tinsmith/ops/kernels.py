@@ -165,6 +165,10 @@ class Kernels(Protocol):
         """Gradient of the logits, given that of the weights [rows, active]."""
         ...
 
+    def row_entropies(self, logits: Tensor) -> Tensor:
+        """The entropy of the softmax over all experts of each row, in nats, [rows]."""
+        ...
+
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
         """The dot product of each row of x with that of y, [rows]."""
         ...

@@ -206,6 +206,11 @@ class NativeKernels:
         )  # fmt: skip
         return d_logits
 
+    def row_entropies(self, logits: Tensor) -> Tensor:
+        out = torch.empty(logits.shape[0])
+        native.row_entropies(_view(logits), out.numpy())
+        return out
+
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
         out = torch.empty(x.shape[0])
         native.row_dots(_view(x), _view(y), out.numpy())

@@ -54,6 +54,29 @@ def dealt(routes: Routes, num_experts: int) -> Dealt:
     return Dealt(rows, places, [0, *torch.cumsum(counts, 0).tolist()])
 
 
+def digests(experts: Tensor, layer: int) -> Tensor:
+    """A number for each row that tells its experts in this layer, (rows,) int64: to be added up over layers.
+
+    A polynomial of the experts modulo 2^64, mixed with the layer's number as in SplitMix64 (Steele et al. 2014).
+    """
+    powers = [pow(_BASE, i, 1 << 64) for i in range(1, experts.shape[1] + 1)]
+    factors = torch.tensor([_signed(power) for power in powers], device=experts.device)
+    mixed = (experts * factors).sum(1) + _signed((layer + 1) * _GOLDEN)
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        mixed = (mixed ^ (mixed >> shift)) * factor
+    return mixed ^ (mixed >> 31)
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of a number modulo 2^64."""
+    return ((word + (1 << 63)) % (1 << 64)) - (1 << 63)
+
+
+_BASE = 0xD1342543DE82EF95
+_GOLDEN = 0x9E3779B97F4A7C15
+_FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
 def stock_routes(logits: Tensor, routing: Routing) -> Routes:
     """Route by torch's own operations: a stable sort, as `topk` leaves the order of equals open."""
     order = torch.sort(logits, dim=1, descending=True, stable=True).indices

@@ -183,6 +183,10 @@ class StockKernels:
         """The formula, in elementwise operations."""
         return stock_route_backward(logits, routing, routes, d_weights)
 
+    def row_entropies(self, logits: Tensor) -> Tensor:
+        """`entr` of `softmax`."""
+        return torch.special.entr(torch.softmax(logits, 1)).sum(1)
+
     def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
         """A product and a `sum`."""
         return (x * y).sum(1)

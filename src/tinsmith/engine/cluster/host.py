@@ -38,6 +38,7 @@ from tinsmith.engine.unit_gradients import ComputeHere
 from tinsmith.engine.unit_sums import Partial, UnitSums, folded, joined
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.frozen import frozen_adapter
+from tinsmith.models.routes import RouteSums, added
 from tinsmith.models.slots import values
 from tinsmith.ops.losses import LossValue
 from tinsmith.types.datum import DatumOutput
@@ -157,16 +158,18 @@ class Host:
         sums = UnitSums(adapter.buffers())
         partials: list[Partial] = []
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
+        routes: RouteSums | None = None
         nothing = np.zeros(0, np.float32)
         with torch.set_grad_enabled(asked.backward):
             for block in ComputeHere()(adapter, sums, self.engine.micro_batches, asked):
                 found |= {i: (o, replace(v, grad=nothing)) for i, (o, v) in block.found.items()}
+                routes = added(routes, block.routes)
                 if block.partial is not None:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
             weight.grad = None
         grads = [grad.numpy() for grad in folded(partials)] if asked.backward else None
-        return Computed(found=found, grads=grads)
+        return Computed(found=found, grads=grads, routes=routes)
 
     def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:
         if weights.spec is None:

@@ -29,6 +29,7 @@ from tinsmith.engine.cluster.stage_calls import (
 from tinsmith.engine.sampler import SamplerLimits, cache_pages
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder, Place, Steps, linear_shapes
+from tinsmith.models.routes import RouteRecord
 from tinsmith.models.steps import LowRanks, SampleSteps, TrainSteps
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.linear import Linear, LowRank, set_norm
@@ -121,7 +122,9 @@ class ShardedDecoder(Decoder):
             adapter=self._adapter(steps.adapter),
         )
         anchor = torch.empty(0, requires_grad=True)
-        return _Earlier.apply(anchor, self, asked, steps.adapter, recorded)  # pyright: ignore[reportReturnType]
+        entered: Tensor = _Earlier.apply(anchor, self, asked, steps.adapter, recorded)  # pyright: ignore[reportAssignmentType]
+        self._absorb(steps.routed)
+        return entered
 
     def _sampled(self, steps: SampleSteps, ids: NDArray[np.int64]) -> Tensor:
         if self.pool is None or steps.pages is not self.pool.layers:
@@ -142,7 +145,15 @@ class ShardedDecoder(Decoder):
         x: FloatArray | None = None
         for stage in self.stages:
             x = stage.sample(asked, x)
+        self._absorb(steps.routed)
         return self._received(x)
+
+    def _absorb(self, record: RouteRecord | None) -> None:
+        """Take in what the earlier stages recorded of a mixture's routes."""
+        for stage in self.stages if record is not None else ():
+            found = stage.routed()
+            if record is not None and found is not None:
+                record.absorb(found)
 
     def forward(self, asked: TreeRows) -> Tensor:
         """The rows of whole trees as they come to this stage, [rows, H]."""

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tinsmith.engine.cache import pages_for
 from tinsmith.engine.checkpoints import load_session, read, save
@@ -30,9 +29,9 @@ from tinsmith.models.base import OpenedBase
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.slots import load, values
+from tinsmith.ops.bf16_products import Bf16Products
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
-from tinsmith.ops.stock import StockKernels
 from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype
 from tinsmith.studies.bits.load import Load, random_tokens, serve
 from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome, Size
@@ -48,15 +47,6 @@ _B_BOUND: Final = 0.02
 
 _ROLLOUT: Final = 16
 """Tokens of a training rollout."""
-
-
-class Bf16Products(StockKernels):
-    """Products of operands rounded to bf16, as on most accelerators; everything else in fp32."""
-
-    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """`mm` in bf16."""
-        product = torch.mm(a.bfloat16(), b.bfloat16()).float()
-        return product if into is None else into.add_(product)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
