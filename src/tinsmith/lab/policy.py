@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from tinsmith.lab.datums import policy_datum
+from tinsmith.lab.experts import expert_metrics, route_metrics
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
@@ -123,6 +124,9 @@ def update_policy(
     results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
     if sent[0].scored:  # later substeps have left the policy that the rollouts are from
         metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
+        metrics |= route_metrics(results[0][0].metrics)
+    if sent[0].losses:
+        metrics |= expert_metrics(results[0][0].metrics)
     told = [loss_of(result) for each in results for result in each]
     loss = None if None in told else sum(one for one in told if one is not None)
     outcomes = [each.step.result(WAIT_SECONDS) for each in sent]

@@ -12,6 +12,7 @@ import msgspec
 import tinker
 
 from tinsmith.lab.course import Course
+from tinsmith.lab.experts import ExpertWatch
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.pace import outlook, worth_telling
 from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
@@ -71,6 +72,7 @@ class Run(Generic[I, A]):
     step: int = 0
     """Where it stands: optimizer steps its weights have seen."""
     best: BestStep | None = None
+    experts: ExpertWatch = field(default_factory=ExpertWatch)
     _sampler: tinker.SamplingClient | None = None
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])
@@ -95,6 +97,7 @@ class Run(Generic[I, A]):
         self.step = mark.step
         self.course.restore(mark.kept["course"])
         self.best = msgspec.convert(mark.kept["best"], BestStep | None)
+        self.experts.restore(self.folder.read_lines(METRICS))
 
     def sampler(self) -> tinker.SamplingClient:
         """A client of the current policy; the same one until the policy changes."""
@@ -165,6 +168,7 @@ class Run(Generic[I, A]):
         Raises:
             BackendError: the server told of its optimizer steps before, and does no longer.
         """
+        self._alarms += self.experts.saw(step, metrics)
         alarms = {alarm.key: alarm.value for alarm in self._alarms}
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}
         self.folder.append(ROLLOUTS, self._lines)

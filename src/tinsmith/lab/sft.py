@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import tinker
 
 from tinsmith.lab.datums import answer_datum
+from tinsmith.lab.experts import expert_metrics
 from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Run
@@ -45,7 +46,9 @@ def _update(
     ]
     forward_backward = trainer.forward_backward(datums, "cross_entropy")
     stepped = trainer.optim_step(adam(settings, step))
-    loss = loss_of(forward_backward.result(WAIT_SECONDS))
+    result = forward_backward.result(WAIT_SECONDS)
+    loss = loss_of(result)
     answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
     told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
+    told |= expert_metrics(result.metrics)
     return told if loss is None else {"train/nll": loss * len(examples) / answered, **told}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
 from tinsmith.models.names import ROUTER
 from tinsmith.models.slots import Slot
@@ -104,6 +105,22 @@ def check_spread(kind: AdapterKind) -> None:
         )
 
 
+def check_router(spec: AdapterSpec, config: DecoderConfig) -> None:
+    """Refuse to train routers that there are not.
+
+    Raises:
+        ConfigError: the model is no mixture.
+    """
+    if spec.train_router and config.mixture is None:
+        raise ConfigError(
+            "this model is no mixture of experts: it has no router to train",
+            field="train_router",
+            value=True,
+            allowed="false",
+            fix="drop :router from the base model's name",
+        )
+
+
 def create_adapter(
     decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None
 ) -> Adapter:
@@ -125,6 +142,7 @@ def create_adapter(
                 kind for kind in AdapterKind if kind.quantised != spec.kind.quantised
             ),
         )
+    check_router(spec, decoder.config)
     if len(decoder.layers) < decoder.config.num_layers:
         check_spread(spec.kind)
     if spec.kind is AdapterKind.FULL:

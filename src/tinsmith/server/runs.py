@@ -15,6 +15,7 @@ from tinsmith.engine.sequences import Policy
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
+from tinsmith.models.adapter import check_router
 from tinsmith.models.slots import values
 from tinsmith.server.access.caller import caller_limits, is_own, owner_of, without_owner
 from tinsmith.server.custom_losses import CustomLosses
@@ -102,7 +103,10 @@ class Runs:
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
         self._require_room(model_id)
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
-        spec = to_adapter_spec(request.lora_config, kind=asked.kind, alpha=asked.alpha, seed=seed)
+        spec = to_adapter_spec(
+            request.lora_config, kind=asked.kind, alpha=asked.alpha, router=asked.router, seed=seed
+        )
+        check_router(spec, self.engine.config(name))
         self.store.create_training_run(
             session_id=request.session_id,
             model_seq_id=request.model_seq_id,
@@ -133,7 +137,8 @@ class Runs:
         assert request.model_seq_id is not None
         name = self.served_base(checkpoint)
         self.engine.check_kind(checkpoint.spec.kind)
-        own = ModelName(base=name, kind=checkpoint.spec.kind, alpha=checkpoint.spec.alpha)
+        spec = checkpoint.spec
+        own = ModelName(base=name, kind=spec.kind, alpha=spec.alpha, router=spec.train_router)
         base_model = str(own)
         if request.base_model is not None and ModelName.parse(request.base_model) != own:
             raise InputError(

@@ -31,6 +31,8 @@ class AlarmKind(StrEnum):
     """Responses have no reward, because their judge failed."""
     ROLLOUTS_FAILED = "rollouts_failed"
     """Responses have no reward, because a function of the task failed, or nobody sampled them."""
+    IDLE_EXPERTS = "idle_experts"
+    """Many of a mixture's experts get no token."""
 
 
 @dataclass(frozen=True, slots=True)

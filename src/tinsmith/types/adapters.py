@@ -50,7 +50,7 @@ class AdapterSpec:
     train_mlp: bool = True
     train_unembed: bool = True
     train_router: bool = field(default=False, metadata=LATER)
-    """Whether a mixture's routers are trained too; FULL trains them whatever this says."""
+    """Whether a mixture's routers are trained too; FULL trains them without being told."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
@@ -67,6 +67,13 @@ class AdapterSpec:
         if self.kind is AdapterKind.FULL and self.alpha != ALPHA:
             raise ConfigError("full has no alpha", field="alpha", value=self.alpha)
         parts = (self.train_attn, self.train_mlp, self.train_unembed)
+        if self.kind is AdapterKind.FULL and self.train_router:
+            raise ConfigError(
+                "full trains every weight, the routers too",
+                field="train_router",
+                value=True,
+                allowed="false with kind=full",
+            )
         if self.kind is AdapterKind.FULL and not all(parts):
             raise ConfigError(
                 "full trains every weight",
