@@ -18,6 +18,7 @@ from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
+from tinsmith.studies.moe import settings as wander
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
@@ -229,6 +230,12 @@ def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
     return run_probe(given, say)
 
 
+def _run_wander(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.moe.study import run_wander
+
+    return run_wander(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -276,6 +283,13 @@ _STUDIES: Final = (
         keys=taste_probe.PROBE_KEYS,
         read=taste_probe.probe_settings,
         run=_run_taste_probe,
+    ),
+    StudyEntry(
+        name=wander.WANDER,
+        question=wander.QUESTION,
+        keys=wander.WANDER_KEYS,
+        read=wander.wander_settings,
+        run=_run_wander,
     ),
     _learning("study/learning", f"{learning.QUESTION} task=FILE.py or a kept one", {}),
     _learning(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from families import MIXTURES, make_hf_model
@@ -34,6 +35,7 @@ from tinsmith.models.decoder import Decoder
 from tinsmith.models.folder import read_weights
 from tinsmith.models.folder_config import read_config
 from tinsmith.models.names import expected_tensors
+from tinsmith.models.routes import RouteRecord
 from tinsmith.models.steps import TrainSteps
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.native import NativeKernels
@@ -61,15 +63,16 @@ def _ours(folder: Path) -> Decoder:
     return build_decoder(config, read_weights(folder, config), NativeKernels())
 
 
-@dataclass
-class Routed:
+class Routed(RouteRecord):
     """The routes of a batch, layer by layer."""
 
-    experts: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    gaps: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    """How much likelier the last expert taken is than the first that is not."""
+    def __init__(self) -> None:
+        super().__init__(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
+        self.experts: dict[int, torch.Tensor] = {}
+        self.gaps: dict[int, torch.Tensor] = {}
+        """How much likelier the last expert taken is than the first that is not."""
 
-    def __call__(self, layer: int, logits: torch.Tensor, routes: Routes) -> None:
+    def see(self, layer: int, logits: torch.Tensor, routes: Routes) -> None:
         self.experts[layer] = routes.experts
         active = routes.experts.shape[1]
         ordered = torch.softmax(logits.double(), 1).sort(1, descending=True).values

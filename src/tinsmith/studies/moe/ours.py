@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
+from tinsmith.models.routes import RouteRecord
 from tinsmith.models.steps import SampleSteps, TrainSteps
 from tinsmith.ops.bf16_products import Bf16Products
 from tinsmith.ops.forest import Forest
@@ -36,13 +37,15 @@ def our_decoder(side: Side, config: DecoderConfig, weights: Mapping[str, Tensor]
     return build_decoder(config, weights, kernels)
 
 
-@dataclass(slots=True)
-class _Recorder:
-    """Collects the routes of one pass, layer by layer."""
+class _Recorder(RouteRecord):
+    """Keeps the experts of one pass themselves, layer by layer."""
 
-    layers: list[Tensor] = field(default_factory=list[Tensor])
+    def __init__(self) -> None:
+        super().__init__(np.zeros((0, 0), np.int64), np.zeros(0, np.int64))
+        self.layers: list[Tensor] = []
 
-    def __call__(self, layer: int, logits: Tensor, routes: Routes) -> None:
+    def see(self, layer: int, logits: Tensor, routes: Routes) -> None:
+        """Of one layer."""
         del layer, logits
         self.layers.append(routes.experts)
 

@@ -206,15 +206,25 @@ def wander_story(done: Wander) -> tuple[str, ...]:
             continue
         rows = [row for row in done.rows if (row.engine, row.dtype) == (engine, dtype)]
         worst = max(rows, key=lambda row: row.compared.share)
-        c = worst.compared
+        moved = max(row.compared.max_logprob_difference for row in rows)
         said.append(
-            f"{engine} {dtype}: {c.changed_routes} of {c.tokens:,} tokens "
-            f"({100 * c.share:.2f} %, {100 * c.low:.2f} to {100 * c.high:.2f}) take another expert when texts are "
-            f"computed {worst.batch} at once ({worst.way}) instead of one by one; log-probabilities move by up to "
-            f"{max(row.compared.max_logprob_difference for row in rows):.2g} nats."
+            f"{engine} {dtype}: {_of_routes(worst)}; log-probabilities move by up to {moved:.2g} nats."
         )
     said += [_of_step(one) for one in _worst_steps(done)]
     return tuple(said)
+
+
+def _of_routes(worst: Row) -> str:
+    c = worst.compared
+    if c.changed_routes == 0:
+        return (
+            f"no route of {c.tokens:,} tokens changes in any batch (at most {100 * c.high:.2g} %)"
+        )
+    how = f"{worst.batch} at once" if worst.batch > 1 else "by itself over a cache"
+    return (
+        f"{c.changed_routes} of {c.tokens:,} tokens ({100 * c.share:.2f} %, {100 * c.low:.2f} to {100 * c.high:.2f}) "
+        f"take another expert when a text is computed {how} ({worst.way}) instead of by itself, whole"
+    )
 
 
 def _worst_steps(done: Wander) -> list[StepRatios]:

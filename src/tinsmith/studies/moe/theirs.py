@@ -7,7 +7,7 @@ to the cache and to padding is its own.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -110,6 +110,28 @@ class Theirs:
             for drawn in self._generate([prompts[i] for i in part], tokens, [])
         ]
 
+    def gradient(
+        self,
+        texts: Sequence[Text],
+        sampled: Sequence[Floats],
+        advantages: Sequence[float],
+        batch: int,
+    ) -> dict[str, Tensor]:
+        """The gradient of importance sampling by autograd, by published name; `sampled` are from sampling."""
+        self.model.zero_grad(set_to_none=True)
+        for part in chunks(len(texts), batch):
+            loss = torch.zeros(())
+            for i, logprobs in zip(part, self.logprobs([texts[i] for i in part]), strict=True):
+                ratios = torch.exp(logprobs - torch.from_numpy(sampled[i]))
+                loss = loss - advantages[i] * ratios.sum()
+            loss.backward()
+        return _published(
+            {
+                name: torch.zeros_like(own) if own.grad is None else own.grad.float()
+                for name, own in self.model.named_parameters()
+            }
+        )
+
     def _generate(
         self, prompts: Sequence[IntArray], tokens: int, forced: list[Any]
     ) -> list[IntArray]:
@@ -173,3 +195,18 @@ def _together(heard: Sequence[Tensor], layers: int, texts: int, width: int) -> E
     assert len(heard) == layers, "every router is called once a pass"
     whole = torch.stack(list(heard), dim=1)
     return whole.reshape(texts, width, layers, -1).numpy().astype(np.int16)
+
+
+def _published(held: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as files name them: an expert's matrices by themselves."""
+    apart: dict[str, Tensor] = {}
+    for name, tensor in held.items():
+        before, experts, matrix = name.partition(".experts.")
+        if not experts:
+            apart[name] = tensor
+            continue
+        parts = {"gate_up_proj": ("gate_proj", "up_proj")}.get(matrix, (matrix,))
+        for expert, whole in enumerate(tensor):
+            for part, rows in zip(parts, whole.chunk(len(parts)), strict=True):
+                apart[f"{before}{experts}{expert}.{part}.weight"] = rows
+    return apart
