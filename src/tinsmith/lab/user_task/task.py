@@ -112,6 +112,9 @@ class Task:
     With fewer it is still unsure of what it was shown."""
     answer: Callable[[Item], str] | None = None
     """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
+    options: Callable[[Item], Sequence[str]] | None = None
+    """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
+    `reply`."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
@@ -142,6 +145,7 @@ class Task:
             ("unit", self.unit, 1),
             ("demonstrate", self.demonstrate, 2),
             ("answer", self.answer, 1),
+            ("options", self.options, 1),
         ):
             if function is not None:
                 require_callable(what, function, count)
