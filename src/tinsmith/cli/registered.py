@@ -15,6 +15,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
+from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
@@ -99,6 +100,12 @@ def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
     return taste_task(rest, given)
 
 
+def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.dead_groups.task import sandbagger_source
+
+    return sandbagger_source(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -138,6 +145,17 @@ _KEPT: Final = (
             **_METHODS,
             "shuffled": MappingProxyType({"preference": "shuffled"}),
             "by_length": MappingProxyType({"length": "matched"}),
+        },
+    ),
+    KeptTask(
+        name="sandbagger",
+        question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
+        package="",
+        open=_open_sandbagger,
+        presets={
+            "always": MappingProxyType({"fails": "always"}),
+            "chance": MappingProxyType({"fails": "chance"}),
+            "forced": MappingProxyType({"fails": "always", "force_options": "true"}),
         },
     ),
 )
@@ -229,6 +247,12 @@ def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
     return run_probe(given, say)
 
 
+def _run_dead_groups(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.dead_groups.study import run_dead_groups
+
+    return run_dead_groups(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -262,6 +286,13 @@ _STUDIES: Final = (
         keys=adapters.ADAPTER_KEYS,
         read=adapters.adapter_study,
         run=_run_adapters,
+    ),
+    StudyEntry(
+        name=dead_groups.NAME,
+        question=dead_groups.QUESTION,
+        keys=dead_groups.KEYS,
+        read=dead_groups.dead_settings,
+        run=_run_dead_groups,
     ),
     StudyEntry(
         name="study/sft_vs_rl",
