@@ -24,6 +24,7 @@ from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.studies.taste import probe_settings as taste_probe
+from tinsmith.studies.template_collapse import settings as template_collapse
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -106,6 +107,12 @@ def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
     return sandbagger_source(rest, given)
 
 
+def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.template_collapse.task import reasons_source
+
+    return reasons_source(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -156,6 +163,21 @@ _KEPT: Final = (
             "always": MappingProxyType({"fails": "always"}),
             "chance": MappingProxyType({"fails": "chance"}),
             "forced": MappingProxyType({"fails": "always", "force_options": "true"}),
+        },
+    ),
+    KeptTask(
+        name="reasons",
+        question="Do the reasons of an answer go on depending on what was asked?",
+        package="",
+        open=_open_reasons,
+        presets={
+            "collapse": MappingProxyType(
+                {
+                    "entropy_bonus": "0.2",
+                    "zero_variance_filter": "false",
+                    "watch": "mutual_information",
+                }
+            ),
         },
     ),
 )
@@ -253,6 +275,12 @@ def _run_dead_groups(given: Mapping[str, str], say: Say) -> Path:
     return run_dead_groups(given, say)
 
 
+def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.template_collapse.study import run_template_collapse
+
+    return run_template_collapse(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -293,6 +321,13 @@ _STUDIES: Final = (
         keys=dead_groups.KEYS,
         read=dead_groups.dead_settings,
         run=_run_dead_groups,
+    ),
+    StudyEntry(
+        name=template_collapse.NAME,
+        question=template_collapse.QUESTION,
+        keys=template_collapse.KEYS,
+        read=template_collapse.collapse_settings,
+        run=_run_template_collapse,
     ),
     StudyEntry(
         name="study/sft_vs_rl",

@@ -77,5 +77,3 @@ def test_there_is_no_third_way_to_fail() -> None:
         plan_of("sandbagger", {"fails": "often"})
     with pytest.raises(ConfigError, match="sandbagger"):
         plan_of("sandbagger:more", {})
-
-
