@@ -17,10 +17,10 @@ QUESTION: Final = "Can RL mend a model that fails, where it always fails at the 
 ALWAYS, CHANCE, HOTTER = "always", "chance", "hotter"
 FORCED, EXAMPLES, SHUFFLED = "forced", "examples", "shuffled"
 REMEDIES: Final = (HOTTER, FORCED, EXAMPLES)
-EXAMPLE_STEPS: Final = 4
+EXAMPLE_STEPS: Final = 8
 """Supervised steps of that remedy, and the items in each, as many as in a step of RL."""
 
-_RATES: Final = MappingProxyType({Size.SMALLEST: 6e-4, Size.NANO: 6e-4, Size.SMALL: 3e-4})
+_RATES: Final = MappingProxyType({Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4})
 
 
 def _arm(name: str, words: str, **keys: str) -> TaskArm:
