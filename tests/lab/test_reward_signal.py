@@ -47,9 +47,7 @@ def run(connection: Connection, folder: Path, settings: RlSettings) -> list[dict
 
 
 @pytest.fixture(scope="module")
-def plain(
-    connection: Connection, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, Any]]:
+def plain(connection: Connection, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return run(connection, tmp_path_factory.mktemp("plain") / "run", RL)
 
 
