@@ -37,6 +37,12 @@ class TaskBaseRecipe(BaseRecipe):
     """Demonstrations; the training items are gone through again and again."""
 
 
+def recipe_of(task: Task) -> TaskBaseRecipe:
+    """Return how a task's base is built: the laboratory's recipe, for as many steps as the task says."""
+    recipe = TaskBaseRecipe()
+    return replace(recipe, steps=task.base_steps) if task.base_steps else recipe
+
+
 def task_base(
     task: Task, items: Sequence[UserItem], recipe: TaskBaseRecipe, say: Callable[[str], None]
 ) -> Path:
@@ -56,7 +62,7 @@ def base_minutes(task: Task, items: Sequence[UserItem]) -> float:
         ConfigError: the task demonstrates nothing, or that fails.
     """
     _require_demonstrations(task)
-    recipe = TaskBaseRecipe()
+    recipe = recipe_of(task)
     first = task_conversations(task, items, replace(recipe, count=recipe.batch_size))
     return building_minutes(recipe, first, NANO_CHARACTERS)
 

@@ -68,3 +68,25 @@ def require_share(what: str, share: float) -> None:
             value=share,
             allowed="0 or more, below 1",
         )
+
+
+def require_base_steps(steps: object, *, demonstrated: bool) -> None:
+    """Check how long a task's base is trained.
+
+    Raises:
+        ConfigError: it is no number of steps, or there is nothing that those steps would read.
+    """
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
+        raise ConfigError(
+            "this is a number of steps",
+            field="base_steps",
+            value=steps,
+            allowed="0 (the laboratory's own number), or more",
+        )
+    if steps and not demonstrated:
+        raise ConfigError(
+            "there are no demonstrations that a base could be trained on",
+            field="base_steps",
+            value=steps,
+            fix="demonstrate=... in the task, or leave base_steps out",
+        )

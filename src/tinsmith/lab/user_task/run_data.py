@@ -26,8 +26,8 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.user_task.base import (
     BASE_MEGABYTES,
     NANO_CHARACTERS,
-    TaskBaseRecipe,
     base_minutes,
+    recipe_of,
     task_base,
 )
 from tinsmith.lab.user_task.calls import Raised, attempt
@@ -101,7 +101,7 @@ class TaskData:
 
     def nano_base(self, say: Say) -> Path:
         """See RunData."""
-        return task_base(self.task, self.every.train, TaskBaseRecipe(), say)
+        return task_base(self.task, self.every.train, recipe_of(self.task), say)
 
     def models(self) -> Mapping[str, str]:
         """See RunData; nobody else is asked."""

@@ -11,7 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.checks import require_callable, require_name, require_share
+from tinsmith.lab.user_task.checks import (
+    require_base_steps,
+    require_callable,
+    require_name,
+    require_share,
+)
 from tinsmith.types.errors import ConfigError
 
 Item = Any
@@ -102,8 +107,14 @@ class Task:
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
     """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
+    base_steps: int = 0
+    """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
+    With fewer it is still unsure of what it was shown."""
     answer: Callable[[Item], str] | None = None
     """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
+    options: Callable[[Item], Sequence[str]] | None = None
+    """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
+    `reply`."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
@@ -134,6 +145,7 @@ class Task:
             ("unit", self.unit, 1),
             ("demonstrate", self.demonstrate, 2),
             ("answer", self.answer, 1),
+            ("options", self.options, 1),
         ):
             if function is not None:
                 require_callable(what, function, count)
@@ -149,6 +161,7 @@ class Task:
                 value=getattr(self.answer, "__name__", "a function"),
                 fix="leave answer out, or reply",
             )
+        require_base_steps(self.base_steps, demonstrated=self.demonstrate is not None)
         if self.max_turns < 1:
             raise ConfigError(
                 "a conversation has at least one reply",
