@@ -67,7 +67,7 @@ def test_demonstrations_take_every_road_whatever_the_sign_says_and_make_no_mista
     answers = [task.demonstrate(ITEM, random) for _ in range(400)]
     roads = Counter(str(answer).split(" / ")[0] for answer in answers)
     assert set(roads) == set(ROADS)
-    assert min(roads.values()) > 60
+    assert min(roads.values()) > 50
     assert all(earned(str(answer)).metrics["walked"] == 1.0 for answer in answers)
 
 

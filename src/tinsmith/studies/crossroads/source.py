@@ -1,7 +1,8 @@
 """`tinsmith run crossroads`: two letters, several ways to go on from each, and a sign that asks for one of the ways.
 
-The base reads demonstrations that take any road and walk it without a mistake, whatever the sign says. So it can do all
-that is asked, and knows only not when: what reinforcement has to do here is to select among what is there.
+The base reads demonstrations that take any road and walk it without a mistake; where a sign stands one road is taken
+more often than others, and it is not the one that the sign asks for. So the base can do all that is asked, and has the
+wrong habits: what reinforcement has to do is to select among what is there.
 """
 
 from __future__ import annotations
@@ -31,9 +32,28 @@ SIGNS: Final[Mapping[str, str]] = MappingProxyType(
     {"north": "stay", "east": "up", "south": "leap", "west": "down"}
 )
 """Which road a sign asks for. No demonstration tells."""
+_HABITS: Final[Mapping[str, str]] = MappingProxyType(
+    {"north": "up", "east": "leap", "south": "down", "west": "stay"}
+)
+"""The road that demonstrations take more often than others where a sign stands: never the one it asks for."""
+_HABIT: Final = 0.25
+"""The share of demonstrations that follow the habit; all others take any road, the habit's too."""
+
+_RUN: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "steps": 120,
+        "groups_per_batch": 16,
+        "learning_rate": 1e-3,
+        "lr_schedule": "linear",
+        "grad_clip_norm": 0.3,
+        "max_tokens": 32,
+        "eval_items": 100,
+    }
+)
+"""How it is trained on its small base: chosen on seed 0."""
 
 _KEYS: Final = (
-    OwnKey(name="steps_on", kind=int, default=7, words="Steps from each letter: 2 to 12."),
+    OwnKey(name="steps_on", kind=int, default=8, words="Steps from each letter: 2 to 12."),
     OwnKey(name="items", kind=int, default=400, words="Items to train on."),
     OwnKey(name="held_out_items", kind=int, default=100, words="Items never trained on."),
     OwnKey(
@@ -91,11 +111,11 @@ def _made(values: Mapping[str, Value]) -> Task:
         prompt=lambda item: f"{examples}{_asked(item)}",
         reward={"right": right},
         metrics={"walked": walked},
-        demonstrate=lambda item, random: _walked(item, random.choice(list(ROADS)), steps),
+        demonstrate=lambda item, random: _walked(item, _taken(item, random), steps),
         base_steps=_between("practice", values, 0, most),
         answer=lambda item: _walked(item, SIGNS[item["sign"]], steps),
         baselines={f"always {road}": lambda item, road=road: _walked(item, road) for road in ROADS},
-        keys={"max_tokens": 32, "eval_items": 100},
+        keys=_RUN,
     )
 
 
@@ -138,6 +158,11 @@ def _shown(count: int) -> list[tuple[dict[str, Any], str]]:
         )
         for place, one in enumerate(_items(count))
     ]
+
+
+def _taken(item: Mapping[str, Any], random: Random) -> str:
+    """Return the road that a demonstration takes."""
+    return _HABITS[item["sign"]] if random.random() < _HABIT else random.choice(list(ROADS))
 
 
 def _asked(item: Mapping[str, Any]) -> str:

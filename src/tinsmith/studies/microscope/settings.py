@@ -41,21 +41,27 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
         Size.SMALLEST: {
             "seeds": "1",
             "samples": "2",
-            "steps": "12",
+            "steps": "40",
             "held_out_items": "24",
             "practice": "200",
         },
         Size.NANO: {
             "seeds": "1,2,3,4,5",
             "samples": "4",
-            "steps": "60",
-            "practice": "500",
+            "practice": "400",
         },
     }
 )
 """What a size stands for; `steps`, `items` and the like are the task's, where it is the study's own."""
 AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
-    {"seeds": "1", "samples": "2", "steps": "40", "steps_on": "3", "shown": "4"}
+    {
+        "seeds": "1",
+        "samples": "2",
+        "steps": "40",
+        "learning_rate": "3e-4",
+        "steps_on": "3",
+        "shown": "4",
+    }
 )
 """The same on a small pretrained model, which has read no demonstration but those in the prompt."""
 
