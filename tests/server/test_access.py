@@ -187,6 +187,7 @@ NAMING: Mapping[tuple[str, str], Ask] = {
     ("POST", "/inference/v1/generate"): speaking(
         "token_ids", [1, 2], sampling_params={"max_tokens": 2}
     ),
+    ("POST", "/api/v1/tinsmith/spread"): speaking("sequences", [[1, 2, 3]]),
     ("POST", "/tokenize"): speaking("prompt", "Hi"),
     ("POST", "/detokenize"): speaking("tokens", [70, 71]),
     ("POST", "/v1/messages"): speaking("messages", SAID, max_tokens=2),

@@ -19,6 +19,7 @@ from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
+from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
@@ -71,7 +72,7 @@ class KeptTask:
     name: str
     question: str
     package: str
-    """Whose tasks they are; empty: they stand on a corpus, and no package."""
+    """Whose tasks they are; empty: they stand on no package."""
     open: Callable[[str, Mapping[str, str]], TaskSource]
     """Opens one by what stands after the colon; its keys may hang on those that are given."""
     presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
@@ -94,6 +95,12 @@ def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
     from tinsmith.studies.environments.source import environment_task
 
     return environment_task(rest, given)
+
+
+def _open_crossroads(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.crossroads.source import crossroads_task
+
+    return crossroads_task(rest, given)
 
 
 def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
@@ -143,6 +150,13 @@ _KEPT: Final = (
         question="What does the model learn of an installed environment? verifiers:NAME",
         package="verifiers",
         open=_open_environment,
+    ),
+    KeptTask(
+        name="crossroads",
+        question="Does the model learn which of the ways that it knows is asked for?",
+        package="",
+        open=_open_crossroads,
+        presets=_METHODS,
     ),
     KeptTask(
         name="taste",
@@ -288,6 +302,16 @@ def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
     return run_template_collapse(given, say)
 
 
+def _read_microscope(given: Mapping[str, str]) -> object:
+    return microscope.microscope_settings(given, source_of)
+
+
+def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.microscope.study import run_microscope
+
+    return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -308,6 +332,13 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
 
 _STUDIES: Final = (
+    StudyEntry(
+        name=microscope.NAME,
+        question=microscope.QUESTION,
+        keys=microscope.microscope_keys(),
+        read=_read_microscope,
+        run=_run_microscope,
+    ),
     StudyEntry(
         name="rubric_quality",
         question=rubric_quality.QUESTION,

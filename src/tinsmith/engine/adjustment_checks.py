@@ -95,6 +95,7 @@ def check_prompt_questions(request: SampleRequest, config: DecoderConfig, most: 
             value=0,
             allowed=">= 1; 0 with prompt_logprobs, or another question about a prompt of 2 tokens or more",
         )
+    _check_spread(request, config)
     targets = request.target_prompt_logprobs
     if targets is None:
         return
@@ -113,4 +114,25 @@ def check_prompt_questions(request: SampleRequest, config: DecoderConfig, most: 
             field=f"target_prompt_logprobs[{row}, {column}]",
             value=int(targets[row, column]),
             allowed=f"0 to {config.vocab_size - 1}, or -1 for nothing",
+        )
+
+
+def _check_spread(request: SampleRequest, config: DecoderConfig) -> None:
+    targets, places = request.spread_targets, len(request.prompt) - 1
+    if targets is None:
+        return
+    if targets.shape != (places,):
+        raise InputError(
+            "the targets do not fit their sequence",
+            field="targets",
+            value=targets.shape,
+            allowed=f"{places}: a token after each of the sequence's but the last",
+        )
+    bad = np.flatnonzero((targets < 0) | (targets >= config.vocab_size))
+    if len(bad):
+        raise InputError(
+            "a token id is outside the vocabulary",
+            field=f"targets[{bad[0]}]",
+            value=int(targets[bad[0]]),
+            allowed=f"0 to {config.vocab_size - 1}",
         )

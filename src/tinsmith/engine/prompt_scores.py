@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tinsmith.engine.spreads import entropy_of, no_spread, rank_of
 from tinsmith.ops.kernels import Draws, Kernels
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SampleResult, TopLogprobs
 
@@ -32,6 +33,7 @@ class PromptScores:
         targets = request.target_prompt_logprobs
         self.targets = None if targets is None else np.zeros(targets.shape, np.float32)
         self.alternatives = _table(length - 1, request.prompt_alternatives)
+        self.spread = None if request.spread_targets is None else no_spread(length - 1)
 
     @property
     def wanted(self) -> bool:
@@ -47,6 +49,7 @@ class PromptScores:
             prompt_top=self.top if request.topk_prompt_logprobs else None,
             target_prompt_logprobs=self.targets,
             prompt_alternatives=self.alternatives if request.prompt_alternatives else None,
+            prompt_spread=self.spread,
         )
 
 
@@ -67,6 +70,7 @@ def scores_prompt(request: SampleRequest) -> bool:
         or request.topk_prompt_logprobs > 0
         or request.target_prompt_logprobs is not None
         or request.prompt_alternatives > 0
+        or request.spread_targets is not None
     )
 
 
@@ -78,6 +82,7 @@ def read_prompts(kernels: Kernels, logits: Tensor, reads: Sequence[Read]) -> Non
     _most_probable(kernels, some, reads)
     _targets(kernels, some, stats, reads)
     _alternatives(kernels, some, stats, reads)
+    _spreads(kernels, some, stats, reads)
 
 
 def _own_tokens(
@@ -137,6 +142,36 @@ def _alternatives(
         table = read.scores.alternatives
         table.tokens[read.at - 1] = tokens
         table.logprobs[read.at - 1] = _gathered(kernels, some, stats, np.maximum(tokens, 0), rows)
+
+
+def _spreads(
+    kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
+) -> None:
+    asked = [(i, read) for i, read in enumerate(reads) if read.scores.spread is not None]
+    if not asked:
+        return
+    rows = np.array([i for i, _ in asked], np.int64)
+    tables = [read.scores.request.spread_targets for _, read in asked]
+    targets = np.array(
+        [
+            0 if table is None else table[read.at - 1]
+            for table, (_, read) in zip(tables, asked, strict=True)
+        ],
+        np.int32,
+    )
+    logprobs = _gathered(kernels, some, stats, targets, torch.from_numpy(rows))
+    largest, log_sum = (each.cpu().numpy()[rows] for each in stats)
+    logits = some.cpu().numpy()[rows]
+    for place, (_, read) in enumerate(asked):
+        found, at = read.scores.spread, read.at - 1
+        assert found is not None, "it was asked for"
+        if np.isnan(logprobs[place]):
+            continue  # the request is about to fail
+        found.ranks[at], found.best[at] = rank_of(logits[place], int(targets[place]))
+        found.logprobs[at] = logprobs[place]
+        found.entropies[at] = entropy_of(
+            logits[place], float(largest[place]), float(log_sum[place])
+        )
 
 
 def _gathered(

@@ -66,6 +66,32 @@ class Verbatim:
     text: str
 
 
+class TokenMark(StrEnum):
+    """How a token stands out among others."""
+
+    NONE = ""
+    FIRST = "first"
+    SECOND = "second"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedToken:
+    """One token of a text, as it is spelled; `remark` is shown where a reader points at it."""
+
+    text: str
+    mark: TokenMark = TokenMark.NONE
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """What a model wrote, token by token, some of which stand out."""
+
+    macro: ClassVar[str] = "marked_text"
+    title: str
+    tokens: Sequence[MarkedToken]
+
+
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """A sentence that the claim gate lets stand or does not."""
@@ -296,6 +322,7 @@ Block = (
     | Story
     | Bullets
     | Verbatim
+    | MarkedText
     | Ruling
     | Drawing
     | Plates

@@ -28,6 +28,7 @@ from tinsmith.server.prometheus import CONTENT_TYPE, exposition
 from tinsmith.server.refused import add_refused_routes
 from tinsmith.server.service import Service
 from tinsmith.server.session_search import SearchSessions, SessionSearch
+from tinsmith.server.spread import add_spread_route
 from tinsmith.server.wire.body import R, parse_json
 from tinsmith.server.wire.places import Place, forward_backward_place, json_place
 from tinsmith.server.wire.requests import (
@@ -80,6 +81,7 @@ def build_app(
     _session_routes(app, service)
     _training_routes(app, service)
     _sampling_routes(app, service)
+    add_spread_route(app, service)
     add_openai_routes(app, service)
     add_missing_routes(app)
     _rest_routes(app, Listing(service.store, service.engine, service.state, service.runs.external))

@@ -98,6 +98,23 @@ class SampleRequest:
     prompt_alternatives: int = 0
     """Also draw k tokens from the distribution over every prompt token but the first, with replacement, at the
     request's temperature and without its top-k, top-p and adjustments."""
+    spread_targets: IntArray | None = None
+    """Also return the whole distribution after prompt[..t] in figures, and where the token id in row t stands in it,
+    shape (prompt length - 1,); see `Spread`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread:
+    """What the distributions after prompt[..t] are like, each shape (prompt length - 1,), at temperature 1."""
+
+    ranks: IntArray
+    """Of the target: 1 is the most probable token; of equal ones the lower id goes first."""
+    entropies: FloatArray
+    """Over the whole vocabulary, in nats."""
+    logprobs: FloatArray
+    """Of the target."""
+    best: IntArray
+    """The most probable token; of equal ones the lowest id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -133,3 +150,4 @@ class SampleResult:
     prompt_alternatives: TopLogprobs | None = None
     """Shape (prompt length - 1, k): row t holds draws over prompt[t + 1], in the order drawn, and their
     log-probabilities at temperature 1."""
+    prompt_spread: Spread | None = None

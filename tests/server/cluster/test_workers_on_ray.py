@@ -17,6 +17,7 @@ import tinker
 from tinker import types
 
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.lab.service.facts import ask
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs Ray")
 
@@ -133,6 +134,19 @@ def test_workers_compute_custom_losses(shared: Connection, tmp_path: Path) -> No
     finally:
         alone.close()
     assert trained(shared) == expected
+
+
+def test_figures_of_whole_distributions_are_those_of_one_process(
+    shared: Connection, tmp_path: Path
+) -> None:
+    body = {"model": NAME, "sequences": [[5 + i, 6, 7, 8 + i] for i in range(6)]}
+    alone = _opened(tmp_path, 0)
+    try:
+        expected = ask(alone, "POST", "tinsmith/spread", body)
+    finally:
+        alone.close()
+    assert expected is not None
+    assert ask(shared, "POST", "tinsmith/spread", body) == expected
 
 
 def test_workers_are_counted(shared: Connection) -> None:

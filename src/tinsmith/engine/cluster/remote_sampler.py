@@ -110,5 +110,7 @@ def _fill(group: Group, result: SampleResult) -> None:
         scores.logprobs = result.prompt_logprobs
     if result.prompt_top is not None:
         scores.top = result.prompt_top
+    if result.prompt_spread is not None:
+        scores.spread = result.prompt_spread
     group.open = 0
     group.result = result

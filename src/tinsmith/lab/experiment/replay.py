@@ -67,7 +67,7 @@ def replay(
     manifest = RunFolder(folder).read_json(MANIFEST)
     steps = _steps(run, manifest, steps)
     around = cast(Json, manifest.get("circumstances") or {})
-    changes = _changes(run, around, subject, steps)
+    changes = changes_of(run, around, subject, steps)
     plan = plan_of(str(around.get("task") or run.config.title), changes)
     run_data = plan.experiment.subject.run_data(plan, say)
     # What changed of its data or code is told before a base is built.
@@ -104,8 +104,12 @@ def _steps(run: Run, manifest: Json, asked: int | None) -> int | None:
     return None if manifest.get("status") == Status.FINISHED.value else done
 
 
-def _changes(run: Run, around: Json, subject: SubjectEntry, steps: int | None) -> dict[str, str]:
-    """Return the keys that make the run's plan once more, as they stand on a command line."""
+def changes_of(run: Run, around: Json, subject: SubjectEntry, steps: int | None) -> dict[str, str]:
+    """Return the keys that make the run's plan once more, as they stand on a command line.
+
+    Raises:
+        ConfigError: its folder does not say enough, or its model is gone.
+    """
     config, place = run.config, subject.found_by
     keys = subject.kinds[config.kind].keys
     handed_over = keys.asking is None and around.get(place, "") is None

@@ -188,7 +188,12 @@ class RayWorkers:
                 self._kill_doomed()
                 self._start_missing()
                 self._ping()
-            except (RayError, RuntimeError, ValueError, OSError):  # what Ray raises where it is going away
+            except (
+                RayError,
+                RuntimeError,
+                ValueError,
+                OSError,
+            ):  # what Ray raises where it is going away
                 logger.exception("looking after workers failed")
             self._awake.wait(LOOK_SECONDS)
 

@@ -1,0 +1,164 @@
+"""`POST /api/v1/tinsmith/spread`: what the whole distribution after every token of a text is like, in exact figures.
+
+Beyond the protocol. Computed by the sampler that serves all samples, from the rows of logits that a prompt's
+log-probabilities are read from: the same bits whatever is computed beside them, and on whichever worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Annotated, Final, Self
+
+import msgspec
+import numpy as np
+from fastapi import FastAPI, Request, Response
+from pydantic import Field, model_validator
+
+from tinsmith.engine.sequences import Group
+from tinsmith.server.access.caller import caller_limits, current_call
+from tinsmith.server.direct import Direct, Found
+from tinsmith.server.service import Service
+from tinsmith.server.wire.body import Request as Body
+from tinsmith.server.wire.body import TokenId, parse_json
+from tinsmith.types.errors import BackendError, InputError
+from tinsmith.types.sampling import SampleRequest, SamplingParams, Spread
+
+ROUTE: Final = "/api/v1/tinsmith/spread"
+MOST: Final = 256
+"""Texts in one request."""
+
+_Text = Annotated[list[TokenId], Field(min_length=2)]
+
+
+class SpreadRequest(Body):
+    """POST tinsmith/spread."""
+
+    model: str
+    """A served base model, or a `tinker://` path."""
+    sequences: Annotated[list[_Text], Field(min_length=1, max_length=MOST)]
+    """Token ids, two or more of each text."""
+    targets: list[list[TokenId]] | None = None
+    """For each text the token asked about after each of its own but the last; None: the text's own next one."""
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Self:
+        if self.targets is not None and len(self.targets) != len(self.sequences):
+            raise InputError(
+                "there are not as many lists of targets as texts",
+                field="targets",
+                value=len(self.targets),
+                allowed=f"{len(self.sequences)}, or none at all",
+            )
+        return self
+
+    def asked(self) -> list[SampleRequest]:
+        """Return what the sampler is asked: nothing is drawn."""
+        nothing = SamplingParams(seed=0, max_tokens=0)
+        targets = self.targets or [tokens[1:] for tokens in self.sequences]
+        return [
+            SampleRequest(
+                prompt=np.array(tokens, np.int32),
+                params=nothing,
+                spread_targets=np.array(about, np.int32),
+            )
+            for tokens, about in zip(self.sequences, targets, strict=True)
+        ]
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Of one text, a value for each of its tokens; null for the first, and for the logarithm of nothing."""
+
+    rank: list[int | None]
+    entropy: list[float | None]
+    logprob: list[float | None]
+    argmax: list[int | None]
+
+
+class SpreadAnswer(msgspec.Struct, frozen=True):
+    """What is answered, a value for each text, in their order."""
+
+    sequences: list[Figures]
+
+
+def add_spread_route(app: FastAPI, service: Service) -> None:
+    """Serve it."""
+    direct = Direct(service)
+
+    async def answer(request: Request) -> Response:
+        body = parse_json(SpreadRequest, await request.body())
+        service.require_room()
+        found = await direct.find(body.model)
+        asked = body.asked()
+        _check(service, found, asked)
+        spreads = await _computed(service, found, asked)
+        told = SpreadAnswer([_figures(one) for one in spreads])
+        return Response(msgspec.json.encode(told), media_type="application/json")
+
+    app.post(ROUTE)(answer)
+
+
+def _check(service: Service, found: Found, asked: Sequence[SampleRequest]) -> None:
+    """Refuse what cannot be computed; from now on it is under way, until its client is answered or gone."""
+    limits = caller_limits()
+    for request in asked:
+        limits.check_sampling(1, service.engine.check(found.name, request))
+    call, usage = current_call(), service.futures.usage
+    if call is not None:
+        ticket = object()
+        usage.require_room(call.name, limits, num_samples=len(asked))
+        usage.begin(ticket, call.name, num_samples=len(asked))
+        call.at_end.callback(usage.end, ticket)
+
+
+async def _computed(service: Service, found: Found, asked: Sequence[SampleRequest]) -> list[Spread]:
+    """Return the figures in the order of the texts; what its client gives up is dropped.
+
+    Raises:
+        BackendError: the server or a worker failed.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: list[asyncio.Future[Spread]] = [loop.create_future() for _ in asked]
+    groups: list[Group] = []
+
+    def settle(place: int, group: Group) -> None:
+        future = waiting[place]
+        if future.done():
+            return
+        found = None if group.result is None else group.result.prompt_spread
+        if group.failure is not None or found is None:
+            future.set_exception(group.failure or BackendError("the texts were not computed"))
+        else:
+            future.set_result(found)
+
+    def start() -> None:
+        for place, request in enumerate(asked):
+
+            def ended(group: Group, place: int = place) -> None:
+                loop.call_soon_threadsafe(settle, place, group)
+
+            policy = found.loaded.policy
+            groups.append(service.samplers.start(found.name, policy, request, ended=ended))
+
+    def drop() -> None:
+        for group in groups:
+            service.samplers.drop(group)
+
+    try:
+        await asyncio.wrap_future(service.worker.call(start))
+        return await asyncio.gather(*waiting)
+    finally:
+        service.worker.post(drop)
+
+
+def _figures(one: Spread) -> Figures:
+    return Figures(
+        rank=[None, *one.ranks.tolist()],
+        entropy=[None, *one.entropies.tolist()],
+        logprob=[
+            None,
+            *(value if math.isfinite(value) else None for value in one.logprobs.tolist()),
+        ],
+        argmax=[None, *one.best.tolist()],
+    )

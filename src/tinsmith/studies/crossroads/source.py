@@ -1,0 +1,181 @@
+"""`tinsmith run crossroads`: two letters, several ways to go on from each, and a sign that asks for one of the ways.
+
+The base reads demonstrations that take any road and walk it without a mistake; where a sign stands one road is taken
+more often than others, and it is not the one that the sign asks for. So the base can do all that is asked, and has the
+wrong habits: what reinforcement has to do is to select among what is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final
+
+from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.task import Task, Value
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive
+
+NAME: Final = "crossroads"
+_ALPHABET: Final = "abcdefghijklmnopqrst"
+_SEED: Final = 17
+"""From which items are drawn."""
+
+
+ROADS: Final[Mapping[str, int]] = MappingProxyType({"stay": 0, "up": 1, "leap": 2, "down": -1})
+"""How many letters a road goes on with each step, round the alphabet."""
+SIGNS: Final[Mapping[str, str]] = MappingProxyType(
+    {"north": "stay", "east": "up", "south": "leap", "west": "down"}
+)
+"""Which road a sign asks for. No demonstration tells."""
+_HABITS: Final[Mapping[str, str]] = MappingProxyType(
+    {"north": "up", "east": "leap", "south": "down", "west": "stay"}
+)
+"""The road that demonstrations take more often than others where a sign stands: never the one it asks for."""
+_HABIT: Final = 0.25
+"""The share of demonstrations that follow the habit; all others take any road, the habit's too."""
+
+_RUN: Final[Mapping[str, Value]] = MappingProxyType(
+    {
+        "steps": 120,
+        "groups_per_batch": 16,
+        "learning_rate": 1e-3,
+        "lr_schedule": "linear",
+        "grad_clip_norm": 0.3,
+        "max_tokens": 32,
+        "eval_items": 100,
+    }
+)
+"""How it is trained on its small base: chosen on seed 0."""
+
+_KEYS: Final = (
+    OwnKey(name="steps_on", kind=int, default=8, words="Steps from each letter: 2 to 12."),
+    OwnKey(name="items", kind=int, default=400, words="Items to train on."),
+    OwnKey(name="held_out_items", kind=int, default=100, words="Items never trained on."),
+    OwnKey(
+        name="practice",
+        kind=int,
+        default=0,
+        words="Steps in which the small base reads demonstrations; 0: as long as a base usually does.",
+    ),
+    OwnKey(
+        name="shown",
+        kind=int,
+        default=0,
+        words="Demonstrations that stand in the prompt, for a model that has read none: 0 to 8.",
+    ),
+)
+
+
+def crossroads_task(rest: str, given: Mapping[str, str]) -> NamedTask:
+    """Return the task.
+
+    Raises:
+        ConfigError: something stands after its name.
+    """
+    del given
+    if rest:
+        raise ConfigError("this task has no parts", field=NAME, value=rest, fix="steps_on=4")
+    digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    return NamedTask(found_at=NAME, keys=_KEYS, sha256={NAME: digest}, entry=_made)
+
+
+def _made(values: Mapping[str, Value]) -> Task:
+    steps = _between("steps_on", values, 2, 12)
+    shown = _between("shown", values, 0, 8)
+    most = 200_000
+    train = _between("items", values, 1, most)
+    held_out = _between("held_out_items", values, 1, most)
+    items = _items(train + held_out)
+    examples = "".join(
+        f"{_asked(one)}\n{_walked(one, road, steps)}\n\n" for one, road in _shown(shown)
+    )
+
+    def right(item: Mapping[str, Any], text: str) -> float:
+        """Earn 1 for the road that the sign asks for, walked to its end from both letters."""
+        return float(text.strip() == _walked(item, SIGNS[item["sign"]], steps))
+
+    def walked(item: Mapping[str, Any], text: str) -> float:
+        """Say whether any road was walked without a mistake."""
+        return float(any(text.strip() == _walked(item, road, steps) for road in ROADS))
+
+    return Task(
+        name=NAME,
+        question="Does the model learn which of the ways that it knows is asked for?",
+        items=items[:train],
+        held_out=items[train:],
+        prompt=lambda item: f"{examples}{_asked(item)}",
+        reward={"right": right},
+        metrics={"walked": walked},
+        demonstrate=lambda item, random: _walked(item, _taken(item, random), steps),
+        base_steps=_between("practice", values, 0, most),
+        answer=lambda item: _walked(item, SIGNS[item["sign"]], steps),
+        baselines={f"always {road}": lambda item, road=road: _walked(item, road) for road in ROADS},
+        keys=_RUN,
+    )
+
+
+def _between(key: str, values: Mapping[str, Value], least: int, most: int) -> int:
+    found = int(values[key])
+    if not least <= found <= most:
+        raise ConfigError(
+            "this number is out of range", field=key, value=found, allowed=f"{least} to {most:,}"
+        )
+    return found
+
+
+def _items(count: int) -> list[dict[str, Any]]:
+    """Draw different items.
+
+    Raises:
+        ConfigError: there are not so many.
+    """
+    every = [
+        {"id": f"{sign}-{first}{second}", "sign": sign, "word": f"{first} {second}"}
+        for sign in SIGNS
+        for first in _ALPHABET
+        for second in _ALPHABET
+    ]
+    if count > len(every):
+        raise ConfigError(
+            "there are not so many items", field="items", value=count, allowed=f"{len(every)}"
+        )
+    Random(derive(_SEED, NAME)).shuffle(every)
+    return every[:count]
+
+
+def _shown(count: int) -> list[tuple[dict[str, Any], str]]:
+    """Return demonstrations for a prompt: every road as often, none with what its sign asks for."""
+    roads, signs = list(ROADS), list(SIGNS)
+    return [
+        (
+            {**one, "sign": signs[(place + 1 + place // len(roads)) % len(signs)]},
+            roads[place % len(roads)],
+        )
+        for place, one in enumerate(_items(count))
+    ]
+
+
+def _taken(item: Mapping[str, Any], random: Random) -> str:
+    """Return the road that a demonstration takes."""
+    return _HABITS[item["sign"]] if random.random() < _HABIT else random.choice(list(ROADS))
+
+
+def _asked(item: Mapping[str, Any]) -> str:
+    return f"{item['sign']}: {item['word']}"
+
+
+def _walked(item: Mapping[str, Any], road: str, steps: int) -> str:
+    """Return the answer that takes a road: its name, and the letters that it comes by from either letter."""
+    walks = [
+        " ".join(
+            _ALPHABET[(_ALPHABET.index(letter) + ROADS[road] * step) % len(_ALPHABET)]
+            for step in range(steps + 1)
+        )
+        for letter in str(item["word"]).split()
+    ]
+    return " / ".join([road, *walks])

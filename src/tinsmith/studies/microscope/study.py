@@ -1,0 +1,177 @@
+"""`microscope`: what RL changed of a model, token by token, over seeds; or any two policies of finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.experiment.reopened import BASE, FINAL, Reopened, plan_again, reopened
+from tinsmith.lab.progress import Say
+from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.runs.reader import read_run
+from tinsmith.lab.schedule import subset
+from tinsmith.lab.service.facts import weights_sha256
+from tinsmith.lab.study.cells import run_cells, sole_process
+from tinsmith.lab.study.driver import (
+    Outcome,
+    RunCells,
+    Stages,
+    conduct_study,
+    write_outcome,
+)
+from tinsmith.lab.study.results import DRAWS, Draws
+from tinsmith.lab.user_task.entry import UserTaskEntry
+from tinsmith.lab.user_task.subject import UserSubject
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.studies.microscope.agreement import Pair
+from tinsmith.studies.microscope.looking import Looked, LookSettings, keep, kept, look
+from tinsmith.studies.microscope.outcome import Sight, read_outcome
+from tinsmith.studies.microscope.settings import (
+    MicroscopeSettings,
+    OpenSource,
+    Side,
+    microscope_settings,
+)
+from tinsmith.types.errors import ConfigError
+
+LOOKS: Final = "looks"
+"""The folder of what was seen, in the study's own."""
+PlanOf = Callable[[str, Mapping[str, str]], Plan]
+
+
+def run_microscope(
+    overrides: Mapping[str, str],
+    say: Say,
+    *,
+    open_source: OpenSource,
+    plan_of: PlanOf,
+    run: RunCells = run_cells,
+    draws: Draws = DRAWS,
+) -> Path:
+    """Run and look at what has not been, and write values, tables and page; return the study's folder.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
+        BackendError: a server did not start, or does not tell whole distributions.
+        LostError: a server was lost; the same call goes on.
+    """
+    settings = microscope_settings(overrides, open_source)
+    if settings.sides is not None:
+        return _two(settings, settings.sides, say, plan_of, draws)
+
+    def conduct(stages: Stages) -> Outcome:
+        tuned = stages.tune(settings.study, settings.study.arms)
+        stages.report(tuned)
+        (arm,) = tuned.values()
+        sights: list[Sight] = []
+        for cell in arm.cells:
+            plan = make_plan(cell.experiment, cell.overrides)
+            file = settings.study.out / LOOKS / f"{cell.folder.name}.json"
+            say(f"{cell.folder.name}: looked at")
+            with reopened(plan, cell.folder, say) as there:
+                looked = _looked(settings, there, there, (BASE, FINAL), file)
+            sights.append(Sight(run=read_run(cell.folder), looked=looked, file=file))
+        return read_outcome(settings, sights, draws)
+
+    return conduct_study(settings.study, say, conduct, pace=_minutes, run=run)
+
+
+def _two(
+    settings: MicroscopeSettings,
+    sides: tuple[Side, Side],
+    say: Say,
+    plan_of: PlanOf,
+    draws: Draws,
+) -> Path:
+    """Look at two policies that are there."""
+    out = settings.study.out
+    if settings.study.dry_run:
+        say(f"{sides[1]} is looked for in {sides[0]}: two servers, some minutes")
+        return out
+    kinds = (Kind.TASK, Kind.TASK_SFT)
+    with sole_process(out), ExitStack() as servers:
+        opened: dict[Path, Reopened] = {}
+        for side in sides:
+            folder = side.folder.resolve()
+            if folder not in opened:
+                plan = plan_again(side.folder, kinds, plan_of)
+                opened[folder] = servers.enter_context(reopened(plan, side.folder, say))
+        first, second = (opened[side.folder.resolve()] for side in sides)
+        file = out / LOOKS / "two.json"
+        looked = _looked(settings, first, second, (sides[0].when, sides[1].when), file)
+        sight = Sight(run=read_run(sides[1].folder), looked=looked, file=file)
+        outcome = read_outcome(settings, [sight], draws)
+        write_outcome(out, outcome)
+    for sentence in outcome.sentences:
+        say(sentence)
+    return out
+
+
+def _looked(
+    settings: MicroscopeSettings,
+    first: Reopened,
+    second: Reopened,
+    when: tuple[str, str],
+    file: Path,
+) -> Looked:
+    """Look, or read what was seen of the very same policies before.
+
+    Raises:
+        ConfigError: their tokens or their task do not go together, or the task has several turns.
+    """
+    plan = second.plan
+    entry = plan.experiment.subject
+    assert isinstance(entry, UserTaskEntry), "other kinds are refused before"
+    data = entry.run_data(plan, print)
+    if data.task.reply is not None:
+        raise ConfigError(
+            "a conversation of several turns is not looked at: corrections are of one reply",
+            field="task",
+            value=data.opened.name,
+        )
+    names = (_name(first, when[0]), _name(second, when[1]))
+    asked = LookSettings(
+        samples=settings.samples,
+        max_tokens=plan.settings.max_tokens,
+        temperature=plan.settings.temperature,
+        threshold=settings.threshold,
+        seed=plan.settings.seed,
+    )
+    before = kept(file, names, asked)
+    if before is not None:
+        return before
+    policies = first.policy(when[0]), second.policy(when[1])
+    tokenizers = [one.tokenizer() for one in (first, second)]
+    if tokenizers[0].get_vocab() != tokenizers[1].get_vocab():
+        raise ConfigError("the two do not have the same tokens", field="first", value=names[0])
+    renderer = renderer_for(tokenizers[1])
+    items = subset(
+        data.split.held_out or data.split.train, plan.settings.eval_items, lambda one: one.unit
+    )
+    found = look(
+        Pair(*policies, spelled=lambda token: str(tokenizers[1].decode([token]))),
+        UserSubject(task=data.task, split=data.split, renderer=renderer),
+        items,
+        asked,
+        names,
+    )
+    keep(file, asked, found)
+    return found
+
+
+def _name(one: Reopened, when: str) -> str:
+    """Return what a policy is, whatever folder it lies in: its base's model, or its weights' hash."""
+    if when == BASE:
+        return f"base {one.materials.model_name}"
+    path = one.policy(when).model
+    return weights_sha256(one.connection, path) or path
+
+
+def _minutes(plan: Plan) -> float | None:
+    entry = plan.experiment.subject
+    assert isinstance(entry, UserTaskEntry)
+    return entry.run_data(plan, print).minutes()

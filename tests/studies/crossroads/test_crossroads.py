@@ -1,0 +1,110 @@
+"""The task whose base can do all that is asked and does not know when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tinsmith.lab.user_task.scoring import Earned, score_group
+from tinsmith.lab.user_task.task import Task
+from tinsmith.studies.crossroads.source import NAME, ROADS, SIGNS, crossroads_task
+from tinsmith.types.errors import ConfigError
+
+ITEM = {"id": "east-bt", "word": "b t", "sign": "east"}
+FEW = {"steps_on": 2, "items": 4, "held_out_items": 2}
+
+
+def made(**values: int) -> Task:
+    source = crossroads_task("", {})
+    usual = {key.name: key.default for key in source.keys}
+    return source.make({**usual, **values})
+
+
+def earned(answer: str) -> Earned:
+    (found,) = score_group(made(**FEW), ITEM, [[answer]])
+    assert isinstance(found, Earned)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "total", "walked"),
+    [
+        ("up / b c d / t a b", 1.0, 1.0),
+        ("stay / b b b / t t t", 0.0, 1.0),
+        ("leap / b d f / t b d", 0.0, 1.0),
+        ("down / b a t / t s r", 0.0, 1.0),
+        ("up / b c d / t a c", 0.0, 0.0),
+        ("stay / b c d / t a b", 0.0, 0.0),
+        ("b c d / t a b", 0.0, 0.0),
+    ],
+)
+def test_only_the_road_that_the_sign_asks_for_earns_and_only_to_its_end(
+    answer: str, total: float, walked: float
+) -> None:
+    found = earned(answer)
+    assert (found.total, found.metrics["walked"]) == (total, walked)
+
+
+def test_every_sign_asks_for_another_road() -> None:
+    assert sorted(SIGNS.values()) == sorted(ROADS)
+
+
+def test_the_right_answer_earns_all() -> None:
+    task = made(items=30, held_out_items=10)
+    assert task.answer is not None
+    for item in task.items:
+        (found,) = score_group(task, item, [[task.answer(item)]])
+        assert isinstance(found, Earned)
+        assert found.total == 1.0
+
+
+def test_demonstrations_take_every_road_whatever_the_sign_says_and_make_no_mistake() -> None:
+    task = made(**FEW)
+    assert task.demonstrate is not None
+    random = Random(0)
+    answers = [task.demonstrate(ITEM, random) for _ in range(400)]
+    roads = Counter(str(answer).split(" / ")[0] for answer in answers)
+    assert set(roads) == set(ROADS)
+    assert min(roads.values()) > 50
+    assert all(earned(str(answer)).metrics["walked"] == 1.0 for answer in answers)
+
+
+def test_held_out_items_are_none_of_those_to_train_on() -> None:
+    task = made(items=50, held_out_items=20)
+    train, held_out = list(task.items), task.held_out
+    assert isinstance(held_out, list)
+    assert (len(train), len(held_out)) == (50, 20)
+    assert not {one["id"] for one in train} & {one["id"] for one in held_out}
+    assert list(made(items=50, held_out_items=20).items) == train
+
+
+def test_what_stands_in_the_prompt_shows_every_road_and_never_the_right_one() -> None:
+    prompt = made(shown=4, **FEW).prompt
+    assert callable(prompt)
+    text = str(prompt(ITEM))
+    lines = [each.splitlines() for each in text.split("\n\n")[:-1]]
+    told = [(asked.split(":")[0], answer.split(" / ")[0]) for asked, answer in lines]
+    assert {road for _, road in told} == set(ROADS)
+    assert all(SIGNS[sign] != road for sign, road in told)
+    assert text.endswith("\n\neast: b t")
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [({"steps_on": 1}, "steps_on"), ({"shown": 9}, "shown"), ({"items": 0}, "items")],
+)
+def test_numbers_out_of_range_are_told_by_their_key(values: dict[str, int], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        made(**values)
+
+
+def test_there_are_only_so_many_items() -> None:
+    with pytest.raises(ConfigError, match="1600"):
+        made(items=1_600, held_out_items=1)
+
+
+def test_nothing_stands_after_its_name() -> None:
+    with pytest.raises(ConfigError, match=NAME):
+        crossroads_task("more", {})

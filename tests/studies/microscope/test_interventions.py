@@ -1,0 +1,99 @@
+"""Answers that one policy writes and another corrects: against laws whose outcome is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from fake_policies import END, TablePolicy
+
+from tinsmith.lab.service.asked_policy import AskedPolicy
+from tinsmith.studies.microscope.agreement import Decoding, Fate, Pair, fate_of
+from tinsmith.studies.microscope.interventions import (
+    Corrected,
+    Line,
+    Rule,
+    Writing,
+    control_places,
+    corrected,
+)
+
+PROMPT = (6, 6)
+ENDS_AFTER = len(PROMPT) + 4
+WRITING = Writing(
+    decoding=Decoding.GREEDY, temperature=1.0, max_tokens=8, stop=(END,), threshold=0.5
+)
+
+
+def law(fork: tuple[float, ...], at: int = 1) -> TablePolicy:
+    """Write 5, but at one place of the answer draw from `fork`; end after four tokens."""
+
+    def probabilities(text: tuple[int, ...]) -> tuple[float, ...]:
+        place = len(text) - len(PROMPT)
+        if len(text) >= ENDS_AFTER:
+            return (1.0, 0, 0, 0, 0, 0, 0)
+        return fork if place == at else (0, 0, 0, 0, 0, 1.0, 0)
+
+    return TablePolicy(probabilities)
+
+
+BASE = law((0, 0.0, 0.4, 0.3, 0.3, 0, 0))
+TUNED = law((0, 0.0, 0.0, 0.0, 1.0, 0, 0))
+ELSEWHERE = law((0, 0.0, 0.0, 0.0, 0.0, 0, 1.0))
+
+
+def pair(first: TablePolicy, second: TablePolicy) -> Pair:
+    return Pair(cast(AskedPolicy, first), cast(AskedPolicy, second), str)
+
+
+def one(first: TablePolicy, second: TablePolicy, rule: Rule, line: Line | None = None) -> Corrected:
+    (found,) = corrected(pair(first, second), [line or Line(prompt=PROMPT, seed=3)], rule, WRITING)
+    return found
+
+
+def test_the_oracle_takes_the_seconds_token_where_the_two_part_and_nowhere_else() -> None:
+    assert one(BASE, TUNED, Rule.ORACLE) == Corrected(tokens=(5, 4, 5, 5, END), taken=1)
+
+
+def test_a_policy_is_never_corrected_by_itself() -> None:
+    assert one(BASE, BASE, Rule.ORACLE) == Corrected(tokens=(5, 2, 5, 5, END), taken=0)
+
+
+def test_uncertain_places_are_known_from_the_first_alone() -> None:
+    assert one(BASE, TUNED, Rule.UNCERTAIN) == Corrected(tokens=(5, 4, 5, 5, END), taken=1)
+    assert one(TUNED, BASE, Rule.UNCERTAIN).taken == 0
+
+
+def test_the_control_corrects_the_places_it_was_given() -> None:
+    line = Line(prompt=PROMPT, seed=3, places=frozenset({0, 3}))
+    assert one(BASE, TUNED, Rule.RANDOM, line) == Corrected(tokens=(5, 2, 5, 5, END), taken=2)
+    hit = replace(line, places=frozenset({1}))
+    assert one(BASE, TUNED, Rule.RANDOM, hit) == Corrected(tokens=(5, 4, 5, 5, END), taken=1)
+
+
+def test_a_correction_may_end_an_answer_and_none_makes_it_longer_than_allowed() -> None:
+    ending = law((1.0, 0, 0, 0, 0, 0, 0), at=2)
+    assert one(BASE, ending, Rule.ORACLE).tokens == (5, 5, END)
+    short = replace(WRITING, max_tokens=2)
+    (found,) = corrected(pair(BASE, TUNED), [Line(prompt=PROMPT, seed=3)], Rule.ORACLE, short)
+    assert found == Corrected(tokens=(5, 4), taken=1)
+
+
+def test_the_control_has_as_many_places_as_the_oracle_corrected() -> None:
+    oracle = Corrected(tokens=(5, 4, 5, 5, END), taken=2)
+    drawn = {control_places(Line(prompt=PROMPT, seed=seed), oracle) for seed in range(40)}
+    assert {len(places) for places in drawn} == {2}
+    assert len(drawn) > 5
+    assert set().union(*drawn) == set(range(5))
+
+
+@pytest.mark.parametrize(
+    ("second", "fate"), [(BASE, Fate.UNSHIFTED), (TUNED, Fate.RERANKED), (ELSEWHERE, Fate.SHIFTED)]
+)
+def test_a_tokens_fate_is_its_rank_in_the_first(second: TablePolicy, fate: Fate) -> None:
+    text = [*PROMPT, 5, 2]
+    wished = second.spreads([text])[0].argmax[1:]
+    ranks = BASE.spreads([text], [[token or 0 for token in wished]])[0].rank
+    assert ranks[-1] is not None
+    assert fate_of(ranks[-1]) is fate
