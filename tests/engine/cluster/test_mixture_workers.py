@@ -1,4 +1,4 @@
-"""A mixture has one answer, whoever computes it: the bits, loads and routes of one process on one worker and on three."""
+"""A mixture has one answer, whoever computes it: one process, one worker or three; bits, loads and routes."""
 
 from __future__ import annotations
 
