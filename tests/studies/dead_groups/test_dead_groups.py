@@ -33,7 +33,7 @@ def _silent(message: str) -> None:
 
 
 def found(out: Path, arms: Mapping[str, MadeArm], **given: str) -> dict[str, Any]:
-    keys = {"out": str(out), "seeds": "1,2", "steps": "8", **given}
+    keys = {"out": str(out), "seeds": "1,2", "steps": "10", **given}
     run_dead_groups(keys, _silent, run=Maker(arms), draws=DRAWS)
     return json.loads((out / "study.json").read_text())
 
@@ -91,7 +91,7 @@ def test_the_page_stands_beside_the_values(tmp_path: Path) -> None:
 def test_sizes_and_places_say_what_is_run() -> None:
     smallest = dead_settings({"size": "smallest"}).study
     assert smallest.seeds == (1,)
-    assert smallest.shared["steps"] == "6"
+    assert smallest.shared["steps"] == "12"
     assert dead_settings({}).study.seeds == (1, 2, 3, 4, 5)
     small = dead_settings({"at": "small"})
     assert [arm.name for arm in small.study.arms] == ["always", "chance", "forced", "shuffled"]

@@ -49,8 +49,8 @@ SIZES: Final[Sizes] = MappingProxyType(
         Size.SMALLEST: {
             "seeds": "1",
             "base_steps": "120",
-            "steps": "6",
-            "eval_every": "6",
+            "steps": "12",
+            "eval_every": "12",
             "eval_items": "24",
             "eval_samples": "8",
             "save_every": "0",
