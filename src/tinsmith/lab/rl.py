@@ -1,6 +1,7 @@
 """The loop, on one page: sample groups, reward them, train on what they teach; again.
 
-A step that learns by example is supervised instead (see sft.py): all of SFT's, and the first `sft_steps` of RL.
+A step that learns by example is supervised instead (see sft.py, and sparse.py for the base's own rollouts as examples):
+all of SFT's, and the first `sft_steps` of RL.
 
 It talks to a Tinker server and nothing else. Step n samples from the policy that n updates made, so that sampler and
 trainer are the same model and `optim/kl_sample_train` is 0.0 where the server keeps that promise.
@@ -15,8 +16,9 @@ from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.schedule import batch, due, saves_after
-from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.settings import RlSettings, SparseSettings
 from tinsmith.lab.sft import teach
+from tinsmith.lab.sparse import select
 from tinsmith.types.seeds import derive
 
 
@@ -37,7 +39,10 @@ def train(run: Run[I, A]) -> Finished | None:
         metrics = run.examine(step) if due(step, settings.eval_every) else {}
         # Adam's moments go on over a change from examples to rewards, as both train one adapter.
         examples = settings.by_example(step)
-        metrics |= _by_reward(run, step) if examples is None else teach(run, examples, step)
+        if isinstance(examples, SparseSettings):
+            metrics |= select(run, examples, step)
+        else:
+            metrics |= _by_reward(run, step) if examples is None else teach(run, examples, step)
         run.record(step, metrics)
         if run.stops_here or saves_after(step, settings.steps, settings.save_every):
             run.checkpoint(step + 1)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Any, Generic
 
 import msgspec
 import tinker
@@ -84,6 +84,8 @@ class Run(Generic[I, A]):
     """Where it stands: optimizer steps its weights have seen."""
     best: BestStep | None = None
     experts: ExpertWatch = field(default_factory=ExpertWatch)
+    offline: Sequence[Any] | None = None
+    """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
     _sampler: tinker.SamplingClient | None = None
     _base: tinker.SamplingClient | None = None
     _timings: dict[str, float] = field(default_factory=dict[str, float])

@@ -300,6 +300,45 @@ class SftSettings(CommonSettings):
         return self
 
 
+class Pushed(StrEnum):
+    """Which rollouts are learned from."""
+
+    BOTH = "both"
+    """Good ones are made more probable, and bad ones less."""
+    GOOD = "good"
+    """Those that earned more than their group, and no other: a control."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseSettings(SftSettings):
+    """Supervised steps on the base's own rollouts, at the tokens where it was uncertain (see sparse.py)."""
+
+    asked_items: int = 200
+    """Training items that the base answers before the first step."""
+    base_rollouts: int = 20
+    """Its answers to each of them."""
+    kept_items: int = 50
+    """Of the items asked, so many are learned from: those with pass rates nearest a half."""
+    entropy_threshold: float = 0.7
+    """Nats of the base's entropy above which a token is pushed; at all others the policy is held to the base."""
+    base_kl_coef: float = 0.2
+    """How strongly it is held there."""
+    pushed: Pushed = Pushed.BOTH
+    """Whether good and bad rollouts are learned from, or good ones alone."""
+
+    def __post_init__(self) -> None:
+        SftSettings.__post_init__(self)
+        _positive(self, "steps", "asked_items", "kept_items", "temperature")
+        _not_negative(self, "entropy_threshold", "base_kl_coef")
+        if self.base_rollouts < 2:
+            raise ConfigError(
+                "an item needs two rollouts, which are compared with each other",
+                field="base_rollouts",
+                value=self.base_rollouts,
+                allowed="2 or more",
+            )
+
+
 def _positive(settings: CommonSettings, *names: str) -> None:
     _check(settings, names, strictly=True)
 

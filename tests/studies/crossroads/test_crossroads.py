@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -20,6 +21,11 @@ def made(**values: int) -> Task:
     source = crossroads_task("", {})
     usual = {key.name: key.default for key in source.keys}
     return source.make({**usual, **values})
+
+
+def _listed(items: object) -> list[dict[str, str]]:
+    assert isinstance(items, list)
+    return cast("list[dict[str, str]]", items)
 
 
 def earned(answer: str) -> Earned:
@@ -54,7 +60,7 @@ def test_every_sign_asks_for_another_road() -> None:
 def test_the_right_answer_earns_all() -> None:
     task = made(items=30, held_out_items=10)
     assert task.answer is not None
-    for item in task.items:
+    for item in _listed(task.items):
         (found,) = score_group(task, item, [[task.answer(item)]])
         assert isinstance(found, Earned)
         assert found.total == 1.0
@@ -73,11 +79,10 @@ def test_demonstrations_take_every_road_whatever_the_sign_says_and_make_no_mista
 
 def test_held_out_items_are_none_of_those_to_train_on() -> None:
     task = made(items=50, held_out_items=20)
-    train, held_out = list(task.items), task.held_out
-    assert isinstance(held_out, list)
+    train, held_out = _listed(task.items), _listed(task.held_out)
     assert (len(train), len(held_out)) == (50, 20)
     assert not {one["id"] for one in train} & {one["id"] for one in held_out}
-    assert list(made(items=50, held_out_items=20).items) == train
+    assert _listed(made(items=50, held_out_items=20).items) == train
 
 
 def test_what_stands_in_the_prompt_shows_every_road_and_never_the_right_one() -> None:

@@ -14,6 +14,7 @@ from tinsmith.types.errors import ConfigError
 CARD: Final = "base.json"
 """In the folder of a nano base: what it was built from."""
 
+_OF_TASKS: Final = (Kind.TASK, Kind.TASK_SFT, Kind.TASK_SPARSE)
 _AS_SMALL: Final = ("tinsmith/nano", "tinsmith/tiny", "tinsmith/moe-nano")
 """Built-in models that the rates of `at=nano` are for as well."""
 
@@ -34,7 +35,7 @@ def require_own_rates(plan: Plan) -> None:
         return
     given = {
         *plan.overrides,
-        *(plan.experiment.delta if plan.frame.kind in (Kind.TASK, Kind.TASK_SFT) else ()),
+        *(plan.experiment.delta if plan.frame.kind in _OF_TASKS else ()),
     }
     missing = [key for key in _rates(plan) if key not in given]
     if missing:

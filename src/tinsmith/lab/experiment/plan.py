@@ -20,7 +20,7 @@ from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, 
 from tinsmith.lab.experiment.key_text import folder_name, truth, unknown_key, unreadable
 from tinsmith.lab.experiment.keys import ENGINE, Circumstances
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
 from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
@@ -162,7 +162,9 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
     kinds = experiment.subject.kinds
     entry, known = kinds[kind], kinds[kind].keys.known
     in_others = {name for each in kinds.values() for name in each.keys.known}
-    in_loops = {each.name for loop in (RlSettings, SftSettings) for each in fields(loop)}
+    in_loops = {
+        each.name for loop in (RlSettings, SftSettings, SparseSettings) for each in fields(loop)
+    }
     for key in overrides:
         if key in known or (entry.named_reward and key.startswith(REWARD_PREFIX)):
             continue

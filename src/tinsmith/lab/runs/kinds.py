@@ -18,6 +18,8 @@ class Kind(enum.StrEnum):
     """A task of the user's own, by reinforcement."""
     TASK_SFT = "task_sft"
     """A task of the user's own, by example."""
+    TASK_SPARSE = "task_sparse"
+    """A task of the user's own, by the base's own rollouts at uncertain tokens."""
     DEBATE = "debate"
     """Labels of papers under challenge: A predicts, B challenges, A revises or defends."""
     JOINT = "joint"
@@ -34,6 +36,7 @@ class Kind(enum.StrEnum):
             Kind.RLVR: "RL with rubrics",
             Kind.TASK: "RL on a task of one's own",
             Kind.TASK_SFT: "SFT on a task of one's own",
+            Kind.TASK_SPARSE: "Sparse selection on a task of one's own",
             Kind.DEBATE: "RL under challenge",
             Kind.JOINT: "RL on two labels",
         }[self]
@@ -41,7 +44,12 @@ class Kind(enum.StrEnum):
     @property
     def data_words(self) -> str:
         """What its data are called."""
-        return {Kind.RLVR: "Tasks", Kind.TASK: "Items", Kind.TASK_SFT: "Items"}.get(self, "Papers")
+        return {
+            Kind.RLVR: "Tasks",
+            Kind.TASK: "Items",
+            Kind.TASK_SFT: "Items",
+            Kind.TASK_SPARSE: "Items",
+        }.get(self, "Papers")
 
     @property
     def has_baselines(self) -> bool:

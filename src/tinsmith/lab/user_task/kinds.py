@@ -13,7 +13,7 @@ from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.experiment.keys import Keys
 from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_LABELS
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import RlSettings, SftSettings
+from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.types.errors import ConfigError
 
@@ -83,6 +83,14 @@ TASK_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
                     "group_size": 8,
                     "groups_per_batch": 32,
                 },
+            },
+        ),
+        Kind.TASK_SPARSE: KindEntry(
+            keys=Keys(TaskFrame, SparseSettings, without=WITHOUT_LABELS),
+            values={
+                At.NANO: {**_NANO, "steps": 150, "learning_rate": 1e-3, "batch_size": 16},
+                At.SMALL: {**_SMALL, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
+                At.SEED: {**_SEED, "steps": 150, "learning_rate": 1e-4, "batch_size": 8},
             },
         ),
         Kind.TASK_SFT: KindEntry(

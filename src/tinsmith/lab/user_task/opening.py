@@ -12,6 +12,7 @@ from tinsmith.lab.experiment.key_help import KeyHelp, key_help, shown_value
 from tinsmith.lab.experiment.key_text import unknown_key
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.kinds import Kind
+from tinsmith.lab.settings import SparseSettings
 from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.source import TaskSource
@@ -35,7 +36,8 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
             raise unknown_key(key, overrides[key], _KNOWN | own)
     experiment, values, task = _experiment(source, overrides)
     plan = make_plan(experiment, {key: overrides[key] for key in overrides if key not in own})
-    if task.answer is None and plan.settings.by_example(0) is not None:
+    shown = plan.settings.by_example(0)
+    if task.answer is None and shown is not None and not isinstance(shown, SparseSettings):
         raise ConfigError(
             "supervised training reads right answers, and this task says none",
             field="kind" if plan.frame.kind is Kind.TASK_SFT else "sft_steps",

@@ -39,6 +39,8 @@ class LookSettings(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float
     """Nats above which the first policy counts as uncertain."""
     seed: int
+    data: str
+    """Fingerprint of the items."""
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.service.facts import weights_sha256
+from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.study.cells import run_cells, sole_process
 from tinsmith.lab.study.driver import (
     Outcome,
@@ -140,6 +140,7 @@ def _looked(
         temperature=plan.settings.temperature,
         threshold=settings.threshold,
         seed=plan.settings.seed,
+        data=data.split.sha256,
     )
     before = kept(file, names, asked)
     if before is not None:
@@ -164,9 +165,10 @@ def _looked(
 
 
 def _name(one: Reopened, when: str) -> str:
-    """Return what a policy is, whatever folder it lies in: its base's model, or its weights' hash."""
+    """Return what a policy is, whatever folder it lies in: its base's fingerprint, or its weights' hash."""
     if when == BASE:
-        return f"base {one.materials.model_name}"
+        told = model_identity(one.connection, one.materials.model_name) or {}
+        return f"base {told.get('fingerprint', one.materials.model_name)}"
     path = one.policy(when).model
     return weights_sha256(one.connection, path) or path
 
