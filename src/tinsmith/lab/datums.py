@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tinker
 from tinker import types
 
 from tinsmith.lab.rollouts import AnyRollout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """What supervised training reads: a conversation as it should go."""
+
+    tokens: tuple[int, ...]
+    learned: tuple[bool, ...]
+    """For every token whether it is an answer's; what answers reply to is only read."""
+
+    @classmethod
+    def after(cls, prompt_length: int, tokens: Sequence[int]) -> Example:
+        """Return the example of one prompt and one answer."""
+        answer = len(tokens) - prompt_length
+        return cls(tokens=tuple(tokens), learned=(False,) * prompt_length + (True,) * answer)
 
 
 def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]]) -> tinker.Datum:
@@ -33,12 +49,16 @@ def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]]) -> 
 
 def answer_datum(tokens: Sequence[int], prompt_length: int, weight: float) -> tinker.Datum:
     """A cross-entropy datum on what follows the prompt, each token with the same weight."""
-    count = len(tokens) - prompt_length
+    return example_datum(Example.after(prompt_length, tokens), weight)
+
+
+def example_datum(example: Example, weight: float) -> tinker.Datum:
+    """A cross-entropy datum on the answers of an example, each token with the same weight."""
     return types.Datum(
-        model_input=types.ModelInput.from_ints(list(tokens[:-1])),
+        model_input=types.ModelInput.from_ints(list(example.tokens[:-1])),
         loss_fn_inputs={
-            "target_tokens": _integers(tokens[1:]),
-            "weights": _floats([0.0] * (prompt_length - 1) + [weight] * count),
+            "target_tokens": _integers(example.tokens[1:]),
+            "weights": _floats([weight if mine else 0.0 for mine in example.learned[1:]]),
         },
     )
 

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment, Over
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.examples import right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.scoring import REPLY, Earned, Failed, read_reply, score_group
 from tinsmith.lab.user_task.task import Answered, Section, Task
@@ -179,21 +181,13 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
-    def example(self, item: UserItem) -> tuple[tuple[int, ...], int]:
+    def example(self, item: UserItem) -> Example:
         """See Subject.
 
         Raises:
-            TaskError: the task's `answer` fails, or gives no text.
+            TaskError: the task's `answer` fails, or gives no texts.
         """
-        assert self.task.answer is not None, "a task that says no answer is refused before"
-        said = attempt(self.task.answer, item.item)
-        if isinstance(said, Raised):
-            raise TaskError(f"answer of the item {item.prompt_id}: {said}")
-        if not isinstance(cast(object, said), str):
-            raise TaskError(f"answer of the item {item.prompt_id}: it is no text")
-        reply = Message(role=Role.ASSISTANT, content=said)
-        tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
-        return tokens, sum(weight == 0.0 for weight in weights)
+        return right_example(self.task, item, self.renderer)
 
     def train_figures(
         self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]
