@@ -10,6 +10,7 @@ from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.page import seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.study.tried_rates import Tried, rate_words
 from tinsmith.lab.user_task.page import prompt_block, shown_replies
 from tinsmith.pages.curves import Chart, Line, chart_svg
@@ -44,7 +45,6 @@ from tinsmith.pages.tables import (
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.studies.learning.headline import headline
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
-from tinsmith.studies.learning.reading import ArmRead
 from tinsmith.studies.learning.results import LearnedArm, LearningFound, Moved
 from tinsmith.studies.learning.story import holds, rate_of, shown_measure
 from tinsmith.types.seeds import derive
