@@ -99,6 +99,12 @@ def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
     return taste_task(rest, given)
 
 
+def _open_lookup(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.pass_at_k.source import lookup_task
+
+    return lookup_task(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -128,6 +134,13 @@ _KEPT: Final = (
         question="What does the model learn of an installed environment? verifiers:NAME",
         package="verifiers",
         open=_open_environment,
+    ),
+    KeptTask(
+        name="lookup",
+        question="Does the model learn to look up what it is asked, in one step or in two?",
+        package="",
+        open=_open_lookup,
+        presets=_METHODS,
     ),
     KeptTask(
         name="taste",
