@@ -175,14 +175,33 @@ def _penalties(
     Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
     as a loss (arXiv:2506.09477), the right one for the reverse KL.
     """
+    bonus = _entropy_bonus(scored, settings, metrics)
     if settings.kl_penalty_coef == 0.0 or reference is None or not scored:
-        return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
+        return bonus
     drift = base_drift(reference, [one.rollout for one in scored])
     average = mean(np.concatenate(drift))
     metrics["kl/base"] = average
     return {
-        id(one): settings.kl_penalty_coef * (average - d)
+        id(one): bonus[id(one)] + settings.kl_penalty_coef * (average - d)
         for one, d in zip(scored, drift, strict=True)
+    }
+
+
+def _entropy_bonus(
+    scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[str, float]
+) -> dict[int, NDArray[np.float64]]:
+    """Return what every token's advantage gets for the policy's entropy: its surprise less the batch's mean surprise.
+
+    Source: grad H = -E[log q grad log q], the score function's, with the mean as baseline.
+    """
+    if settings.entropy_bonus == 0.0 or not scored:
+        return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
+    surprise = [-np.array(one.rollout.logprobs, dtype=np.float64) for one in scored]
+    average = mean(np.concatenate(surprise))
+    metrics["train/token_entropy"] = average
+    return {
+        id(one): settings.entropy_bonus * (found - average)
+        for one, found in zip(scored, surprise, strict=True)
     }
 
 

@@ -8,7 +8,8 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 
 from __future__ import annotations
 
-from tinsmith.lab.grouping import ScoredGroup, score_groups
+from tinsmith.lab.forced import force_options
+from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, score_groups
 from tinsmith.lab.policy import ExactGradient, update_policy
 from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
@@ -31,6 +32,8 @@ def train(run: Run[I, A]) -> Finished | None:
     for step in range(run.step, settings.steps):
         if run.stops_here:
             return None
+        if run.spent:
+            break
         metrics = run.examine(step) if due(step, settings.eval_every) else {}
         # Adam's moments go on over a change from examples to rewards, as both train one adapter.
         examples = settings.by_example(step)
@@ -74,6 +77,8 @@ def _sampled(
             forks=course.forks,
         )
         rollouts = sample_groups(run.sampler(), course.subject, items, sampling)
+        if settings.force_options:
+            rollouts = force_options(run.sampler(), course.subject, rollouts, sampling.seed)
     with run.timed("score_s"):
         # Paid by the rewards' state before the step enters it.
         exact = None if course.exact is None else course.exact()
@@ -85,5 +90,7 @@ def _sampled(
             compared_by=None if exact is None else exact.besides,
             by_turn=course.by_turn,
         )
+        if settings.snr_filter:
+            groups = left_out_by_spread(groups, settings.snr_filter)
         run.saw(step, groups)
     return groups, exact

@@ -58,6 +58,14 @@ class Selection(StrEnum):
     """Not chosen: the last one."""
 
 
+class Watched(StrEnum):
+    """What is measured at every evaluation beside the subject's own figures."""
+
+    NOTHING = "none"
+    MUTUAL_INFORMATION = "mutual_information"
+    """How much answers tell of their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonSettings:
     """What SFT and RL share.
@@ -102,6 +110,8 @@ class CommonSettings:
     """Weight decay of AdamW."""
     grad_clip_norm: float = 0.0
     """The norm that gradients are clipped to; 0: not clipped."""
+    watch: Watched = Watched.NOTHING
+    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; or none."""
     seed: int = 0
     """The random seed from which every other one is derived."""
 
@@ -150,6 +160,11 @@ LATER: Final = (
     "sft_learning_rate",
     "sft_batch_size",
     "test_items",
+    "watch",
+    "force_options",
+    "entropy_bonus",
+    "snr_filter",
+    "early_stop",
 )
 """Keys that came after names had been frozen."""
 
@@ -186,6 +201,15 @@ class RlSettings(CommonSettings):
     """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
     """The policy gradient of sampled answers, or exactly that of all labels with their probabilities."""
+    force_options: bool = False
+    """Whether each group also holds every answer that the task's `options` names, drawn or not: a policy that is always
+    wrong meets the right one."""
+    entropy_bonus: float = 0.0
+    """Bonus in the reward for tokens that the policy found unlikely (its entropy, by the score function); 0: none."""
+    snr_filter: float = 0.0
+    """Train on the groups whose rewards deviate most, until they have this share of all deviation; 0: on all."""
+    early_stop: bool = False
+    """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
     sft_steps: int = 0
     """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
@@ -197,7 +221,14 @@ class RlSettings(CommonSettings):
         CommonSettings.__post_init__(self)
         _positive(self, "steps", "group_size", "groups_per_batch", "num_substeps")
         _positive(self, "sft_learning_rate", "sft_batch_size")
-        _not_negative(self, "kl_penalty_coef", "sft_steps")
+        _not_negative(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
+        if self.snr_filter > 1.0:
+            raise ConfigError(
+                "this is a share of the deviation of all groups",
+                field="snr_filter",
+                value=self.snr_filter,
+                allowed="0 (no filter) to 1",
+            )
         if self.sft_steps >= self.steps:
             raise ConfigError(
                 "every step would be supervised, with none left for RL",

@@ -115,6 +115,11 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """
         raise ConfigError("no answer is known to be right", field="item", value=item.prompt_id)
 
+    def options(self, item: I) -> Sequence[tuple[int, ...]]:
+        """Return every answer that there is to an item, as the tokens of a reply; none where they are not known."""
+        del item
+        return ()
+
     def trace(self) -> Mapping[str, float]:
         """Return what is worth telling of the rewards' state after a step."""
         return {}

@@ -42,6 +42,13 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
             value=overrides.get("sft_steps", plan.frame.kind.value),
             fix="give the task answer=..., a function of the item, or train it by reward alone",
         )
+    if task.options is None and getattr(plan.settings, "force_options", False):
+        raise ConfigError(
+            "this task does not say which answers there are",
+            field="force_options",
+            value=True,
+            fix="give the task options=..., a function of the item",
+        )
     changed = {key: values[key] for key in sorted(own & overrides.keys())}
     return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
 

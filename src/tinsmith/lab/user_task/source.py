@@ -134,7 +134,11 @@ def _sources(task: Task) -> dict[str, object]:
         **{f"baseline {name}": each for name, each in task.baselines.items()},
         **{f"section {name}": each for name, each in task.sections.items()},
     }
+    if task.options is not None:
+        functions["options"] = task.options
     sources: dict[str, object] = {"max_turns": task.max_turns}
+    if task.base_steps:
+        sources["base_steps"] = task.base_steps
     for name, function in functions.items():
         if function is None or isinstance(function, str):
             sources[name] = function

@@ -189,6 +189,27 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         """
         return right_example(self.task, item, self.renderer)
 
+    def options(self, item: UserItem) -> list[tuple[int, ...]]:
+        """See Subject.
+
+        Raises:
+            TaskError: the task's `options` fails, or gives no texts.
+        """
+        if self.task.options is None:
+            return []
+        said = attempt(self.task.options, item.item)
+        if isinstance(said, Raised):
+            raise TaskError(f"options of the item {item.prompt_id}: {said}")
+        if not all(isinstance(cast(object, one), str) for one in said):
+            raise TaskError(f"options of the item {item.prompt_id}: one of them is no text")
+        return [self._reply(item, one) for one in said]
+
+    def _reply(self, item: UserItem, text: str) -> tuple[int, ...]:
+        """Return a reply's tokens, with what ends it."""
+        reply = Message(role=Role.ASSISTANT, content=text)
+        tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
+        return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
+
     def train_figures(
         self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]
     ) -> dict[str, float]:

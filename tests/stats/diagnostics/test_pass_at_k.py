@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tinsmith.stats.pass_at_k import (
+from tinsmith.stats.diagnostics.pass_at_k import (
     boundary,
     dyadic,
     pass_at,

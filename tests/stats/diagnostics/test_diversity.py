@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from tinsmith.stats.diversity import different, distinct_n, entropy
+from tinsmith.stats.diagnostics.diversity import different, distinct_n, entropy
 
 WAYS = [("look a", "look b"), ("look a", "look b"), ("look b",), ()]
 
