@@ -110,20 +110,15 @@ class Task:
     base_steps: int = 0
     """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
     With fewer it is still unsure of what it was shown."""
-<<<<<<< HEAD
     base_items: Items = ()
     """What the small base reads about in place of the items to train on: where what the task says in a conversation
     would give away what is to be learned. None of them is trained on or evaluated."""
     answer: Callable[[Item], str | Sequence[str]] | None = None
     """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. With `reply` one text a turn;
     between them it reads what the task would say."""
-=======
-    answer: Callable[[Item], str] | None = None
-    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
     options: Callable[[Item], Sequence[str]] | None = None
     """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
     `reply`."""
->>>>>>> dfcc195
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
