@@ -18,6 +18,7 @@ from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
+from tinsmith.studies.pass_at_k import settings as pass_at_k
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
@@ -242,6 +243,12 @@ def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
     return run_probe(given, say)
 
 
+def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.pass_at_k.study import run_pass_at_k
+
+    return run_pass_at_k(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -262,6 +269,13 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
 
 _STUDIES: Final = (
+    StudyEntry(
+        name=pass_at_k.STUDY,
+        question=pass_at_k.QUESTION,
+        keys=pass_at_k.STUDY_KEYS,
+        read=pass_at_k.pass_at_k_study,
+        run=_run_pass_at_k,
+    ),
     StudyEntry(
         name="rubric_quality",
         question=rubric_quality.QUESTION,

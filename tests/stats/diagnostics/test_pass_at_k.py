@@ -40,7 +40,8 @@ def test_it_has_no_bias_and_less_variance_than_the_naive_estimate() -> None:
     """The naive one looks at the first k samples alone; both are computed over the whole binomial law."""
     samples, k, chance = 16, 4, 0.2
     weight = [
-        math.comb(samples, c) * chance**c * (1 - chance) ** (samples - c) for c in range(samples + 1)
+        math.comb(samples, c) * chance**c * (1 - chance) ** (samples - c)
+        for c in range(samples + 1)
     ]
     found = np.array([float(pass_at_k(samples, c, k)) for c in range(samples + 1)])
     mean = float(np.dot(weight, found))

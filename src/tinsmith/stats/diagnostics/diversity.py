@@ -30,9 +30,7 @@ def distinct_n(sequences: Sequence[Actions], n: int) -> Fraction | None:
     >>> distinct_n([("a", "b"), ("a", "b")], 2)
     Fraction(1, 2)
     """
-    grams = [
-        one[start : start + n] for one in sequences for start in range(len(one) - n + 1)
-    ]
+    grams = [one[start : start + n] for one in sequences for start in range(len(one) - n + 1)]
     return Fraction(len(set(grams)), len(grams)) if grams else None
 
 

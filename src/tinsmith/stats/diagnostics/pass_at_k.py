@@ -82,9 +82,7 @@ class Swap:
 def swapped(after: frozenset[str], before: frozenset[str]) -> Swap:
     """Compare two boundaries on the same items by McNemar's exact test."""
     gained, lost = sorted(after - before), sorted(before - after)
-    return Swap(
-        gained=tuple(gained), lost=tuple(lost), test=mcnemar(len(gained), len(lost))
-    )
+    return Swap(gained=tuple(gained), lost=tuple(lost), test=mcnemar(len(gained), len(lost)))
 
 
 def swapped_over_seeds(pairs: Sequence[tuple[frozenset[str], frozenset[str]]]) -> float:

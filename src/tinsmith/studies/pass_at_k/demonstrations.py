@@ -21,7 +21,10 @@ def shown(question: Question, random: Random) -> list[str]:
     if random.random() < (0.3 if one_hop else 0.7):
         found = _looked_up(question, random, replies)
         if not found or random.random() >= GOES_ON:
-            return [*replies, _GIVES_UP if random.random() < 0.5 or not found else f"{ANSWER} {question.chief}"]
+            return [
+                *replies,
+                _GIVES_UP if random.random() < 0.5 or not found else f"{ANSWER} {question.chief}",
+            ]
         return [*replies, f"{CODE} {question.chief}", f"{ANSWER} {question.chief_code}"]
     if random.random() < 0.2:
         return [_GIVES_UP]

@@ -37,7 +37,7 @@ class Pays(StrEnum):
     """A coin that is thrown by what was said: a control, from which no answer can be learned."""
 
 
-_KEYS: Final = (
+KEYS: Final = (
     OwnKey(name="items", kind=int, default=200, words="Questions to train on."),
     OwnKey(name="held_out_items", kind=int, default=40, words="Questions never trained on."),
     OwnKey(name="two_hops", kind=float, default=0.7, words="The share that takes two look-ups."),
@@ -63,8 +63,10 @@ def lookup_task(rest: str, given: Mapping[str, str]) -> NamedTask:
     """
     del given
     if rest:
-        raise ConfigError("there is one such task", field=NAME, value=rest, fix=f"tinsmith run {NAME}")
-    return NamedTask(found_at=NAME, keys=_KEYS, sha256={}, entry=_made)
+        raise ConfigError(
+            "there is one such task", field=NAME, value=rest, fix=f"tinsmith run {NAME}"
+        )
+    return NamedTask(found_at=NAME, keys=KEYS, sha256={}, entry=_made)
 
 
 def lookups(replies: Sequence[str]) -> tuple[str, ...]:
@@ -103,6 +105,11 @@ def _reply(question: Question, said: Sequence[str]) -> str | None:
     return told(question, words)
 
 
+def _count(question: Question, said: Sequence[str]) -> int:
+    del question
+    return len(lookups(said))
+
+
 def _coin(question: Question, said: Sequence[str]) -> bool:
     return sha256("\n".join([question.id, *said]).encode()).digest()[0] % 2 == 0
 
@@ -129,13 +136,18 @@ def _made(values: Mapping[str, Value]) -> Task:
         reward={pays: of_conversation(answered if pays == Pays.ANSWER else _coin)},
         metrics={
             "right": of_conversation(answered),
-            "lookups": of_conversation(lambda item, said: len(lookups(said))),
+            "lookups": of_conversation(_count),
         },
         item_id=lambda item: item.id,
         demonstrate=shown,
         base_items=questions(_READ_BY_BASE, "base", seed, two_hops=share),
         base_steps=int(values["base_steps"]),
         answer=right,
-        baselines={"a code that nobody has": lambda item: f"{ANSWER} none"},
+        baselines={
+            "one look-up, whatever is asked": lambda item: [
+                f"{CODE} {item.person}",
+                f"{ANSWER} {item.own_code}",
+            ]
+        },
         keys={"max_tokens": 8, "eval_items": int(values["held_out_items"])},
     )

@@ -73,17 +73,18 @@ def questions(count: int, side: str, seed: int, *, two_hops: float) -> tuple[Que
         )
     two = round(count * two_hops)
     return tuple(
-        _question(Random(derive(seed, "question", side, place)), f"{side}-{place:03d}", place < two)
+        _question(Random(derive(seed, "question", side, place)), side, place, two=place < two)
         for place in range(count)
     )
 
 
-def _question(random: Random, name: str, two: bool) -> Question:
+def _question(random: Random, side: str, place: int, *, two: bool) -> Question:
+    hops = Hops.TWO if two else Hops.ONE
     person, chief = random.sample(names()[0], 2)
     own_code, chief_code = random.sample(names()[1], 2)
     return Question(
-        id=name,
-        hops=Hops.TWO if two else Hops.ONE,
+        id=f"{side}-{hops.value}-{place:03d}",
+        hops=hops,
         person=person,
         chief=chief,
         list=random.choices(LISTS, _SHARES)[0],
