@@ -93,12 +93,25 @@ def test_a_datum_weighs_the_learned_tokens_alone() -> None:
     assert datum.loss_fn_inputs["target_tokens"].tolist() == [6, 7, 8, 9]
 
 
+def twice(item: Any) -> list[str]:
+    return [item["b"], item["b"]]
+
+
+def nothing(item: Any) -> list[str]:
+    del item
+    return []
+
+
+def no_text(item: Any) -> list[Any]:
+    return [item["a"], 3]
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (lambda _: ["nine", "nine"], "nothing to say"),
-        (lambda _: [], "no text"),
-        (lambda _: ["look", 3], "no text"),
+        (twice, "nothing to say"),
+        (nothing, "no text"),
+        (no_text, "no text"),
         (lambda item: item["c"], "KeyError"),  # pyright: ignore
     ],
 )

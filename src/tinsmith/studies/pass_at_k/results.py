@@ -271,6 +271,7 @@ def with_claims(
                 before=ends[BASE],
                 baselines=tuple(one.on(two) for one in baselines if one is not None),
                 control=ends[COIN],
+                control_words="the same method paid by a coin",
                 parity=parity,
             )
         )

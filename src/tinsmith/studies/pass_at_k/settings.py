@@ -55,7 +55,7 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
             "groups_per_batch": "4",
             "held_out_items": "12",
             "eval_samples": "16",
-            "base_steps": "250",
+            "base_steps": "500",
             "seeds": "1",
         },
         Size.NANO: {
