@@ -27,16 +27,31 @@ class Example:
         return cls(tokens=tuple(tokens), learned=(False,) * prompt_length + (True,) * answer)
 
 
-def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]]) -> tinker.Datum:
-    """A datum of a policy-gradient loss: for each turn one advantage a token; what was not sampled has none."""
+def policy_datum(
+    rollout: AnyRollout, advantages: Sequence[Sequence[float]], foreseen: float = 0.0
+) -> tinker.Datum:
+    """A datum of a policy-gradient loss: for each turn one advantage a token; what was not sampled has none.
+
+    With `foreseen` what the environment answered is learned too, each of its tokens with that weight: as an action of
+    this advantage under the policy that read it. The ratio is 1, and so the gradient is that of weight * log p.
+    """
     tokens: list[int] = []
     logprobs: list[float] = []
     advantage: list[float] = []
     for turn, values in zip(rollout.turns, advantages, strict=True):
         before = [0.0] * len(turn.observation)
         tokens += [*turn.observation, *turn.tokens]
-        logprobs += [*before, *turn.logprobs]
-        advantage += [*before, *values]
+        if foreseen and turn.observed:
+            mine = turn.own_words or (True,) * len(before)
+            logprobs += [
+                value if own else 0.0 for value, own in zip(turn.observed, mine, strict=True)
+            ]
+            advantage += [foreseen if own else 0.0 for own in mine]
+        else:
+            logprobs += before
+            advantage += before
+        logprobs += turn.logprobs
+        advantage += values
     return types.Datum(
         model_input=types.ModelInput.from_ints(tokens[:-1]),
         loss_fn_inputs={
@@ -45,6 +60,34 @@ def policy_datum(rollout: AnyRollout, advantages: Sequence[Sequence[float]]) -> 
             "advantages": _floats(advantage[1:]),
         },
     )
+
+
+def answered_logprobs(rollout: AnyRollout) -> list[float]:
+    """Return the log-probabilities of what the environment answered in a conversation, token by token."""
+    return [
+        value
+        for turn in rollout.turns
+        if turn.observed
+        for value, own in zip(
+            turn.observed, turn.own_words or (True,) * len(turn.observed), strict=True
+        )
+        if own
+    ]
+
+
+def known_logprobs(rollout: AnyRollout) -> tuple[list[float], list[bool]]:
+    """Return for every token of a conversation what the policy said of it, and whether it said anything.
+
+    It did of what it wrote, and of what the environment wrote where that was asked.
+    """
+    told: list[float] = []
+    known: list[bool] = []
+    for turn in rollout.turns:
+        size = len(turn.observation)
+        own = (turn.own_words or (True,) * size) if turn.observed else (False,) * size
+        told += [*(turn.observed or (0.0,) * size), *turn.logprobs]
+        known += [*own, *(True,) * len(turn.tokens)]
+    return told, known
 
 
 def answer_datum(tokens: Sequence[int], prompt_length: int, weight: float) -> tinker.Datum:
