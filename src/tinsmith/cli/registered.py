@@ -106,6 +106,12 @@ def _open_lookup(rest: str, given: Mapping[str, str]) -> TaskSource:
     return lookup_task(rest, given)
 
 
+def _open_shell(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.environment_loss.source import shell_task
+
+    return shell_task(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -142,6 +148,12 @@ _KEPT: Final = (
         package="",
         open=_open_lookup,
         presets=_METHODS,
+    ),
+    KeptTask(
+        name="shell",
+        question="Does the model learn where files are, from what a shell answers?",
+        package="",
+        open=_open_shell,
     ),
     KeptTask(
         name="taste",
