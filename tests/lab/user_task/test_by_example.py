@@ -137,18 +137,6 @@ def test_a_task_without_answers_is_not_taught_by_example(
     assert caught.value.field in changes
 
 
-def test_an_answer_is_of_a_task_of_one_turn() -> None:
-    with pytest.raises(ConfigError) as caught:
-        Task(
-            items=[{"id": 1}],
-            prompt="Say it.",
-            reward=lambda _item, _text: 0.0,
-            answer=lambda _item: "it",
-            reply=lambda _item, _replies: None,
-        )
-    assert caught.value.field == "answer"
-
-
 @pytest.mark.parametrize(
     ("name", "preset"),
     [(kept.name, preset) for kept in KEPT_TASKS.values() for preset in kept.presets],

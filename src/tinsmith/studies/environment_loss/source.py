@@ -26,7 +26,7 @@ NAME: Final = "shell"
 QUESTION: Final = "Does the model learn where files are, from what a shell answers?"
 _READ_BY_BASE: Final = 4_000
 _HOW: Final = (
-    f"You are in a shell. Reply with one command and nothing else: 'ls PLACE', 'history', 'pwd', or '{GET} FILE PLACE'. "
+    f"You are in a shell. Reply with one command and nothing else: 'ls PLACE', 'history', 'pwd' or '{GET} FILE PLACE'. "
     f"Places: {' '.join(PLACES)}. You have {MOST_REPLIES} commands.\n\n"
 )
 

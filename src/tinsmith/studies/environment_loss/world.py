@@ -20,14 +20,58 @@ from typing import Final
 
 from tinsmith.types.seeds import derive
 
-PLACES: Final = tuple(
-    "attic barn cellar den field garage hall kitchen loft office porch shed".split()
+PLACES: Final = (
+    "attic",
+    "barn",
+    "cellar",
+    "den",
+    "field",
+    "garage",
+    "hall",
+    "kitchen",
+    "loft",
+    "office",
+    "porch",
+    "shed",
 )
-FILES: Final = tuple(
-    "anchor basket candle drum engine feather glove hammer ink jacket kettle lamp "
-    "mirror needle orange pencil quilt rope saddle ticket umbrella violin whistle yarn".split()
+FILES: Final = (
+    "anchor",
+    "basket",
+    "candle",
+    "drum",
+    "engine",
+    "feather",
+    "glove",
+    "hammer",
+    "ink",
+    "jacket",
+    "kettle",
+    "lamp",
+    "mirror",
+    "needle",
+    "orange",
+    "pencil",
+    "quilt",
+    "rope",
+    "saddle",
+    "ticket",
+    "umbrella",
+    "violin",
+    "whistle",
+    "yarn",
 )
-USERS: Final = tuple("ann ben cleo dan eve finn gus hana ivo jane".split())
+USERS: Final = (
+    "ann",
+    "ben",
+    "cleo",
+    "dan",
+    "eve",
+    "finn",
+    "gus",
+    "hana",
+    "ivo",
+    "jane",
+)
 LS: Final = "ls"
 HISTORY: Final = "history"
 PWD: Final = "pwd"
@@ -120,7 +164,7 @@ def other_worlds(count: int) -> tuple[Errand, ...]:
 
 
 def shown(errand: Errand, random: Random) -> list[str]:
-    """Return the commands of one demonstration: mostly at random; what was told of the file is used every other time."""
+    """Return the commands of one demonstration: at random, but what was told of the file is used every other time."""
     said, known = list[str](), ""
     for _ in range(MOST_REPLIES):
         if known and random.random() < 0.5:
