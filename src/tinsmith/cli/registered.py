@@ -21,6 +21,7 @@ from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
+from tinsmith.studies.pass_at_k import settings as pass_at_k
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
@@ -121,6 +122,18 @@ def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
     return reasons_source(rest, given)
 
 
+def _open_lookup(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.pass_at_k.source import lookup_task
+
+    return lookup_task(rest, given)
+
+
+def _open_shell(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.environment_loss.source import shell_task
+
+    return shell_task(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -157,6 +170,19 @@ _KEPT: Final = (
         package="",
         open=_open_crossroads,
         presets=_METHODS,
+    ),
+    KeptTask(
+        name="lookup",
+        question="Does the model learn to look up what it is asked, in one step or in two?",
+        package="",
+        open=_open_lookup,
+        presets=_METHODS,
+    ),
+    KeptTask(
+        name="shell",
+        question="Does the model learn where files are, from what a shell answers?",
+        package="",
+        open=_open_shell,
     ),
     KeptTask(
         name="taste",
@@ -312,6 +338,12 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
     return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
 
 
+def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.pass_at_k.study import run_pass_at_k
+
+    return run_pass_at_k(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -338,6 +370,13 @@ _STUDIES: Final = (
         keys=microscope.microscope_keys(),
         read=_read_microscope,
         run=_run_microscope,
+    ),
+    StudyEntry(
+        name=pass_at_k.STUDY,
+        question=pass_at_k.QUESTION,
+        keys=pass_at_k.STUDY_KEYS,
+        read=pass_at_k.pass_at_k_study,
+        run=_run_pass_at_k,
     ),
     StudyEntry(
         name="rubric_quality",

@@ -9,7 +9,7 @@ from typing import Any, Generic, cast
 
 import tinker
 
-from tinsmith.lab.policy import ExactGradient, told_drift
+from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
 from tinsmith.lab.progress import Progress, silent
 from tinsmith.lab.rollout_metrics import Line, examined_lines
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
@@ -121,6 +121,8 @@ class Course(Generic[I, A]):
         if self.settings.watch is Watched.MUTUAL_INFORMATION:
             kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
             more = {**more, **watched_information(policy.trainer, kept)}
+        if self.settings.watch is Watched.ENVIRONMENT:
+            more = {**more, **told_foresight(policy.client, read)}
         metrics = {**judged.metrics, **drift, **more}
         return Examined(tested=found | Tested(metrics=metrics), judged=judged)
 

@@ -80,6 +80,7 @@ def _sampled(
             temperature=settings.temperature,
             seed=derive(settings.seed, "rollout", step),
             forks=course.forks,
+            observes=settings.env_loss_coef > 0.0,
         )
         rollouts = sample_groups(run.sampler(), course.subject, items, sampling)
         if settings.force_options:

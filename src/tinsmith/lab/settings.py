@@ -64,6 +64,8 @@ class Watched(StrEnum):
     NOTHING = "none"
     MUTUAL_INFORMATION = "mutual_information"
     """How much answers tell of their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
+    ENVIRONMENT = "environment"
+    """How well the model foresees what the environment answers it: nats a token, as `watch/env_nll`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,8 @@ class CommonSettings:
     grad_clip_norm: float = 0.0
     """The norm that gradients are clipped to; 0: not clipped."""
     watch: Watched = Watched.NOTHING
-    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; or none."""
+    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; how well
+    what the environment answers is foreseen; or none."""
     seed: int = 0
     """The random seed from which every other one is derived."""
 
@@ -165,6 +168,7 @@ LATER: Final = (
     "entropy_bonus",
     "snr_filter",
     "early_stop",
+    "env_loss_coef",
 )
 """Keys that came after names had been frozen."""
 
@@ -210,6 +214,8 @@ class RlSettings(CommonSettings):
     """Train on the groups whose rewards deviate most, until they have this share of all deviation; 0: on all."""
     early_stop: bool = False
     """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
+    env_loss_coef: float = 0.0
+    """Weight of the loss on what the environment answers, in the forward pass of the policy's own loss; 0: none."""
     sft_steps: int = 0
     """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
@@ -222,6 +228,14 @@ class RlSettings(CommonSettings):
         _positive(self, "steps", "group_size", "groups_per_batch", "num_substeps")
         _positive(self, "sft_learning_rate", "sft_batch_size")
         _not_negative(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
+        _not_negative(self, "env_loss_coef")
+        if self.env_loss_coef and self.num_substeps > 1:
+            raise ConfigError(
+                "what the environment answers is learned under the policy that it answered",
+                field="num_substeps",
+                value=self.num_substeps,
+                allowed="1 with env_loss_coef",
+            )
         if self.snr_filter > 1.0:
             raise ConfigError(
                 "this is a share of the deviation of all groups",

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tinsmith.lab.datums import Example
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import A, Environments, Failure, I, Rollout
@@ -106,8 +107,8 @@ class Subject(Environments[I, A], Protocol[I, A]):
         del rollouts
         return ()
 
-    def example(self, item: I) -> tuple[tuple[int, ...], int]:
-        """Return what supervised training reads: prompt and right answer, and how many tokens are the prompt's.
+    def example(self, item: I) -> Example:
+        """Return what supervised training reads: the prompt and its right answer, or a whole conversation.
 
         Raises:
             ConfigError: no answer is known to be right.

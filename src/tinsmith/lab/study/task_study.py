@@ -13,18 +13,32 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys
+from tinsmith.lab.study.results import StudyValues, hashes_in
+from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
-from tinsmith.types.errors import ConfigError
+from tinsmith.types.errors import ConfigError, DataError
 
+_RL: Final = TASK_KINDS[Kind.TASK].keys.known
+_SFT: Final = TASK_KINDS[Kind.TASK_SFT].keys.known
+_BY_EXAMPLE: Final = frozenset(["sft_steps", "sft_learning_rate", "sft_batch_size", "batch_size"])
 _SET: Final = frozenset(
-    (
-        *("kind", "learning_rate", "seed", "eval_every", "save_every", "examined"),
-        *("shuffle_labels", "base_url", "log_path", "stop_after", "behavior_if_log_dir_exists"),
+    [
+        "kind",
+        "learning_rate",
+        "seed",
+        "eval_every",
+        "save_every",
+        "examined",
+        "shuffle_labels",
+        "base_url",
+        "log_path",
+        "stop_after",
+        "behavior_if_log_dir_exists",
         "quiet",
-    )
+    ]
 )
 """Keys of a run that a study sets itself."""
 
@@ -56,9 +70,7 @@ class TaskArm:
 
 
 def sized_keys(name: str, own: Sequence[StudyKey], task: Sequence[str]) -> StudyKeys:
-    """Return the keys of a study of this kind: its own, the task's, and any key that SFT and RL share."""
-    shared = TASK_KINDS[Kind.TASK].keys.known & TASK_KINDS[Kind.TASK_SFT].keys.known
-    rl = frozenset(["groups_per_batch", "group_size"])
+    """Return the keys of a study of this kind: its own, the task's, and any key of RL; SFT has those it shares."""
     return StudyKeys(
         own=(
             StudyKey("size", Size.NANO.value, "nano, or smallest: about a minute, with one seed."),
@@ -69,10 +81,10 @@ def sized_keys(name: str, own: Sequence[StudyKey], task: Sequence[str]) -> Study
             DRY_RUN,
             *CLUSTER_KEYS,
         ),
-        passed_on=((shared | rl) - _SET) | frozenset(task),
+        passed_on=(_RL - _SET - _BY_EXAMPLE) | frozenset(task),
         set_by_study=_SET,
         instead="size, seeds and out",
-        more="Any key that SFT and RL share is one of every run, and so are the task's.",
+        more="Any key of RL is one of every run that has it, and so are the task's; SFT looks at as many items a step.",
     )
 
 
@@ -107,6 +119,8 @@ def task_study(
 ) -> Study:
     """Return the study with its arms, as it was asked for; what is given goes before what its size says.
 
+    An arm that is taught by example looks at as many items in a step as one that is paid looks at groups.
+
     Raises:
         ConfigError: a key that the study sets itself, or a value that cannot be read.
     """
@@ -115,7 +129,7 @@ def task_study(
     usual = {key: value for key, value in sizes[size].items() if key != "seeds"}
     shared = {**usual, **keys.runs_keys(given)}
     own = {key.name for key in source.keys}
-    of_runs = {key: value for key, value in shared.items() if key not in own}
+    of_runs = {key: value for key, value in shared.items() if key not in own and key in _SFT}
     asked = {"seeds": sizes[size].get("seeds", keys.default("seeds")), **given}
     made = tuple(_arm(source, arm, arm.rates.get(size), shared) for arm in arms)
     return Study(name=study.name, question=study.question, arms=made, shared=of_runs).asked(
@@ -128,6 +142,9 @@ def _arm(
 ) -> StudyArm:
     own = {key.name for key in source.keys}
     every = {**shared, **arm.keys}
+    if arm.keys.get("kind") == Kind.TASK_SFT.value:
+        every = {key: value for key, value in every.items() if key in _SFT | own}
+        every["batch_size"] = shared["groups_per_batch"]
     rated = {} if rate is None else {"learning_rate": repr(rate)}
     assert source.found_at is not None, "the task is kept"
     return StudyArm(
@@ -135,7 +152,7 @@ def _arm(
         words=arm.words,
         experiment=open_task(source, {**every, **rated}).experiment,
         rates=() if rate is None else (rate,),
-        keys={key: value for key, value in arm.keys.items() if key not in own},
+        keys={key: value for key, value in every.items() if key not in own},
         opened=Opened(
             found_at=source.found_at,
             keys={key: value for key, value in every.items() if key in own},
@@ -148,3 +165,37 @@ def minutes_of(plan: Plan) -> float | None:
     entry = plan.experiment.subject
     assert isinstance(entry, UserTaskEntry), "the study is of a task"
     return entry.run_data(plan, print).minutes()
+
+
+def values_of(study: Study, reads: Mapping[str, ArmRead]) -> StudyValues:
+    """Return what every study has found, from its arms' finished runs; all of them examined the same items.
+
+    Raises:
+        DataError: they did not.
+    """
+    first = next(iter(reads.values())).reads[0]
+    expected = {(one.id, one.prompt) for one in first.task.items}
+    for read in reads.values():
+        if {(one.id, one.prompt) for one in read.reads[0].task.items} != expected:
+            raise DataError(
+                "arms of one study are evaluated on the same items", field="cells", value=read.words
+            )
+    arms = {
+        f"{arm.name}.{key}": value
+        for arm in study.arms
+        for key, value in {
+            **arm.keys,
+            **({} if arm.opened is None else arm.opened.keys),
+            **({"learning_rate": f"{arm.rates[0]:g}"} if arm.rates else {}),
+        }.items()
+    }
+    shared = {key: value for key, value in study.shared.items() if key != "quiet"}
+    return StudyValues(
+        data=first.run.config.data.fingerprint,
+        num_items=len(expected),
+        seeds=study.seeds,
+        tuning_seed=study.tuning_seed,
+        settings={**shared, **arms},
+        rates={},
+        hashes=hashes_in([one.run for read in reads.values() for one in read.reads]),
+    )

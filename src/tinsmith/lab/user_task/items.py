@@ -90,6 +90,15 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
     )
 
 
+def base_items(task: Task, folder: Path) -> tuple[UserItem, ...]:
+    """Return the items that only the small base reads about; none: it reads about those to train on.
+
+    Raises:
+        DataError: they cannot be read.
+    """
+    return _read(task, task.base_items, folder, "base_items")[0]
+
+
 def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
     if not items:
         raise DataError("there is no item to train on", field="items", allowed="one or more")

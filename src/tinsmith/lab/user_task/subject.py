@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment, Over
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
+from tinsmith.lab.user_task.borders import TemplateBorders
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.examples import right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.scoring import REPLY, Earned, Failed, read_reply, score_group
 from tinsmith.lab.user_task.task import Answered, Section, Task
@@ -44,6 +47,7 @@ class UserEnvironment:
     item: UserItem
     prompt: tuple[int, ...]
     renderer: Renderer
+    borders: TemplateBorders
     group: object
     """The same for all that are compared with each other."""
     replies: list[str] = field(default_factory=list[str])
@@ -76,7 +80,9 @@ class UserEnvironment:
             return Over()
         self.told.append(said)
         extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
-        return Instruction(extended[len(tokens) :])
+        return Instruction(
+            extended[len(tokens) :], self.borders.own_words(tokens, extended[len(tokens) :])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +90,16 @@ class Instruction:
     """See Move; what the model is told after a reply."""
 
     tokens: tuple[int, ...]
+    mine: tuple[bool, ...]
+    """Which of them are what the task says, and not the template around it."""
 
     def observation(self) -> tuple[int, ...]:
         """See Move."""
         return self.tokens
+
+    def own_words(self) -> tuple[bool, ...]:
+        """See Answering."""
+        return self.mine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +109,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     task: Task
     split: UserSplit
     renderer: Renderer
+    _borders: TemplateBorders | None = None
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[UserItem]:
@@ -119,12 +132,15 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
         group = object()
+        if self._borders is None:
+            self._borders = TemplateBorders(self.renderer)
         return [
             UserEnvironment(
                 task=self.task,
                 item=item,
                 prompt=self._prompts[item.prompt_id],
                 renderer=self.renderer,
+                borders=self._borders,
                 group=group,
             )
             for _ in range(count)
@@ -179,21 +195,13 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
-    def example(self, item: UserItem) -> tuple[tuple[int, ...], int]:
+    def example(self, item: UserItem) -> Example:
         """See Subject.
 
         Raises:
-            TaskError: the task's `answer` fails, or gives no text.
+            TaskError: the task's `answer` fails, or gives no texts.
         """
-        assert self.task.answer is not None, "a task that says no answer is refused before"
-        said = attempt(self.task.answer, item.item)
-        if isinstance(said, Raised):
-            raise TaskError(f"answer of the item {item.prompt_id}: {said}")
-        if not isinstance(cast(object, said), str):
-            raise TaskError(f"answer of the item {item.prompt_id}: it is no text")
-        reply = Message(role=Role.ASSISTANT, content=said)
-        tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
-        return tokens, sum(weight == 0.0 for weight in weights)
+        return right_example(self.task, item, self.renderer)
 
     def options(self, item: UserItem) -> list[tuple[int, ...]]:
         """See Subject.

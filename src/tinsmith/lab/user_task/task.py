@@ -110,8 +110,12 @@ class Task:
     base_steps: int = 0
     """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
     With fewer it is still unsure of what it was shown."""
-    answer: Callable[[Item], str] | None = None
-    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
+    base_items: Items = ()
+    """What the small base reads about in place of the items to train on: where what the task says in a conversation
+    would give away what is to be learned. None of them is trained on or evaluated."""
+    answer: Callable[[Item], str | Sequence[str]] | None = None
+    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. With `reply` one text a turn;
+    between them it reads what the task would say."""
     options: Callable[[Item], Sequence[str]] | None = None
     """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
     `reply`."""
@@ -154,13 +158,6 @@ class Task:
                 require_callable(f"{what} {name!r}", function, 1)
         if isinstance(self.held_out, int | float):
             require_share("held_out", self.held_out)
-        if self.answer is not None and self.reply is not None:
-            raise ConfigError(
-                "a conversation of several turns has no one right answer",
-                field="answer",
-                value=getattr(self.answer, "__name__", "a function"),
-                fix="leave answer out, or reply",
-            )
         require_base_steps(self.base_steps, demonstrated=self.demonstrate is not None)
         if self.max_turns < 1:
             raise ConfigError(

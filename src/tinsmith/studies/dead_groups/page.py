@@ -108,7 +108,7 @@ def dead_page(
             Section("groups", "Groups", _groups(found)),
             Section("claims", "Claims", claim_folds(found, "right")),
             seconds_section(seconds),
-            hashes_section(found),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )

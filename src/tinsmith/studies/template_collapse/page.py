@@ -108,7 +108,7 @@ def collapse_page(
             Section("gains", "Right answers", (gains_table(found.gains, caption),)),
             Section("claims", "Claims", claim_folds(found, "right")),
             seconds_section(seconds),
-            hashes_section(found),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )
