@@ -17,6 +17,7 @@ from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
+from tinsmith.studies.environment_loss import settings as environment_loss
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.pass_at_k import settings as pass_at_k
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
@@ -261,6 +262,12 @@ def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
     return run_pass_at_k(given, say)
 
 
+def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.environment_loss.study import run_environment_loss
+
+    return run_environment_loss(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -281,6 +288,13 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
 
 _STUDIES: Final = (
+    StudyEntry(
+        name=environment_loss.STUDY,
+        question=environment_loss.QUESTION,
+        keys=environment_loss.STUDY_KEYS,
+        read=environment_loss.environment_loss_study,
+        run=_run_environment_loss,
+    ),
     StudyEntry(
         name=pass_at_k.STUDY,
         question=pass_at_k.QUESTION,

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from own_task import KEYS, Ran, command, lines, whole
 
-from tinsmith import Task
 from tinsmith.cli.registered import KEPT_TASKS, plan_of
 from tinsmith.lab.forgetting import general_texts
 from tinsmith.lab.runs.kinds import Kind

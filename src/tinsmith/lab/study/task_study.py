@@ -199,3 +199,12 @@ def values_of(study: Study, reads: Mapping[str, ArmRead]) -> StudyValues:
         rates={},
         hashes=hashes_in([one.run for read in reads.values() for one in read.reads]),
     )
+
+
+def items_seen(read: ArmRead) -> int:
+    """Return how many items a run of groups of the arm looks at, again where they come again."""
+    settings = read.reads[0].run.config.settings
+    steps, groups = settings["steps"], settings["groups_per_batch"]
+    assert isinstance(steps, int), "it is a number of steps"
+    assert isinstance(groups, int), "it is a number of groups"
+    return steps * groups
