@@ -15,6 +15,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
+from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.environment_loss import settings as environment_loss
@@ -25,6 +26,7 @@ from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.studies.taste import probe_settings as taste_probe
+from tinsmith.studies.template_collapse import settings as template_collapse
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -113,6 +115,18 @@ def _open_shell(rest: str, given: Mapping[str, str]) -> TaskSource:
     return shell_task(rest, given)
 
 
+def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.dead_groups.task import sandbagger_source
+
+    return sandbagger_source(rest, given)
+
+
+def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.template_collapse.task import reasons_source
+
+    return reasons_source(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -165,6 +179,32 @@ _KEPT: Final = (
             **_METHODS,
             "shuffled": MappingProxyType({"preference": "shuffled"}),
             "by_length": MappingProxyType({"length": "matched"}),
+        },
+    ),
+    KeptTask(
+        name="sandbagger",
+        question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
+        package="",
+        open=_open_sandbagger,
+        presets={
+            "always": MappingProxyType({"fails": "always"}),
+            "chance": MappingProxyType({"fails": "chance"}),
+            "forced": MappingProxyType({"fails": "always", "force_options": "true"}),
+        },
+    ),
+    KeptTask(
+        name="reasons",
+        question="Do the reasons of an answer go on depending on what was asked?",
+        package="",
+        open=_open_reasons,
+        presets={
+            "collapse": MappingProxyType(
+                {
+                    "entropy_bonus": "0.2",
+                    "zero_variance_filter": "false",
+                    "watch": "mutual_information",
+                }
+            ),
         },
     ),
 )
@@ -268,6 +308,18 @@ def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
     return run_environment_loss(given, say)
 
 
+def _run_dead_groups(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.dead_groups.study import run_dead_groups
+
+    return run_dead_groups(given, say)
+
+
+def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.template_collapse.study import run_template_collapse
+
+    return run_template_collapse(given, say)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -315,6 +367,20 @@ _STUDIES: Final = (
         keys=adapters.ADAPTER_KEYS,
         read=adapters.adapter_study,
         run=_run_adapters,
+    ),
+    StudyEntry(
+        name=dead_groups.NAME,
+        question=dead_groups.QUESTION,
+        keys=dead_groups.KEYS,
+        read=dead_groups.dead_settings,
+        run=_run_dead_groups,
+    ),
+    StudyEntry(
+        name=template_collapse.NAME,
+        question=template_collapse.QUESTION,
+        keys=template_collapse.KEYS,
+        read=template_collapse.collapse_settings,
+        run=_run_template_collapse,
     ),
     StudyEntry(
         name="study/sft_vs_rl",

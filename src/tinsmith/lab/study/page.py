@@ -275,12 +275,12 @@ def seconds_section(seconds: Mapping[str, Seconds]) -> Section:
     return Section("seconds", "Seconds", (table,))
 
 
-def hashes_section(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
-    """Return what the runs of a study give again, wherever and however often they are run."""
+def hashes_section(study: StudyValues) -> Section:
+    """Return what every reported run left, by its folder's name."""
     kinds = ("weights", "rollouts", "metrics", "trace")
     rows = [
-        (run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds))
-        for run in sorted(hashes)
+        (run, *((study.hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds))
+        for run in sorted(study.hashes)
     ]
     table = plain("The first 16 digits of each SHA-256.", ("Run", *kinds), rows, words=True)
     return Section("hashes", "Hashes", (table,))

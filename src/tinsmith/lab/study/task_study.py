@@ -129,7 +129,12 @@ def task_study(
     usual = {key: value for key, value in sizes[size].items() if key != "seeds"}
     shared = {**usual, **keys.runs_keys(given)}
     own = {key.name for key in source.keys}
-    of_runs = {key: value for key, value in shared.items() if key not in own and key in _SFT}
+    taught = any(arm.keys.get("kind") == Kind.TASK_SFT.value for arm in arms)
+    of_runs = {
+        key: value
+        for key, value in shared.items()
+        if key not in own and (key in _SFT or not taught)
+    }
     asked = {"seeds": sizes[size].get("seeds", keys.default("seeds")), **given}
     made = tuple(_arm(source, arm, arm.rates.get(size), shared) for arm in arms)
     return Study(name=study.name, question=study.question, arms=made, shared=of_runs).asked(

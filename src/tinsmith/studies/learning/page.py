@@ -89,7 +89,7 @@ def learning_page(
             Section("claims", "Claims", _claims(found)),
             *([Section("rates", "Learning rates", (_rates(found),))] if found.rates else []),
             seconds_section(seconds),
-            hashes_section(found.hashes),
+            hashes_section(found),
             settings_section(found),
         ),
     )
