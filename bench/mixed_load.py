@@ -39,7 +39,7 @@ GROWTH = 0.02
 IDLE = 0.7
 """Of a round's time that is waited after it."""
 KINDS = ("", ":dora", ":qlora", ":full")
-"""In turn, and not drawn: weights that are kept for a while have other sizes, and the mix of them is to stay the same."""
+"""In turn, and not drawn: weights that are kept for a while differ in size, and their mix is to stay."""
 HEADERS = {"x-api-key": KEY}
 
 
