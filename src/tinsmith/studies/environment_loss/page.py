@@ -56,7 +56,7 @@ def environment_loss_page(
             Section("boredom", "Boredom", (_boredom(found),)),
             Section("claims", "Claims", _claims(found)),
             seconds_section(seconds),
-            hashes_section(found),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )

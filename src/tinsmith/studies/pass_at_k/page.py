@@ -57,7 +57,7 @@ def pass_at_k_page(
             Section("ways", "Ways", (_ways(found),)),
             Section("claims", "Claims", _claims(found)),
             seconds_section(seconds),
-            hashes_section(found),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )

@@ -11,8 +11,8 @@ from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
 from tinsmith.lab.study.task_arms import read_runs
-from tinsmith.lab.study.task_study import items_seen, minutes_of
-from tinsmith.lab.study.task_values import values_of
+from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.lab.study.task_values import items_seen, values_of
 from tinsmith.studies.pass_at_k.page import pass_at_k_page
 from tinsmith.studies.pass_at_k.reading import read_samples
 from tinsmith.studies.pass_at_k.results import measured, with_claims, with_signs
