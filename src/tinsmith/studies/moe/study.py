@@ -138,8 +138,9 @@ class _Bench:
                     compared=compared(alone, self._of_canonical(beside)),
                 )
             )
-        self._row(side, Way.DECODE, 1, computes.decode(self.texts, 1), alone)
-        prompts = [text.prompt for text in self.texts[:: self.settings.samples]]
+        one_each = slice(None, None, self.settings.samples)  # of each prompt: one by one is slow
+        self._row(side, Way.DECODE, 1, computes.decode(self.texts[one_each], 1), alone[one_each])
+        prompts = [text.prompt for text in self.texts[one_each]]
         one_by_one = computes.greedy(prompts, self.settings.tokens, 1)
         for batch in self.settings.batches:
             trainer = computes.forward(self.texts, batch)
@@ -148,7 +149,8 @@ class _Bench:
             self._row(side, Way.DECODE, batch, sampler, alone)
             drawn = computes.greedy(prompts, self.settings.tokens, batch)
             self.greedy.append(greedy_parted(side, batch, drawn, one_by_one))
-            self._step(side, batch, computes, sampler, trainer)
+            if batch == max(self.settings.batches):
+                self._step(side, batch, computes, sampler, trainer)
 
     def _row(
         self, side: Side, way: Way, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]
