@@ -11,6 +11,7 @@ from tinsmith.studies.moe.settings import Dtype, Engine
 
 WANDER_JSON: Final = "wander.json"
 WANDER_PAGE: Final = "wander.html"
+WANDER_MARKDOWN: Final = "wander.md"
 
 
 class Way(StrEnum):
