@@ -14,8 +14,9 @@ from torch import Tensor
 from tinsmith.engine.checked_ops import Check, by_row, drawn
 from tinsmith.engine.parts import Parts
 from tinsmith.models.decoder import Decoder, Layer
+from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.linear import Run, forward
-from tinsmith.ops.mixture import ExpertParts, MixtureRun, mixed
+from tinsmith.ops.mixture import MixtureRun, mixed
 from tinsmith.ops.routing import Routes, Routing
 
 _ROWS = 6

@@ -16,10 +16,10 @@ from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, ROUTER, expected_
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.models.slots import Slot
 from tinsmith.ops import nf4
+from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, Nf4Base
-from tinsmith.ops.mixture import Mlp
 
 
 def build_decoder(

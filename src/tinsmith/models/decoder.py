@@ -17,10 +17,10 @@ from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.slots import Slot
+from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LowRank, refresh_norm
-from tinsmith.ops.mixture import Mlp
 from tinsmith.ops.routing import Routing
 
 

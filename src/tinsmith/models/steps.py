@@ -15,12 +15,13 @@ from torch import Tensor
 
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, Place, Site
 from tinsmith.models.routes import RouteRecord
+from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight
 from tinsmith.ops.head import HeadLogprobs
 from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
-from tinsmith.ops.mixture import ExpertParts, MixtureRun, MixtureStep, mixed
+from tinsmith.ops.mixture import MixtureRun, MixtureStep, mixed
 from tinsmith.ops.paging import Pages, Rows
 from tinsmith.ops.routing import Routing
 

@@ -14,24 +14,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tinsmith.ops.functions import _Ctx  # pyright: ignore[reportPrivateUsage]
+from tinsmith.ops.experts import Mlp, PartsOf
+from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
-from tinsmith.ops.linear import Kept, Linear, LowRank, Run, backward, forward_kept
-from tinsmith.ops.routing import Routes, Routing, dealt
-
-
-@dataclass(slots=True, eq=False)
-class Mlp:
-    """A gated MLP: the whole of a dense layer's, or one expert."""
-
-    gate_up: Linear
-    down: Linear
-
-
-ExpertParts = tuple[LowRank | None, LowRank | None]
-"""An adapter's parts on an expert's gate_up and down."""
-PartsOf = Callable[[int], ExpertParts]
-"""By expert."""
+from tinsmith.ops.linear import Kept, Run, backward, forward_kept
+from tinsmith.ops.routing import Dealt, Routes, Routing, dealt
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +34,22 @@ def mixed(
     kernels: Kernels, x: Tensor, routes: Routes, experts: Sequence[Mlp], runs: Sequence[MixtureRun]
 ) -> Tensor:
     """The weighted sum of each row's experts, each run of rows with its adapter; nothing is kept."""
-    deal, y = dealt(routes, len(experts)), torch.zeros_like(x)
+    deal = dealt(routes, len(experts))
+    if len(runs) == 1 and all(isinstance(one.gate_up.base[0], Weight) for one in experts):
+        return kernels.mixture(x, routes, deal, experts, runs[0].parts)
+    return mixed_one_by_one(kernels, x, routes, deal, experts, runs)
+
+
+def mixed_one_by_one(
+    kernels: Kernels,
+    x: Tensor,
+    routes: Routes,
+    deal: Dealt,
+    experts: Sequence[Mlp],
+    runs: Sequence[MixtureRun],
+) -> Tensor:
+    """As `mixed`, expert by expert: bases that are decoded for each product, and several adapters in a batch."""
+    y = torch.zeros_like(x)
     weights = routes.weights.flatten()[deal.places]
     for e, begin, end in deal.taken:
         rows = deal.rows[begin:end]

@@ -6,6 +6,7 @@ tensors may lie on the CPU; everything else is on the device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,12 +16,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
+from tinsmith.ops.experts import Mlp, PartsOf
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.mixture import MixtureRun, mixed_one_by_one
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
-from tinsmith.ops.routing import Routes, Routing, stock_route_backward, stock_routes
+from tinsmith.ops.routing import Dealt, Routes, Routing, stock_route_backward, stock_routes
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -182,6 +185,13 @@ class StockKernels:
     ) -> Tensor:
         """The formula, in elementwise operations."""
         return stock_route_backward(logits, routing, routes, d_weights)
+
+    def mixture(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> Tensor:
+        """Expert by expert."""
+        run = MixtureRun(0, x.shape[0], parts)
+        return mixed_one_by_one(self, x, routes, deal, experts, (run,))
 
     def row_entropies(self, logits: Tensor) -> Tensor:
         """`entr` of `softmax`."""

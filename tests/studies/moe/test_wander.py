@@ -269,7 +269,8 @@ def test_the_study_writes_what_it_found(tmp_path: Path) -> None:
     still = [step for step in found["rl_step"] if step["arithmetic"] == "canonical"]
     assert all(step["ratios_not_one"] == 0.0 for step in still)
     assert all(step["whole_angle_degrees"] == 0.0 for step in still)
-    assert "Canonical: 0 of" in (out / "wander.html").read_text()
+    for name in ("wander.html", "wander.md"):
+        assert "Canonical: 0 of" in (out / name).read_text()
     assert any("every log-probability has the same bits" in line for line in said)
 
 

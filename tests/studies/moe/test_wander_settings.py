@@ -11,7 +11,7 @@ from tinsmith.types.errors import ConfigError
 def test_the_defaults() -> None:
     settings = wander_settings({})
     assert settings.model == MOE_NANO
-    assert settings.batches == (4, 16, 48)
+    assert settings.batches == (8, 32)
     assert settings.sides == tuple(Side(engine, dtype) for engine in Engine for dtype in Dtype)
     assert not settings.dry_run
 

@@ -36,7 +36,7 @@ from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype
 from tinsmith.studies.bits.load import Load, random_tokens, serve
 from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome, Size
 from tinsmith.types.adapters import AdapterSpec
-from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.datum import AdamParams, Datum, DatumOutput, LossName
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SamplingParams
@@ -171,7 +171,7 @@ def _completions(
     data = [_scored(np.concatenate([prompt, one.tokens])) for one in sequences]
     outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
     return tuple(
-        _completion(one, output.logprobs[size.prompt - 1 :])
+        _completion(one, output, size.prompt)
         for one, output in zip(sequences, outputs, strict=True)
     )
 
@@ -180,16 +180,17 @@ def _scored(sequence: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> Datum:
     return Datum(tokens=sequence[:-1], inputs={"target_tokens": sequence[1:]})
 
 
-def _completion(
-    one: SampledSequence, scored: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-) -> Completion:
+def _completion(one: SampledSequence, output: DatumOutput, prompt: int) -> Completion:
     assert one.top is not None
+    before = prompt - 1
     return Completion(
         tokens=tuple(one.tokens.tolist()),
         logprobs=tuple(one.logprobs.tolist()),
-        scored=tuple(scored.tolist()),
+        scored=tuple(output.logprobs[before:].tolist()),
         top_tokens=tuple(one.top.tokens[:, 0].tolist()),
         top_logprobs=tuple(one.top.logprobs[:, 0].tolist()),
+        routes=() if one.routes is None else tuple(one.routes[before:].tolist()),
+        routed=() if output.routes is None else tuple(output.routes[before:].tolist()),
     )
 
 

@@ -79,6 +79,7 @@ def measured_base(settings: WanderSettings, say: Callable[[str], None]) -> Measu
     folder = settings.out / FOLDER / fingerprint[:16]
     if not present(folder).is_dir():
         write_folder(folder, config, weights)
+        tokenizer_of(settings.model).save_pretrained(str(folder))
     return MeasuredBase(config=config, weights=weights, fingerprint=fingerprint, folder=folder)
 
 

@@ -11,6 +11,7 @@ from tinsmith.studies.moe.settings import Dtype, Engine
 
 WANDER_JSON: Final = "wander.json"
 WANDER_PAGE: Final = "wander.html"
+WANDER_MARKDOWN: Final = "wander.md"
 
 
 class Way(StrEnum):
@@ -205,7 +206,7 @@ def wander_story(done: Wander) -> tuple[str, ...]:
         if engine is Engine.CANONICAL:
             continue
         rows = [row for row in done.rows if (row.engine, row.dtype) == (engine, dtype)]
-        worst = max(rows, key=lambda row: row.compared.share)
+        worst = max(rows, key=lambda row: (row.compared.share, row.compared.tokens))
         moved = max(row.compared.max_logprob_difference for row in rows)
         said.append(
             f"{engine} {dtype}: {_of_routes(worst)}; log-probabilities move by up to {moved:.2g} nats."

@@ -62,7 +62,11 @@ WANDER_KEYS: Final = StudyKeys(
         StudyKey("samples", "4", "Texts of each prompt: a group of RL."),
         StudyKey("prompt_tokens", "40", "Most tokens of a prompt; lengths differ."),
         StudyKey("tokens", "32", "Of a text."),
-        StudyKey("batches", "4,16,48", "How many texts are computed at once, beside one by one."),
+        StudyKey(
+            "batches",
+            "8,32",
+            "How many texts are computed at once, beside one by one; the RL step is of the largest.",
+        ),
         StudyKey("sides", "canonical,fast,transformers", "Whose arithmetic."),
         StudyKey("seed", "0", "Of weights, prompts, texts and rewards."),
         DRY_RUN,

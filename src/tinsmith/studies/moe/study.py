@@ -12,14 +12,16 @@ import torch
 import transformers
 
 from tinsmith.data.replacing import replacing
+from tinsmith.lab.page.markdown import markdown_of
 from tinsmith.lab.progress import Say
 from tinsmith.ops.processor import cpu_model
 from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base
 from tinsmith.studies.moe.measures import compared, greedy_parted
 from tinsmith.studies.moe.ours import Ours, our_decoder
-from tinsmith.studies.moe.page import report_wander
+from tinsmith.studies.moe.page import report_wander, wander_html
 from tinsmith.studies.moe.results import (
     WANDER_JSON,
+    WANDER_MARKDOWN,
     WANDER_PAGE,
     Distance,
     Greedy,
@@ -45,7 +47,7 @@ from tinsmith.types.version import VERSION
 
 
 def run_wander(given: Mapping[str, str], say: Say) -> Path:
-    """Measure it, write `wander.json` and `wander.html`, and return their folder; dry_run=true only says how much.
+    """Measure it, write `wander.json`, the page and the same as Markdown; return their folder. dry_run=true only says.
 
     Raises:
         ConfigError, CheckpointError: a mistake in the keys, or no such mixture.
@@ -63,6 +65,8 @@ def run_wander(given: Mapping[str, str], say: Say) -> Path:
     with replacing(settings.out / WANDER_JSON) as part:
         part.write_text(json.dumps(wander_json(done), indent=1) + "\n", encoding="utf-8")
     report_wander(done, settings.out / WANDER_PAGE)
+    with replacing(settings.out / WANDER_MARKDOWN) as part:
+        part.write_text(markdown_of(wander_html(done)), encoding="utf-8")
     for sentence in wander_story(done):
         say(sentence)
     return settings.out
@@ -134,8 +138,9 @@ class _Bench:
                     compared=compared(alone, self._of_canonical(beside)),
                 )
             )
-        self._row(side, Way.DECODE, 1, computes.decode(self.texts, 1), alone)
-        prompts = [text.prompt for text in self.texts[:: self.settings.samples]]
+        one_each = slice(None, None, self.settings.samples)  # of each prompt: one by one is slow
+        self._row(side, Way.DECODE, 1, computes.decode(self.texts[one_each], 1), alone[one_each])
+        prompts = [text.prompt for text in self.texts[one_each]]
         one_by_one = computes.greedy(prompts, self.settings.tokens, 1)
         for batch in self.settings.batches:
             trainer = computes.forward(self.texts, batch)
@@ -144,7 +149,8 @@ class _Bench:
             self._row(side, Way.DECODE, batch, sampler, alone)
             drawn = computes.greedy(prompts, self.settings.tokens, batch)
             self.greedy.append(greedy_parted(side, batch, drawn, one_by_one))
-            self._step(side, batch, computes, sampler, trainer)
+            if batch == max(self.settings.batches):
+                self._step(side, batch, computes, sampler, trainer)
 
     def _row(
         self, side: Side, way: Way, batch: int, seen: Sequence[Seen], alone: Sequence[Seen]
