@@ -108,3 +108,11 @@ def test_what_it_sets_itself_is_refused(given: dict[str, str]) -> None:
 
 def test_it_is_registered() -> None:
     assert STUDIES["dead_groups"].keys.default("size") == "nano"
+
+
+def test_where_every_answer_is_right_there_is_no_index_and_the_page_says_so(tmp_path: Path) -> None:
+    solved = {**AS_PUBLISHED, "chance": MadeArm(1.0, 1.0), "always": MadeArm(1.0, 1.0, fixed=True)}
+    mixed = found(tmp_path / "out", solved)["mixed"]
+    assert mixed["chance"]["index"] is None
+    assert mixed["chance"]["expected"] == 0.0
+    assert "none expected" in (tmp_path / "out" / "study.md").read_text()

@@ -62,12 +62,13 @@ def _remedies(found: DeadFound) -> list[str]:
 
 def _closed_form(found: DeadFound) -> str:
     one = found.mixed[CHANCE]
+    index = found.mixed[ALWAYS].index
     where = "within its interval" if one.foreseen else "outside its interval"
     return (
         f"Where it fails by chance, {one.observed.value:.3f} of the groups before training hold both kinds of answer; "
         f"1 - p^G - (1 - p)^G foresees {one.expected:.3f}, {where}. Where it always fails, it is "
         f"{found.mixed[ALWAYS].observed.value:.3f} of {found.mixed[ALWAYS].expected:.3f}, and the determinism index "
-        f"{found.mixed[ALWAYS].index:.2f}."
+        f"{'has no value' if index is None else f'{index:.2f}'}."
     )
 
 

@@ -38,10 +38,10 @@ class Mixed:
     """Share of groups with right and wrong answers, with its interval over seeds and signs."""
     expected: float
     """The same if answers were independent draws: 1 - p^G - (1 - p)^G."""
-    index: float
-    """1 - observed / expected."""
-    trained_on: float
-    """Share of groups with rewards that differ, over all steps of RL."""
+    index: float | None
+    """1 - observed / expected; None: no mixed group is expected."""
+    trained_on: float | None
+    """Share of groups with rewards that differ, over all steps of RL; None: there was none."""
     alarms: int
     """Runs with the alarm that failure is fixed."""
 
@@ -143,8 +143,8 @@ def _mixed(arms: Arms, read: ArmRead, draws: Draws) -> Mixed:
         right=math.fsum(_floats(rewards)) / len(rewards),
         observed=from_estimate(arms.clustered(mixed).estimate(draws.tables)),
         expected=census.expected,
-        index=census.determinism,
-        trained_on=math.fsum(lines) / len(lines) if lines else math.nan,
+        index=census.determinism if census.expected > 0.0 else None,
+        trained_on=math.fsum(lines) / len(lines) if lines else None,
         alarms=len(alarmed),
     )
 
