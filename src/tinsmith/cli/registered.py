@@ -27,6 +27,7 @@ from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
+from tinsmith.studies.sparse_select import settings as sparse_select
 from tinsmith.studies.taste import probe_settings as taste_probe
 from tinsmith.studies.template_collapse import settings as template_collapse
 from tinsmith.types.errors import ConfigError
@@ -351,6 +352,16 @@ def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
     return run_pass_at_k(given, say)
 
 
+def _read_sparse_select(given: Mapping[str, str]) -> object:
+    return sparse_select.sparse_study(given, source_of)
+
+
+def _run_sparse_select(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.sparse_select.study import run_sparse_select
+
+    return run_sparse_select(given, say, open_source=source_of)
+
+
 def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntry:
     """Return a study of what is learned of a task, with some keys told."""
     own = MappingProxyType(dict(presets))
@@ -398,6 +409,13 @@ _STUDIES: Final = (
         keys=rubric_quality.quality_keys(),
         read=rubric_quality.make_settings,
         run=_run_rubric_quality,
+    ),
+    StudyEntry(
+        name=sparse_select.NAME,
+        question=sparse_select.QUESTION,
+        keys=sparse_select.sparse_keys(),
+        read=_read_sparse_select,
+        run=_run_sparse_select,
     ),
     StudyEntry(
         name="study/adapters",
