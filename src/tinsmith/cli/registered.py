@@ -21,6 +21,7 @@ from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
+from tinsmith.studies.prompt_search import settings as prompt_search
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
@@ -115,6 +116,12 @@ def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
     return sandbagger_source(rest, given)
 
 
+def _open_handbook(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.prompt_search.task import handbook_source
+
+    return handbook_source(rest, given)
+
+
 def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
     from tinsmith.studies.template_collapse.task import reasons_source
 
@@ -179,6 +186,13 @@ _KEPT: Final = (
             "chance": MappingProxyType({"fails": "chance"}),
             "forced": MappingProxyType({"fails": "always", "force_options": "true"}),
         },
+    ),
+    KeptTask(
+        name="handbook",
+        question="Does the model learn by which of the ways that it knows signs are sorted?",
+        package="",
+        open=_open_handbook,
+        presets=_METHODS,
     ),
     KeptTask(
         name="reasons",
@@ -302,6 +316,16 @@ def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
     return run_template_collapse(given, say)
 
 
+def _read_prompt_search(given: Mapping[str, str]) -> object:
+    return prompt_search.prompt_settings(given, source_of)
+
+
+def _run_prompt_search(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.prompt_search.study import run_prompt_search
+
+    return run_prompt_search(given, say, open_source=source_of)
+
+
 def _read_microscope(given: Mapping[str, str]) -> object:
     return microscope.microscope_settings(given, source_of)
 
@@ -366,6 +390,13 @@ _STUDIES: Final = (
         keys=template_collapse.KEYS,
         read=template_collapse.collapse_settings,
         run=_run_template_collapse,
+    ),
+    StudyEntry(
+        name=prompt_search.NAME,
+        question=prompt_search.QUESTION,
+        keys=prompt_search.KEYS,
+        read=_read_prompt_search,
+        run=_run_prompt_search,
     ),
     StudyEntry(
         name="study/sft_vs_rl",
