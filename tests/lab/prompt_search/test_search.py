@@ -45,9 +45,7 @@ class Made:
     def __call__(self, document: Document, items: Sequence[str], seed: int) -> Earned:
         self.calls.append((document, tuple(items), seed))
         return {
-            item: Fraction(
-                derive(seed, item, *document) % 1000 < 1000 * self.worth(document)
-            )
+            item: Fraction(derive(seed, item, *document) % 1000 < 1000 * self.worth(document))
             for item in items
             if item not in self.failing
         }

@@ -39,6 +39,8 @@ def prompt_sentences(found: PromptFound) -> tuple[str, ...]:
         beside = "and above RL from that prompt"
     elif below_rl:
         beside = "but not as far as RL from that prompt"
+        if back.verdict is not Verdict.ALLOWED:
+            beside += ", which had more answers rewarded"
     head = (
         f"Over {counted(len(found.seeds), 'seed')}, the searched prompt "
         f"{'raises' if better else 'is not shown to raise'} what held-out questions earn over the prompt written by "
@@ -59,10 +61,11 @@ def prompt_sentences(found: PromptFound) -> tuple[str, ...]:
 
 
 def _on_selection(found: PromptFound) -> str:
-    kept = sum(one.found != found.written for one in found.searches)
+    changed = sum(one.found != found.written for one in found.searches)
     return (
-        f"On the questions of selection {counted(found.lost, 'search')} of {len(found.searches)} "
-        f"{'ends' if found.lost == 1 else 'end'} lower than it began; {kept} found another prompt."
+        f"Of {counted(len(found.searches), 'search', 'searches')} {found.lost} "
+        f"{'ends' if found.lost == 1 else 'end'} lower on the questions of selection than it began, and {changed} found "
+        "another prompt."
     )
 
 
