@@ -32,7 +32,10 @@ def prompt_sentences(found: PromptFound) -> tuple[str, ...]:
     prompt, rl = found.gain(PROMPT), found.gain(RL)
     better = found.beat(WRITTEN).verdict is Verdict.ALLOWED
     above_rl = found.beat(rl.words).verdict is Verdict.ALLOWED
-    below_rl = any(one.first == rl.words and one.verdict is Verdict.ALLOWED for one in found.beats)
+    back = next(one for one in found.beats if one.first == rl.words)
+    below_rl = any(
+        one.name is CheckName.DIFFERENCE and one.finding is Finding.PASSED for one in back.checks
+    )
     learned = any(one.verdict is Verdict.ALLOWED for one in found.controls)
     beside = "and it is not shown to differ from RL from that prompt"
     if above_rl:
@@ -64,8 +67,8 @@ def _on_selection(found: PromptFound) -> str:
     changed = sum(one.found != found.written for one in found.searches)
     return (
         f"Of {counted(len(found.searches), 'search', 'searches')} {found.lost} "
-        f"{'ends' if found.lost == 1 else 'end'} lower on the questions of selection than it began, and {changed} found "
-        "another prompt."
+        f"{'ends' if found.lost == 1 else 'end'} lower on the questions of selection than it began, "
+        f"and {changed} found another prompt."
     )
 
 
