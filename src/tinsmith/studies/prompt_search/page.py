@@ -15,7 +15,7 @@ from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.pages.document import Block, Document, Fold, Section, note
 from tinsmith.pages.tables import number, plain, table_of, text, whole
 from tinsmith.pages.wording import counted, signed
-from tinsmith.stats.claim import Verdict
+from tinsmith.stats.claim import CheckName, Finding, Verdict
 from tinsmith.studies.prompt_search.results import WRITTEN, PromptFound, SearchRow
 from tinsmith.studies.prompt_search.searching import Found
 from tinsmith.studies.prompt_search.settings import (
