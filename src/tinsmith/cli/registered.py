@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.cli.kept_tasks import KEPT_TASKS, KeptTask
 from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
 from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.kinds import Kind
@@ -23,6 +24,7 @@ from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
 from tinsmith.studies.pass_at_k import settings as pass_at_k
+from tinsmith.studies.prompt_search import settings as prompt_search
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
@@ -66,167 +68,6 @@ def find(name: str) -> Experiment:
             fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
         )
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTask:
-    """Tasks that others keep, under one name; `tinsmith run NAME` or `NAME:REST` opens one."""
-
-    name: str
-    question: str
-    package: str
-    """Whose tasks they are; empty: they stand on no package."""
-    open: Callable[[str, Mapping[str, str]], TaskSource]
-    """Opens one by what stands after the colon; its keys may hang on those that are given."""
-    presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
-
-
-def _open_reasoning(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.reasoning.source import reasoning_task
-
-    return reasoning_task(rest, given)
-
-
-def _open_instructions(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.instructions.source import instructions_task
-
-    return instructions_task(rest, given)
-
-
-def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.environments.source import environment_task
-
-    return environment_task(rest, given)
-
-
-def _open_crossroads(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.crossroads.source import crossroads_task
-
-    return crossroads_task(rest, given)
-
-
-def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.taste.source import taste_task
-
-    return taste_task(rest, given)
-
-
-def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.dead_groups.task import sandbagger_source
-
-    return sandbagger_source(rest, given)
-
-
-def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.template_collapse.task import reasons_source
-
-    return reasons_source(rest, given)
-
-
-def _open_lookup(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.pass_at_k.source import lookup_task
-
-    return lookup_task(rest, given)
-
-
-def _open_shell(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.environment_loss.source import shell_task
-
-    return shell_task(rest, given)
-
-
-_METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        "rl": MappingProxyType({}),
-        "sft": MappingProxyType({"kind": Kind.TASK_SFT.value}),
-        "sft_then_rl": MappingProxyType({"sft_steps": "20"}),
-    }
-)
-"""How a task with right answers is trained."""
-
-_KEPT: Final = (
-    KeptTask(
-        name="reasoning_gym",
-        question="What does the model learn of a puzzle that is generated? task=NAME",
-        package="reasoning-gym",
-        open=_open_reasoning,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="instructions",
-        question="Does the model learn to follow instructions that a program can check?",
-        package="if-verifiable",
-        open=_open_instructions,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="verifiers",
-        question="What does the model learn of an installed environment? verifiers:NAME",
-        package="verifiers",
-        open=_open_environment,
-    ),
-    KeptTask(
-        name="crossroads",
-        question="Does the model learn which of the ways that it knows is asked for?",
-        package="",
-        open=_open_crossroads,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="lookup",
-        question="Does the model learn to look up what it is asked, in one step or in two?",
-        package="",
-        open=_open_lookup,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="shell",
-        question="Does the model learn where files are, from what a shell answers?",
-        package="",
-        open=_open_shell,
-    ),
-    KeptTask(
-        name="taste",
-        question="Does the model learn which of two papers is cited more? data=CORPUS",
-        package="",
-        open=_open_taste,
-        presets={
-            **_METHODS,
-            "shuffled": MappingProxyType({"preference": "shuffled"}),
-            "by_length": MappingProxyType({"length": "matched"}),
-        },
-    ),
-    KeptTask(
-        name="sandbagger",
-        question="Does RL teach a model that fails at the same questions always, or by chance? fails=always",
-        package="",
-        open=_open_sandbagger,
-        presets={
-            "always": MappingProxyType({"fails": "always"}),
-            "chance": MappingProxyType({"fails": "chance"}),
-            "forced": MappingProxyType({"fails": "always", "force_options": "true"}),
-        },
-    ),
-    KeptTask(
-        name="reasons",
-        question="Do the reasons of an answer go on depending on what was asked?",
-        package="",
-        open=_open_reasons,
-        presets={
-            "collapse": MappingProxyType(
-                {
-                    "entropy_bonus": "0.2",
-                    "zero_variance_filter": "false",
-                    "watch": "mutual_information",
-                }
-            ),
-        },
-    ),
-)
-
-KEPT_TASKS: Final[Mapping[str, KeptTask]] = MappingProxyType({one.name: one for one in _KEPT})
-"""Tasks that others keep, by name."""
 
 
 def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
@@ -328,6 +169,16 @@ def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.template_collapse.study import run_template_collapse
 
     return run_template_collapse(given, say)
+
+
+def _read_prompt_search(given: Mapping[str, str]) -> object:
+    return prompt_search.prompt_settings(given, source_of)
+
+
+def _run_prompt_search(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.prompt_search.study import run_prompt_search
+
+    return run_prompt_search(given, say, open_source=source_of)
 
 
 def _read_microscope(given: Mapping[str, str]) -> object:
@@ -437,6 +288,13 @@ _STUDIES: Final = (
         keys=template_collapse.KEYS,
         read=template_collapse.collapse_settings,
         run=_run_template_collapse,
+    ),
+    StudyEntry(
+        name=prompt_search.NAME,
+        question=prompt_search.QUESTION,
+        keys=prompt_search.KEYS,
+        read=_read_prompt_search,
+        run=_run_prompt_search,
     ),
     StudyEntry(
         name="study/sft_vs_rl",

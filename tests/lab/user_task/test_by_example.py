@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from own_task import KEYS, Ran, command, lines, whole
 
-from tinsmith.cli.registered import KEPT_TASKS, plan_of
+from tinsmith.cli.kept_tasks import KEPT_TASKS
+from tinsmith.cli.registered import plan_of
 from tinsmith.lab.forgetting import general_texts
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection

@@ -110,25 +110,17 @@ class Arms:
 
     def gains(self, draws: Bootstrap, score: str = "total") -> tuple[ArmGain, ...]:
         """Return every arm's gain."""
-        found = [self._gain(name, draws, score) for name in self.reads]
-        corrected = holm([one.p_value for one in found])
-        return tuple(
-            replace(one, p_holm=p_holm) for one, p_holm in zip(found, corrected, strict=True)
-        )
+        return corrected([self._gain(name, draws, score) for name in self.reads])
 
     def _gain(self, name: str, draws: Bootstrap, score: str) -> ArmGain:
-        before, after = self.at(name, self.first, score), self.at(name, -1, score)
-        gap = mean_difference(after, before, draws, same_models=True)
-        return ArmGain(
-            name=name,
-            words=self.reads[name].words,
-            before=from_estimate(before.estimate(draws)),
-            after=from_estimate(after.estimate(draws)),
-            gain=as_measure(gap),
-            p_value=gap.p_value,
-            p_holm=gap.p_value,
-            greedy_before=self.at(name, self.first, score, greedy=True).mean(),
-            greedy_after=self.at(name, -1, score, greedy=True).mean(),
+        return gain_of(
+            (name, self.reads[name].words),
+            (self.at(name, self.first, score), self.at(name, -1, score)),
+            (
+                self.at(name, self.first, score, greedy=True).mean(),
+                self.at(name, -1, score, greedy=True).mean(),
+            ),
+            draws,
         )
 
     def beats(
@@ -173,6 +165,41 @@ class Arms:
     def _training(self, name: str, seen: Mapping[str, int]) -> Training:
         data = self.reads[name].reads[0].run.config.data.fingerprint
         return Training(data, seen[name])
+
+
+def gain_of(
+    named: tuple[str, str],
+    sampled: tuple[MeanRuns, MeanRuns],
+    greedy: tuple[float, float],
+    draws: Bootstrap,
+) -> ArmGain:
+    """Return a gain that is corrected for nothing.
+
+    Args:
+        named: the arm's name, and what it is called on the page.
+        sampled: what items earned before and after, by the same runs.
+        greedy: the means where the likeliest answer was taken.
+        draws: how intervals are drawn.
+    """
+    before, after = sampled
+    gap = mean_difference(after, before, draws, same_models=True)
+    return ArmGain(
+        name=named[0],
+        words=named[1],
+        before=from_estimate(before.estimate(draws)),
+        after=from_estimate(after.estimate(draws)),
+        gain=as_measure(gap),
+        p_value=gap.p_value,
+        p_holm=gap.p_value,
+        greedy_before=greedy[0],
+        greedy_after=greedy[1],
+    )
+
+
+def corrected(gains: Sequence[ArmGain]) -> tuple[ArmGain, ...]:
+    """Return gains as one family, by Holm."""
+    p_holm = holm([one.p_value for one in gains])
+    return tuple(replace(one, p_holm=p) for one, p in zip(gains, p_holm, strict=True))
 
 
 def as_measure(gap: Difference) -> Measure:

@@ -90,13 +90,15 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
     )
 
 
-def base_items(task: Task, folder: Path) -> tuple[UserItem, ...]:
-    """Return the items that only the small base reads about; none: it reads about those to train on.
+def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
+    """Read what the small base reads demonstrations of; None: the items to train on.
 
     Raises:
-        DataError: they cannot be read.
+        DataError: they cannot be read, have the same name, or there are none.
     """
-    return _read(task, task.base_items, folder, "base_items")[0]
+    if task.base_items is None:
+        return None
+    return _some(_read(task, task.base_items, folder, "base_items")[0])
 
 
 def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:

@@ -110,9 +110,9 @@ class Task:
     base_steps: int = 0
     """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
     With fewer it is still unsure of what it was shown."""
-    base_items: Items = ()
-    """What the small base reads about in place of the items to train on: where what the task says in a conversation
-    would give away what is to be learned. None of them is trained on or evaluated."""
+    base_items: Items | None = None
+    """What that small base reads demonstrations of, where these are not the items to train on: none of them is asked
+    about in the run itself. With `demonstrate` alone."""
     answer: Callable[[Item], str | Sequence[str]] | None = None
     """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. With `reply` one text a turn;
     between them it reads what the task would say."""
@@ -159,6 +159,12 @@ class Task:
         if isinstance(self.held_out, int | float):
             require_share("held_out", self.held_out)
         require_base_steps(self.base_steps, demonstrated=self.demonstrate is not None)
+        if self.base_items is not None and self.demonstrate is None:
+            raise ConfigError(
+                "there are no demonstrations of these items that a base could read",
+                field="base_items",
+                fix="demonstrate=... in the task, or leave base_items out",
+            )
         if self.max_turns < 1:
             raise ConfigError(
                 "a conversation has at least one reply",
