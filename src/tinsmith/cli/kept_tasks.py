@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.lab.runs.kinds import Kind
+
 if TYPE_CHECKING:
     from tinsmith.lab.user_task.source import TaskSource
 
