@@ -18,6 +18,7 @@ from tinsmith.studies.adapters import settings as adapters
 from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
+from tinsmith.studies.environment_loss import settings as environment_loss
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
@@ -338,6 +339,12 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
     return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
 
 
+def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.environment_loss.study import run_environment_loss
+
+    return run_environment_loss(given, say)
+
+
 def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.pass_at_k.study import run_pass_at_k
 
@@ -364,6 +371,13 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
 
 _STUDIES: Final = (
+    StudyEntry(
+        name=environment_loss.STUDY,
+        question=environment_loss.QUESTION,
+        keys=environment_loss.STUDY_KEYS,
+        read=environment_loss.environment_loss_study,
+        run=_run_environment_loss,
+    ),
     StudyEntry(
         name=microscope.NAME,
         question=microscope.QUESTION,

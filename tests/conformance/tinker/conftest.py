@@ -34,6 +34,7 @@ def collect_garbage() -> Iterator[None]:
     yield
     gc.collect()
 
+
 CLOSE_S = 20.0
 
 

@@ -13,13 +13,11 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys
-from tinsmith.lab.study.results import StudyValues, hashes_in
-from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
-from tinsmith.types.errors import ConfigError, DataError
+from tinsmith.types.errors import ConfigError
 
 _RL: Final = TASK_KINDS[Kind.TASK].keys.known
 _SFT: Final = TASK_KINDS[Kind.TASK_SFT].keys.known
@@ -129,7 +127,12 @@ def task_study(
     usual = {key: value for key, value in sizes[size].items() if key != "seeds"}
     shared = {**usual, **keys.runs_keys(given)}
     own = {key.name for key in source.keys}
-    of_runs = {key: value for key, value in shared.items() if key not in own and key in _SFT}
+    taught = any(arm.keys.get("kind") == Kind.TASK_SFT.value for arm in arms)
+    of_runs = {
+        key: value
+        for key, value in shared.items()
+        if key not in own and (key in _SFT or not taught)
+    }
     asked = {"seeds": sizes[size].get("seeds", keys.default("seeds")), **given}
     made = tuple(_arm(source, arm, arm.rates.get(size), shared) for arm in arms)
     return Study(name=study.name, question=study.question, arms=made, shared=of_runs).asked(
@@ -165,37 +168,3 @@ def minutes_of(plan: Plan) -> float | None:
     entry = plan.experiment.subject
     assert isinstance(entry, UserTaskEntry), "the study is of a task"
     return entry.run_data(plan, print).minutes()
-
-
-def values_of(study: Study, reads: Mapping[str, ArmRead]) -> StudyValues:
-    """Return what every study has found, from its arms' finished runs; all of them examined the same items.
-
-    Raises:
-        DataError: they did not.
-    """
-    first = next(iter(reads.values())).reads[0]
-    expected = {(one.id, one.prompt) for one in first.task.items}
-    for read in reads.values():
-        if {(one.id, one.prompt) for one in read.reads[0].task.items} != expected:
-            raise DataError(
-                "arms of one study are evaluated on the same items", field="cells", value=read.words
-            )
-    arms = {
-        f"{arm.name}.{key}": value
-        for arm in study.arms
-        for key, value in {
-            **arm.keys,
-            **({} if arm.opened is None else arm.opened.keys),
-            **({"learning_rate": f"{arm.rates[0]:g}"} if arm.rates else {}),
-        }.items()
-    }
-    shared = {key: value for key, value in study.shared.items() if key != "quiet"}
-    return StudyValues(
-        data=first.run.config.data.fingerprint,
-        num_items=len(expected),
-        seeds=study.seeds,
-        tuning_seed=study.tuning_seed,
-        settings={**shared, **arms},
-        rates={},
-        hashes=hashes_in([one.run for read in reads.values() for one in read.reads]),
-    )

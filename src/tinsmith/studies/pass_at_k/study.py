@@ -10,8 +10,9 @@ from tinsmith.lab.study.arms import Study
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
-from tinsmith.lab.study.task_arms import ArmRead, read_runs
-from tinsmith.lab.study.task_study import minutes_of, values_of
+from tinsmith.lab.study.task_arms import read_runs
+from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.lab.study.task_values import items_seen, values_of
 from tinsmith.studies.pass_at_k.page import pass_at_k_page
 from tinsmith.studies.pass_at_k.reading import read_samples
 from tinsmith.studies.pass_at_k.results import measured, with_claims, with_signs
@@ -45,7 +46,7 @@ def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
     }
     samples = {name: read_samples(read) for name, read in reads.items()}
     found = with_signs(measured(values_of(study, reads), samples, draws))
-    found = with_claims(found, samples, reads, _seen(reads[GRPO]), draws)
+    found = with_claims(found, samples, reads, items_seen(reads[GRPO]), draws)
     told = sentences(found)
     words = {arm.name: arm.words for arm in ARMS}
     seconds = {name: seconds_in([one.run for one in read.reads]) for name, read in reads.items()}
@@ -55,12 +56,3 @@ def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
         seconds=seconds,
         page=pass_at_k_page(found, told, {words[name]: one for name, one in seconds.items()}),
     )
-
-
-def _seen(read: ArmRead) -> int:
-    """Return how many questions a run of the arm looks at, again where they come again."""
-    settings = read.reads[0].run.config.settings
-    steps, groups = settings["steps"], settings["groups_per_batch"]
-    assert isinstance(steps, int), "it is a number of steps"
-    assert isinstance(groups, int), "it is a number of groups"
-    return steps * groups
