@@ -93,6 +93,7 @@ def test_sizes_and_places_say_what_is_run() -> None:
     assert smallest.seeds == (1,)
     assert smallest.shared["steps"] == "12"
     assert dead_settings({}).study.seeds == (1, 2, 3, 4, 5)
+    assert dead_settings({}).study.shared["split_seed"] == "0", "all seeds hold out the same items"
     small = dead_settings({"at": "small"})
     assert [arm.name for arm in small.study.arms] == ["always", "chance", "forced", "shuffled"]
     assert dead_settings({"steps": "9", "size": "smallest"}).study.shared["steps"] == "9"

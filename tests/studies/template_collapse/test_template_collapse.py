@@ -194,6 +194,7 @@ def test_a_run_that_did_not_watch_is_refused(tmp_path: Path) -> None:
 def test_sizes_say_what_is_run_and_every_run_watches() -> None:
     for given in ({"size": "smallest"}, {}, {"at": "small"}):
         study = collapse_settings(given).study
+        assert study.shared["split_seed"] == "0", "all seeds hold out the same items"
         assert study.shared["watch"] == "mutual_information"
         assert [arm.name for arm in study.arms] == list(AS_PUBLISHED)
     assert STUDIES["template_collapse"].keys.default("size") == "nano"

@@ -44,6 +44,9 @@ _ARMS: Final = (
 )
 _SFT_ON_SMALL: Final = {"locked": "true", "sft_steps": "24", "sft_learning_rate": "3e-4"}
 
+_SAME_ITEMS: Final = MappingProxyType({"split_seed": "0", "save_every": "0"})
+"""Every run of the study holds out the same items, and ends before it would be worth saving."""
+
 SIZES: Final[Sizes] = MappingProxyType(
     {
         Size.SMALLEST: {
@@ -53,16 +56,16 @@ SIZES: Final[Sizes] = MappingProxyType(
             "eval_every": "12",
             "eval_items": "24",
             "eval_samples": "8",
-            "save_every": "0",
+            **_SAME_ITEMS,
         },
-        Size.NANO: {"steps": "60", "eval_every": "20", "eval_samples": "8", "save_every": "0"},
+        Size.NANO: {"steps": "60", "eval_every": "20", "eval_samples": "8", **_SAME_ITEMS},
         Size.SMALL: {
             "at": "small",
             "seeds": "1",
             "steps": "40",
             "eval_every": "24",
             "eval_samples": "4",
-            "save_every": "0",
+            **_SAME_ITEMS,
             "watch_forgetting": "false",
             **_SFT_ON_SMALL,
         },

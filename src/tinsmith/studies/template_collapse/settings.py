@@ -36,6 +36,9 @@ _ARMS: Final = (
     _arm(SHUFFLED, "RL, shuffled labels", {"shuffle_labels": "true"}),
 )
 
+_SAME_ITEMS: Final = MappingProxyType({"split_seed": "0", "save_every": "0"})
+"""Every run of the study holds out the same items, and ends before it would be worth saving."""
+
 SIZES: Final[Sizes] = MappingProxyType(
     {
         Size.SMALLEST: {
@@ -45,7 +48,7 @@ SIZES: Final[Sizes] = MappingProxyType(
             "eval_every": "3",
             "eval_items": "16",
             "eval_samples": "1",
-            "save_every": "0",
+            **_SAME_ITEMS,
             "watch": "mutual_information",
         },
         Size.NANO: {
@@ -53,7 +56,7 @@ SIZES: Final[Sizes] = MappingProxyType(
             "eval_every": "8",
             "eval_items": "64",
             "eval_samples": "2",
-            "save_every": "0",
+            **_SAME_ITEMS,
             "watch": "mutual_information",
         },
         Size.SMALL: {
@@ -63,7 +66,7 @@ SIZES: Final[Sizes] = MappingProxyType(
             "eval_every": "24",
             "eval_items": "32",
             "eval_samples": "2",
-            "save_every": "0",
+            **_SAME_ITEMS,
             "watch": "mutual_information",
             "watch_forgetting": "false",
             "sft_steps": "24",
