@@ -206,7 +206,7 @@ def wander_story(done: Wander) -> tuple[str, ...]:
         if engine is Engine.CANONICAL:
             continue
         rows = [row for row in done.rows if (row.engine, row.dtype) == (engine, dtype)]
-        worst = max(rows, key=lambda row: row.compared.share)
+        worst = max(rows, key=lambda row: (row.compared.share, row.compared.tokens))
         moved = max(row.compared.max_logprob_difference for row in rows)
         said.append(
             f"{engine} {dtype}: {_of_routes(worst)}; log-probabilities move by up to {moved:.2g} nats."
