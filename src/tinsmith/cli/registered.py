@@ -15,6 +15,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
+from tinsmith.studies.confidence import settings as confidence
 from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
@@ -115,6 +116,12 @@ def _open_sandbagger(rest: str, given: Mapping[str, str]) -> TaskSource:
     return sandbagger_source(rest, given)
 
 
+def _open_countdown(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.confidence.task import countdown_source
+
+    return countdown_source(rest, given)
+
+
 def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
     from tinsmith.studies.template_collapse.task import reasons_source
 
@@ -178,6 +185,21 @@ _KEPT: Final = (
             "always": MappingProxyType({"fails": "always"}),
             "chance": MappingProxyType({"fails": "chance"}),
             "forced": MappingProxyType({"fails": "always", "force_options": "true"}),
+        },
+    ),
+    KeptTask(
+        name="countdown",
+        question="Which signs between the numbers make the target, and when does the model know?",
+        package="",
+        open=_open_countdown,
+        presets={
+            "shaped": MappingProxyType(
+                {
+                    "confidence_penalty": "1.0",
+                    "zero_variance_filter": "false",
+                    "watch": "confidence",
+                }
+            ),
         },
     ),
     KeptTask(
@@ -296,6 +318,12 @@ def _run_dead_groups(given: Mapping[str, str], say: Say) -> Path:
     return run_dead_groups(given, say)
 
 
+def _run_confidence(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.confidence.study import run_confidence
+
+    return run_confidence(given, say)
+
+
 def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.template_collapse.study import run_template_collapse
 
@@ -352,6 +380,13 @@ _STUDIES: Final = (
         keys=adapters.ADAPTER_KEYS,
         read=adapters.adapter_study,
         run=_run_adapters,
+    ),
+    StudyEntry(
+        name=confidence.NAME,
+        question=confidence.QUESTION,
+        keys=confidence.KEYS,
+        read=confidence.confidence_settings,
+        run=_run_confidence,
     ),
     StudyEntry(
         name=dead_groups.NAME,

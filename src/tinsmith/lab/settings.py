@@ -33,6 +33,17 @@ class Gradient(StrEnum):
     the contract is learned from rollouts all the same."""
 
 
+class Prefixes(StrEnum):
+    """What stands before an answer that is forced to tell how sure a policy is of it."""
+
+    OWN = "own"
+    """The reply's reasoning, up to each fraction."""
+    SHUFFLED = "shuffled"
+    """The same parts in a shuffled order: a control, in which confidence cannot rise but by chance."""
+    FOREIGN = "foreign"
+    """The reasoning of another prompt's reply, up to each fraction: a control of what it says."""
+
+
 LINEAR = (Advantage.CENTER, Advantage.DRGRPO, Advantage.RLOO)
 """Advantages that are a sum over a reward's terms, so that one term may be exact and the others sampled."""
 
@@ -64,6 +75,8 @@ class Watched(StrEnum):
     NOTHING = "none"
     MUTUAL_INFORMATION = "mutual_information"
     """How much answers tell of their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
+    CONFIDENCE = "confidence"
+    """How sure the policy is of each answer after six fractions of its reasoning, for a task that is `probed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +124,8 @@ class CommonSettings:
     grad_clip_norm: float = 0.0
     """The norm that gradients are clipped to; 0: not clipped."""
     watch: Watched = Watched.NOTHING
-    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; or none."""
+    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; confidence
+    along the reasoning; or none."""
     seed: int = 0
     """The random seed from which every other one is derived."""
 
@@ -165,6 +179,8 @@ LATER: Final = (
     "entropy_bonus",
     "snr_filter",
     "early_stop",
+    "confidence_penalty",
+    "confidence_prefixes",
 )
 """Keys that came after names had been frozen."""
 
@@ -210,6 +226,12 @@ class RlSettings(CommonSettings):
     """Train on the groups whose rewards deviate most, until they have this share of all deviation; 0: on all."""
     early_stop: bool = False
     """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
+    confidence_penalty: float = 0.0
+    """Taken off an advantage, times how much surer of the right answer the policy was early in its reasoning than late;
+    0: nothing is. For a task that is `probed`."""
+    confidence_prefixes: Prefixes = Prefixes.OWN
+    """Before what an answer is forced for it: the reply's own reasoning; or, as controls, its parts shuffled, or the
+    foreign reasoning of another prompt."""
     sft_steps: int = 0
     """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
@@ -222,6 +244,7 @@ class RlSettings(CommonSettings):
         _positive(self, "steps", "group_size", "groups_per_batch", "num_substeps")
         _positive(self, "sft_learning_rate", "sft_batch_size")
         _not_negative(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
+        _not_negative(self, "confidence_penalty")
         if self.snr_filter > 1.0:
             raise ConfigError(
                 "this is a share of the deviation of all groups",
