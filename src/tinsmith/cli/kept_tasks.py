@@ -69,6 +69,12 @@ def _open_handbook(rest: str, given: Mapping[str, str]) -> TaskSource:
     return handbook_source(rest, given)
 
 
+def _open_countdown(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.confidence.task import countdown_source
+
+    return countdown_source(rest, given)
+
+
 def _open_reasons(rest: str, given: Mapping[str, str]) -> TaskSource:
     from tinsmith.studies.template_collapse.task import reasons_source
 
@@ -165,6 +171,21 @@ _KEPT: Final = (
         package="",
         open=_open_handbook,
         presets=_METHODS,
+    ),
+    KeptTask(
+        name="countdown",
+        question="Which signs between the numbers make the target, and when does the model know?",
+        package="",
+        open=_open_countdown,
+        presets={
+            "shaped": MappingProxyType(
+                {
+                    "confidence_penalty": "1.0",
+                    "zero_variance_filter": "false",
+                    "watch": "confidence",
+                }
+            ),
+        },
     ),
     KeptTask(
         name="reasons",

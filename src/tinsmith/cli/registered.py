@@ -16,6 +16,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
+from tinsmith.studies.confidence import settings as confidence
 from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
@@ -191,6 +192,12 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
     return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
 
 
+def _run_confidence(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.confidence.study import run_confidence
+
+    return run_confidence(given, say)
+
+
 def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.environment_loss.study import run_environment_loss
 
@@ -233,6 +240,13 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
 
 _STUDIES: Final = (
+    StudyEntry(
+        name=confidence.NAME,
+        question=confidence.QUESTION,
+        keys=confidence.KEYS,
+        read=confidence.confidence_settings,
+        run=_run_confidence,
+    ),
     StudyEntry(
         name=environment_loss.STUDY,
         question=environment_loss.QUESTION,

@@ -9,6 +9,7 @@ from typing import Any, Generic, cast
 
 import tinker
 
+from tinsmith.lab.confidence import watched_confidence
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
 from tinsmith.lab.progress import Progress, silent
 from tinsmith.lab.rollout_metrics import Line, examined_lines
@@ -123,6 +124,10 @@ class Course(Generic[I, A]):
             more = {**more, **watched_information(policy.trainer, kept)}
         if self.settings.watch is Watched.ENVIRONMENT:
             more = {**more, **told_foresight(policy.client, read)}
+        if self.settings.watch is Watched.CONFIDENCE:
+            kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+            seed = derive(self.settings.seed, "confidence", step)
+            more = {**more, **watched_confidence(policy.trainer, self.subject, kept, seed)}
         metrics = {**judged.metrics, **drift, **more}
         return Examined(tested=found | Tested(metrics=metrics), judged=judged)
 

@@ -33,6 +33,17 @@ class Gradient(StrEnum):
     the contract is learned from rollouts all the same."""
 
 
+class Prefixes(StrEnum):
+    """What stands before an answer that is forced to tell how sure a policy is of it."""
+
+    OWN = "own"
+    """The reply's reasoning, up to each fraction."""
+    SHUFFLED = "shuffled"
+    """The same parts in a shuffled order: a control, in which confidence cannot rise but by chance."""
+    FOREIGN = "foreign"
+    """The reasoning of another prompt's reply, up to each fraction: a control of what it says."""
+
+
 LINEAR = (Advantage.CENTER, Advantage.DRGRPO, Advantage.RLOO)
 """Advantages that are a sum over a reward's terms, so that one term may be exact and the others sampled."""
 
@@ -66,6 +77,8 @@ class Watched(StrEnum):
     """How much answers tell of their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
     ENVIRONMENT = "environment"
     """How well the model foresees what the environment answers it: nats a token, as `watch/env_nll`."""
+    CONFIDENCE = "confidence"
+    """How sure the policy is of each answer after six fractions of its reasoning, for a task that is `probed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +127,7 @@ class CommonSettings:
     """The norm that gradients are clipped to; 0: not clipped."""
     watch: Watched = Watched.NOTHING
     """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; how well
-    what the environment answers is foreseen; or none."""
+    what the environment answers is foreseen; confidence along the reasoning; or none."""
     seed: int = 0
     """The random seed from which every other one is derived."""
 
@@ -169,6 +182,8 @@ LATER: Final = (
     "snr_filter",
     "early_stop",
     "env_loss_coef",
+    "confidence_penalty",
+    "confidence_prefixes",
 )
 """Keys that came after names had been frozen."""
 
@@ -216,6 +231,12 @@ class RlSettings(CommonSettings):
     """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
     env_loss_coef: float = 0.0
     """Weight of the loss on what the environment answers, in the forward pass of the policy's own loss; 0: none."""
+    confidence_penalty: float = 0.0
+    """Taken off an advantage, times how much surer of the right answer the policy was early in its reasoning than late;
+    0: nothing is. For a task that is `probed`."""
+    confidence_prefixes: Prefixes = Prefixes.OWN
+    """Before what an answer is forced for it: the reply's own reasoning; or, as controls, its parts shuffled, or the
+    foreign reasoning of another prompt."""
     sft_steps: int = 0
     """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
@@ -236,6 +257,7 @@ class RlSettings(CommonSettings):
                 value=self.num_substeps,
                 allowed="1 with env_loss_coef",
             )
+        _not_negative(self, "confidence_penalty")
         if self.snr_filter > 1.0:
             raise ConfigError(
                 "this is a share of the deviation of all groups",

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from tinsmith.lab.datums import Example
 from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import A, Environments, Failure, I, Rollout
 from tinsmith.lab.terms import Terms
@@ -119,6 +120,19 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return every answer that there is to an item, as the tokens of a reply; none where they are not known."""
         del item
         return ()
+
+    def probe(self, rollout: Rollout[I, A]) -> Probe:
+        """Return a reply taken apart: what confidence along its reasoning is read from.
+
+        Raises:
+            ConfigError: nothing says where a reasoning ends, or which answers there are.
+        """
+        raise ConfigError(
+            "nothing says where this subject's reasoning ends, and which answers there are",
+            field="confidence",
+            value=rollout.item.prompt_id,
+            fix="watch=none and confidence_penalty=0, or probed=... in a task of your own",
+        )
 
     def trace(self) -> Mapping[str, float]:
         """Return what is worth telling of the rewards' state after a step."""

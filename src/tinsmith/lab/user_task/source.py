@@ -138,6 +138,9 @@ def _sources(task: Task) -> dict[str, object]:
     if task.options is not None:
         functions["options"] = task.options
     sources: dict[str, object] = {"max_turns": task.max_turns}
+    if task.probed is not None:
+        functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
+        sources["before_answer"] = task.probed.before_answer
     if task.base_steps:
         sources["base_steps"] = task.base_steps
     if task.base_items is not None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment, Over
 from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
@@ -111,6 +112,7 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     renderer: Renderer
     _borders: TemplateBorders | None = None
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[UserItem]:
         """Return those to train on, or those held out, which are those to train on where none are; no test."""
@@ -217,6 +219,52 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         if not all(isinstance(cast(object, one), str) for one in said):
             raise TaskError(f"options of the item {item.prompt_id}: one of them is no text")
         return [self._reply(item, one) for one in said]
+
+    def probe(self, rollout: UserRollout) -> Probe:
+        """See Subject.
+
+        Raises:
+            TaskError: the task's functions fail, or give no two answers of which one is right.
+        """
+        probed, item = self.task.probed, rollout.item.item
+        assert probed is not None, "a task that is not probed is refused before"
+        said, gold = attempt(probed.options, item), attempt(probed.gold, item)
+        if isinstance(said, Raised) or isinstance(gold, Raised):
+            failed = said if isinstance(said, Raised) else gold
+            raise TaskError(f"probed of the item {rollout.item.prompt_id}: {failed}")
+        options = list(said)
+        if len(set(options)) < 2 or gold not in options:
+            raise TaskError(
+                f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers"
+            )
+        turn = rollout.turns[0]
+        before, mark, answer = turn.text.rpartition(probed.before_answer)
+        return Probe(
+            prompt=turn.observation,
+            reasoning=turn.tokens[: self._until(turn.tokens, before if mark else turn.text)],
+            answers=tuple(self._tail(rollout.item, probed.before_answer + one) for one in options),
+            gold=options.index(gold),
+            said=options.index(answer.strip()) if mark and answer.strip() in options else None,
+        )
+
+    def _until(self, tokens: Sequence[int], text: str) -> int:
+        """Return how many tokens say no more than a beginning of their text."""
+        low, high = 0, len(tokens)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if len(self.text(tokens[:middle])) <= len(text):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _tail(self, item: UserItem, text: str) -> tuple[int, ...]:
+        """Return what a reply ends in, in tokens, as it would stand behind other words."""
+        if text not in self._tails:
+            whole, start = self._reply(item, f"a{text}"), self._reply(item, "a")
+            same = next(place for place, one in enumerate(start) if one != whole[place])
+            self._tails[text] = whole[same:]
+        return self._tails[text]
 
     def _reply(self, item: UserItem, text: str) -> tuple[int, ...]:
         """Return a reply's tokens, with what ends it."""

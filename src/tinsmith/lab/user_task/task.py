@@ -72,6 +72,19 @@ class Answered:
 Section = Callable[[Sequence[Answered]], str | Sequence[Mapping[str, object]]]
 """A page section: the last evaluation's answers -> a text, or rows of a table by column."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Where a reply's reasoning ends, and which answers there are: what confidence along the reasoning is read from."""
+
+    before_answer: str
+    """What stands between the reasoning and the answer, the last time that it is there."""
+    options: Callable[[Item], Sequence[str]]
+    """Every answer that there is to an item: two or more."""
+    gold: Callable[[Item], str]
+    """The right one of them."""
+
+
 MOST_TURNS: Final = 8
 
 
@@ -119,6 +132,9 @@ class Task:
     options: Callable[[Item], Sequence[str]] | None = None
     """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
     `reply`."""
+    probed: Probed | None = None
+    """For `watch=confidence` and `confidence_penalty`: where reasoning ends, and which answers there are. Not with
+    `reply`."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
@@ -158,6 +174,9 @@ class Task:
                 require_callable(f"{what} {name!r}", function, 1)
         if isinstance(self.held_out, int | float):
             require_share("held_out", self.held_out)
+        if self.probed is not None:
+            require_callable("probed options", self.probed.options, 1)
+            require_callable("probed gold", self.probed.gold, 1)
         require_base_steps(self.base_steps, demonstrated=self.demonstrate is not None)
         if self.base_items is not None and self.demonstrate is None:
             raise ConfigError(

@@ -286,6 +286,8 @@ class GRPO(PaperClassifier):
     entropy_bonus: float | None = None
     snr_filter: float | None = None
     early_stop: bool | None = None
+    confidence_penalty: float | None = None
+    confidence_prefixes: str | None = None
     env_loss_coef: float | None = None
     sft_steps: int | None = None
     """Supervised steps before the first rollout."""
