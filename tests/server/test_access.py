@@ -167,7 +167,6 @@ def field(name: str, which: str, **rest: object) -> Ask:
 
 
 NAMING: Mapping[tuple[str, str], Ask] = {
-    ("POST", "/api/v1/sessions/{session_id}/finish"): at("/api/v1/sessions/{session_id}/finish", {}),
     ("POST", "/api/v1/retrieve_future"): field("request_id", "request"),
     ("GET", "/api/v1/training_runs/{model_id}/trace"): at("/api/v1/training_runs/{model_id}/trace"),
     ("POST", "/api/v1/create_model"): create_model,
@@ -216,6 +215,8 @@ LISTING = {
     ("GET", "/v1/models"),
     ("GET", "/api/v1/billing/usage/checkpoints/current"),
     ("POST", "/api/v1/sessions/search"),
+    # The last: it frees what the others name.
+    ("POST", "/api/v1/sessions/{session_id}/finish"): at("/api/v1/sessions/{session_id}/finish", {}),
 }
 """Routes that list what the key has."""
 

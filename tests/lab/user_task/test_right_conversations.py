@@ -10,7 +10,7 @@ import pytest
 
 from tinsmith.lab.datums import Example, example_datum
 from tinsmith.lab.user_task.examples import right_example
-from tinsmith.lab.user_task.items import UserItem, items_of_base, split_items
+from tinsmith.lab.user_task.items import UserItem, split_items
 from tinsmith.lab.user_task.task import Task
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.corpus import builtin_corpus
@@ -119,10 +119,3 @@ def test_an_answer_that_cannot_be_read_is_told(renderer: Renderer, answer: Any, 
     one = task(answer=answer)
     with pytest.raises(TaskError, match=words):
         right_example(one, item(one), renderer)
-
-
-def test_a_base_may_read_items_of_its_own() -> None:
-    assert items_of_base(task(), Path()) is None
-    read = items_of_base(task(base_items=[{"id": "other", "a": "two", "b": "three"}]), Path())
-    assert read is not None
-    assert [one.prompt for one in read] == ["What of two?"]

@@ -137,7 +137,7 @@ def confidence_page(
             Section("cost", "What it costs", _costs(found)),
             Section("claims", "Claims", claim_folds(found, "right, hard split")),
             seconds_section(seconds),
-            hashes_section(found),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )

@@ -119,7 +119,7 @@ def prompt_page(
             Section("steps", "Steps", _steps(found, searches)),
             Section("claims", "Claims", claim_folds(found, "reward")),
             seconds_section(seconds),
-            hashes_section(found),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )
