@@ -205,6 +205,7 @@ NAMING: Mapping[tuple[str, str], Ask] = {
     ("GET", "/api/v1/sessions/{session_id}"): at("/api/v1/sessions/{session_id}"),
     ("DELETE", CHECKPOINT): delete,
     ("POST", "/api/v1/unload_model"): field("model_id", "model"),
+    ("POST", "/api/v1/sessions/{session_id}/finish"): at("/api/v1/sessions/{session_id}/finish", {}),
 }  # fmt: skip
 """Routes that name something a key has; what destroys comes last."""
 
@@ -215,8 +216,6 @@ LISTING = {
     ("GET", "/v1/models"),
     ("GET", "/api/v1/billing/usage/checkpoints/current"),
     ("POST", "/api/v1/sessions/search"),
-    # The last: it frees what the others name.
-    ("POST", "/api/v1/sessions/{session_id}/finish"): at("/api/v1/sessions/{session_id}/finish", {}),
 }
 """Routes that list what the key has."""
 
