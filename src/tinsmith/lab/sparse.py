@@ -7,8 +7,9 @@ it is the distance from the base:
     L = sum_gated A CE / N_gated + base_kl_coef / N_other sum_other KL(base || policy)
 
 Source: arXiv:2605.06241 (ReasonMaxxer). There the two means are taken in each micro-batch and averaged; here they are
-of the whole batch, as a step's loss must not depend on how it is cut. KL is over the base's KL_TOKENS most probable
-tokens.
+of the whole batch, as a step's loss must not depend on how it is cut. There rollouts come in the order of |A| times
+their gated share; where the base is mostly wrong that makes batches of good answers, then of bad ones alone, which drive
+the policy off: here they come in a random order. KL is over the base's KL_TOKENS most probable tokens.
 """
 
 from __future__ import annotations
@@ -53,11 +54,6 @@ class Chosen:
     other: tuple[bool, ...]
     """The same: whether the model wrote it, sure."""
 
-    @property
-    def promise(self) -> float:
-        """By what rollouts are ordered: how much is to be learned at how many of its tokens."""
-        return abs(self.advantage) * sum(self.gated) / len(self.gated)
-
 
 def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, float]:
     """Take one step on rollouts that were drawn before the first; return its metrics.
@@ -72,9 +68,7 @@ def select(run: Run[I, A], settings: SparseSettings, step: int) -> dict[str, flo
             chosen, told = _drawn(run, settings, step)
         run.offline = tuple(chosen)
     every: Sequence[Chosen] = run.offline
-    size = min(settings.batch_size, len(every))
-    begin = step * size
-    part = [every[place % len(every)] for place in range(begin, begin + size)]
+    part = batch(every, settings.batch_size, step, settings.seed)
     with run.timed("train_s"):
         return {**told, **_update(run, part, settings, step)}
 
@@ -113,7 +107,7 @@ def _drawn(
     base = AskedPolicy.base(run.connection, run.model_name)
     chosen = _gated(base, kept, settings)
     gated = sum(sum(one.gated) for one in chosen)
-    return sorted(chosen, key=lambda one: -one.promise), {
+    return chosen, {
         "sparse/rollouts": float(len(chosen)),
         "sparse/gated": gated / sum(sum(one.gated) + sum(one.other) for one in chosen),
         "sparse/sampled_tokens": float(

@@ -68,7 +68,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Return how many edits a step may make at once.
 
         >>> [SearchSettings(steps=5).edits_at(step) for step in range(5)]
-        [4, 4, 2, 1, 1]
+        [4, 4, 3, 1, 1]
         """
         share = raised_cosine(step / max(1, self.steps - 1))
         return self.least_edits + int((self.most_edits - self.least_edits) * share + 0.5)
