@@ -18,7 +18,7 @@ PLAIN, SHAPED, MIXED, NOISE = "plain", "shaped", "mixed", "noise"
 ETA: Final = "1.0"
 """Of the penalty, as published."""
 
-_RATES: Final = MappingProxyType({Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4})
+_RATES: Final = MappingProxyType({Size.SMALLEST: 1e-3, Size.NANO: 1e-3, Size.SMALL: 3e-4})
 _PENALTY: Final = MappingProxyType({"confidence_penalty": ETA, "zero_variance_filter": "false"})
 
 
@@ -40,6 +40,7 @@ SIZES: Final[Sizes] = MappingProxyType(
             **_EVERY,
             "seeds": "1",
             "base_steps": "60",
+            "groups_per_batch": "2",
             "steps": "2",
             "eval_every": "2",
             "eval_items": "16",
@@ -47,8 +48,9 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
         Size.NANO: {
             **_EVERY,
+            "groups_per_batch": "4",
             "steps": "32",
-            "eval_every": "8",
+            "eval_every": "16",
             "eval_items": "64",
             "eval_samples": "2",
         },
