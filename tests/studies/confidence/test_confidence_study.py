@@ -189,9 +189,7 @@ def test_rho_is_diagnosed_before_and_after(study: dict[str, Any]) -> None:
     assert shaped["rho_before"]["value"] == pytest.approx(-0.3)
     assert shaped["rho"]["value"] == pytest.approx(0.8)
     assert shaped["rho_shuffled"]["low"] < 0.0 < shaped["rho_shuffled"]["high"]
-    assert any(
-        "GRPO, confidence shaped: rho" in one and "progressive" in one for one in study["sentences"]
-    )
+    assert any("GRPO, shaped: rho" in one and "progressive" in one for one in study["sentences"])
     assert any("GRPO: rho" in one and "premature" in one for one in study["sentences"])
 
 
@@ -220,7 +218,7 @@ def test_learning_is_claimed_beside_shuffled_labels(study: dict[str, Any]) -> No
         for one in study["learned"]
         if all(check["finding"] == "passed" for check in one["checks"])
     }
-    assert "GRPO, confidence shaped" in allowed
+    assert "GRPO, shaped" in allowed
 
 
 def test_a_run_that_did_not_watch_is_refused(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ def _arm(name: str, words: str, keys: Mapping[str, str]) -> TaskArm:
 
 _ARMS: Final = (
     _arm(PLAIN, "GRPO", {}),
-    _arm(SHAPED, "GRPO, confidence shaped", _PENALTY),
-    _arm(MIXED, "shaped, prefixes shuffled", {**_PENALTY, "confidence_prefixes": "shuffled"}),
-    _arm(NOISE, "shaped, shuffled labels", {**_PENALTY, "shuffle_labels": "true"}),
+    _arm(SHAPED, "GRPO, shaped", _PENALTY),
+    _arm(MIXED, "prefixes shuffled", {**_PENALTY, "confidence_prefixes": "shuffled"}),
+    _arm(NOISE, "shuffled labels", {**_PENALTY, "shuffle_labels": "true"}),
 )
 _EVERY: Final = {"watch": "confidence", "save_every": "0"}
 
