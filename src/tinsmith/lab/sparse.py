@@ -8,8 +8,8 @@ it is the distance from the base:
 
 Source: arXiv:2605.06241 (ReasonMaxxer). There the two means are taken in each micro-batch and averaged; here they are
 of the whole batch, as a step's loss must not depend on how it is cut. There rollouts come in the order of |A| times
-their gated share; where the base is mostly wrong that makes batches of good answers, then of bad ones alone, which drive
-the policy off: here they come in a random order. KL is over the base's KL_TOKENS most probable tokens.
+their gated share; where the base is mostly wrong that makes batches of good answers, then of bad ones alone, which
+drive the policy off: here they come in a random order. KL is over the base's KL_TOKENS most probable tokens.
 """
 
 from __future__ import annotations
