@@ -27,9 +27,13 @@ def shown(item: Any, random: Random) -> str:
 
 
 def task(**changes: Any) -> Task:
-    items = [{"a": a} for a in range(10)]
-    parts: dict[str, Any] = {"items": items, "prompt": "{a}?", "reward": earned}
-    return Task(**{**parts, "demonstrate": shown, **changes})
+    parts: dict[str, Any] = {
+        "items": [{"a": a} for a in range(10)],
+        "prompt": "{a}?",
+        "reward": earned,
+        "demonstrate": shown,
+    }
+    return Task(**{**parts, **changes})
 
 
 def test_unsaid_the_base_reads_the_items_to_train_on(tmp_path: Path) -> None:

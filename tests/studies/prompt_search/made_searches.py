@@ -17,12 +17,13 @@ from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.prompt_search.proposing import Grammar
 from tinsmith.lab.prompt_search.search import Search
 from tinsmith.lab.study.arms import Cell
+from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.searching import Examined, Found
 from tinsmith.studies.prompt_search.settings import PromptSettings
-from tinsmith.studies.prompt_search.task import WRITTEN, answer, done_under, held_out, items
+from tinsmith.studies.prompt_search.task import WRITTEN, answer, done_under, held_out
 from tinsmith.types.seeds import derive
 
-ITEMS = {item["id"]: item for item in items()}
+ITEMS = {item["id"]: item for item in handbook.items()}
 TRAIN = [name for name, item in ITEMS.items() if not held_out(item)]
 HELD = [name for name, item in ITEMS.items() if held_out(item)]
 
@@ -34,9 +35,9 @@ class Base:
     shuffled: bool
     samples: int = 1
 
-    def __call__(self, document: Document, names: Sequence[str], seed: int) -> dict[str, Fraction]:
+    def __call__(self, document: Document, items: Sequence[str], seed: int) -> dict[str, Fraction]:
         found: dict[str, Fraction] = {}
-        for name in names:
+        for name in items:
             item = ITEMS[name]
             other = TRAIN[derive(3, name) % len(TRAIN)] if self.shuffled else name
             rights = [
