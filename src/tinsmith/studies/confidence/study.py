@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tinsmith.lab.progress import Say
 from tinsmith.lab.study.cells import run_cells
-from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
-from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
-from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.lab.study.driver import RunCells
+from tinsmith.lab.study.one_stage import run_one_stage
+from tinsmith.lab.study.results import DRAWS, Draws
 from tinsmith.studies.confidence.page import confidence_page, confidence_sentences
 from tinsmith.studies.confidence.results import read_found
 from tinsmith.studies.confidence.settings import confidence_settings
@@ -25,20 +25,11 @@ def run_confidence(
         LostError: a server was lost; the same call goes on.
     """
     settings = confidence_settings(given)
-
-    def conduct(stages: Stages) -> Outcome:
-        tuned = stages.tune(settings.study, settings.study.arms)
-        stages.report(tuned)
-        found, arms = read_found(settings, tuned, draws)
-        sentences = confidence_sentences(found)
-        seconds = {
-            read.words: seconds_in([one.run for one in read.reads]) for read in arms.reads.values()
-        }
-        return Outcome(
-            found=found,
-            sentences=sentences,
-            seconds=seconds,
-            page=confidence_page(found, sentences, seconds),
-        )
-
-    return conduct_study(settings.study, say, conduct, pace=minutes_of, run=run)
+    return run_one_stage(
+        settings.study,
+        say,
+        read=lambda tuned: read_found(settings, tuned, draws),
+        sentences=confidence_sentences,
+        page=confidence_page,
+        run=run,
+    )
