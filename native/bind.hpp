@@ -59,6 +59,7 @@ void parallel_rows(int64_t rows, int64_t cost_per_row, const Body& body) {
 void bind_products(nb::module_& m);
 void bind_rows(nb::module_& m);
 void bind_attention(nb::module_& m);
+void bind_mixture(nb::module_& m);
 void bind_sampling(nb::module_& m);
 void bind_state(nb::module_& m);
 void bind_graph(nb::module_& m);

@@ -2,6 +2,7 @@
 #pragma once
 #include "attention.hpp"
 #include "gemm.hpp"
+#include "mixture.hpp"
 #include "rows.hpp"
 
 static tinsmith::KernelTable kernel_table(const char* name) {
@@ -24,6 +25,10 @@ static tinsmith::KernelTable kernel_table(const char* name) {
   t.row_stats = row_stats;
   t.logprob_backward = logprob_backward;
   t.scale_bias = scale_bias;
+  t.route = route;
+  t.route_backward = route_backward;
+  t.row_entropies = row_entropies;
+  t.row_dots = row_dots;
   t.gumbel_screen = gumbel_screen;
   t.log_softmax = log_softmax;
   t.exp = exp_elements;

@@ -12,6 +12,7 @@ NB_MODULE(_native, m) {
   bind_products(m);
   bind_rows(m);
   bind_attention(m);
+  bind_mixture(m);
   bind_sampling(m);
   bind_state(m);
   bind_graph(m);

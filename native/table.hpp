@@ -8,6 +8,8 @@ namespace tinsmith {
 // pretrained model's gradients are half as far off as with one chain, and keeping the sums costs 0 to 3 %.
 constexpr int64_t kLongestChain = 128;
 
+constexpr int64_t kMostExperts = 1024;  // of a mixture: a row's shares are kept on the stack
+
 enum class Onto {
   Store,  // C is overwritten
   Add,    // the product is added to C
@@ -91,6 +93,13 @@ struct KernelTable {
                            const float* g, const float* row_max, const float* log_sum, float* d_logits, int64_t r0,
                            int64_t r1);
   void (*scale_bias)(float* y, int64_t y_rs, int64_t N, const float* scale, const float* bias, int64_t r0, int64_t r1);
+  void (*route)(const float* logits, int64_t E, int64_t active, bool normalised, int64_t* experts, float* weights,
+                int64_t r0, int64_t r1);
+  void (*route_backward)(const float* logits, int64_t E, int64_t active, bool normalised, const int64_t* experts,
+                         const float* weights, const float* d_weights, float* d_logits, int64_t r0, int64_t r1);
+  void (*row_entropies)(const float* logits, int64_t E, float* out, int64_t r0, int64_t r1);
+  void (*row_dots)(const float* x, int64_t x_rs, const float* y, int64_t y_rs, int64_t N, float* out, int64_t r0,
+                   int64_t r1);
   void (*gumbel_screen)(const float* logits, int64_t V, float temperature, uint64_t key, float* score);
   void (*log_softmax)(const float* logits, int64_t V, float temperature, float row_max, float log_sum, float* out);
   void (*exp)(const float* x, float* y, int64_t n);

@@ -35,6 +35,7 @@ _NAMES = {
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate": "ffn_gate_inp",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
@@ -59,7 +60,8 @@ def write_gguf(
     rope_factors: Sequence[float] = (),
 ) -> None:
     """Write a model; its matrices as `type`, everything else as F32."""
-    arch = architecture or {Family.MISTRAL: "llama"}.get(config.family, config.family.value)
+    known = {Family.MISTRAL: "llama", Family.QWEN3_MOE: "qwen3moe"}
+    arch = architecture or known.get(config.family, config.family.value)
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name("made up")
     writer.add_context_length(config.max_positions)
@@ -70,6 +72,11 @@ def write_gguf(
     writer.add_head_count_kv(config.num_kv_heads)
     writer.add_layer_norm_rms_eps(config.norm_eps)
     writer.add_rope_freq_base(config.rope_theta)
+    if config.mixture is not None:
+        writer.add_expert_count(config.mixture.num_experts)
+        writer.add_expert_used_count(config.mixture.num_active)
+        if arch == "qwen3moe":
+            writer.add_expert_feed_forward_length(config.mixture.expert_size)
     if arch == "llama":
         writer.add_rope_dimension_count(config.head_dim)
         writer.add_vocab_size(config.vocab_size)
@@ -85,13 +92,14 @@ def write_gguf(
         rope_factors = _llama3_factors(config, config.rope_scaling)
     if rope_factors:
         writer.add_tensor("rope_freqs.weight", np.array(rope_factors, dtype=np.float32))
-    for name, tensor in weights.items():
+    for name, tensor in _experts_together(weights).items():
         values = tensor.numpy()
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         which = name.split(".")[-2]
         if arch == "llama" and which in heads:
             values = _permuted(values, heads[which])
-        kind = type if values.ndim == 2 else Type.F32
+        router = name.endswith("mlp.gate.weight")
+        kind = type if values.ndim >= 2 and not router else Type.F32
         quantised = gguf.quantize(np.ascontiguousarray(values), kind)
         writer.add_tensor(_file_name(name), quantised, raw_dtype=kind)
     writer.write_header_to_file()
@@ -100,11 +108,29 @@ def write_gguf(
     writer.close()
 
 
+def _experts_together(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Matrices of all experts of a layer as one tensor: `modify_tensors` of convert_hf_to_gguf.py."""
+    together: dict[str, torch.Tensor] = {}
+    for name, tensor in weights.items():
+        before, experts, rest = name.partition("mlp.experts.")
+        if not experts:
+            together[name] = tensor
+        elif rest.startswith("0."):
+            matrix = rest.removeprefix("0.")
+            count = sum(other.startswith(before) and other.endswith(matrix) for other in weights)
+            together[f"{before}experts.{matrix}"] = torch.stack(
+                [weights[f"{before}mlp.experts.{e}.{matrix}"] for e in range(count)]
+            )
+    return together
+
+
 def _file_name(name: str) -> str:
     module, _, kind = name.rpartition(".")
     if module in _NAMES:
         return f"{_NAMES[module]}.{kind}"
     _, _, layer, inner = module.split(".", 3)
+    if inner.startswith("experts."):
+        return f"blk.{layer}.{_NAMES['mlp.' + inner.removeprefix('experts.')]}_exps.{kind}"
     return f"blk.{layer}.{_NAMES[inner]}.{kind}"
 
 

@@ -13,11 +13,12 @@ from functools import cache
 
 import numpy as np
 import torch
+from experts_apart import with_experts_apart
 
 from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
 from tinsmith.models.hf_config import config_values
 from tinsmith.models.names import expected_tensors
@@ -58,6 +59,27 @@ QWEN2 = replace(LLAMA, family=Family.QWEN2, qkv_bias=True, tied=False)
 QWEN3 = replace(LLAMA, family=Family.QWEN3, qk_norm=True, head_dim=24)
 """Norms of q and k, heads together wider than the model."""
 
+QWEN3_MOE = replace(
+    QWEN3,
+    family=Family.QWEN3_MOE,
+    num_layers=3,
+    tied=False,
+    mixture=Mixture(
+        num_experts=8, num_active=2, expert_size=40, normalised=True, dense_layers=(1,)
+    ),
+)
+"""Eight experts, two a token, their weights normalised; the middle layer is dense."""
+
+OLMOE = replace(
+    LLAMA,
+    family=Family.OLMOE,
+    intermediate_size=24,
+    tied=False,
+    qk_norm_whole=True,
+    mixture=Mixture(num_experts=64, num_active=8, expert_size=24, normalised=False),
+)
+"""Sixty-four experts, eight a token, their weights as they are; norms of q and k over all heads."""
+
 
 def random_weights(config: DecoderConfig, seed: int) -> Tensors:
     """Weights large enough for logits that are not flat; norms about 1, biases about 0."""
@@ -80,6 +102,8 @@ def held_weights(config: DecoderConfig, *, quantised: bool) -> Tensors:
     weights = random_weights(config, 1)
     if quantised:
         for name in weights:
+            if name.endswith("mlp.gate.weight"):
+                continue
             if ".layers." in name and weights[name].ndim == 2:
                 packed = nf4.quantise(weights[name].numpy(), name=name)
                 weights[name] = torch.from_numpy(nf4.dequantise(packed))
@@ -133,20 +157,56 @@ def gradients(session: TrainingSession) -> Tensors:
 
 
 def hf_model(
-    config: DecoderConfig, weights: Tensors, dtype: torch.dtype = torch.float32
+    config: DecoderConfig,
+    weights: Tensors,
+    dtype: torch.dtype = torch.float32,
+    *,
+    apart: bool = False,
 ) -> torch.nn.Module:
-    """The transformers model of these weights."""
+    """The transformers model of these weights; with `apart`, its experts are linear layers by themselves."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     given = config_values(config, dtype="float32")
     for key in ("architectures", "dtype", "rope_theta", "rope_scaling"):
         del given[key]
     hf_config = AutoConfig.for_model(given.pop("model_type"), **given)
-    model = AutoModelForCausalLM.from_config(hf_config, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_config(
+        hf_config, attn_implementation="eager", **_experts(config)
+    )
+    if apart:
+        model = with_experts_apart(model, config)
+    else:
+        weights = experts_together(weights, config)
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected
     assert set(missing) <= ({"lm_head.weight"} if config.tied else set())
     return model.to(dtype).eval()
+
+
+def _experts(config: DecoderConfig) -> dict[str, str]:
+    """How transformers computes experts: one by one, which it can in fp64 too."""
+    return {} if config.mixture is None else {"experts_implementation": "eager"}
+
+
+def experts_together(weights: Tensors, config: DecoderConfig) -> Tensors:
+    """The weights as transformers 5 holds them: all experts of a layer in two tensors."""
+    if config.mixture is None:
+        return weights
+    together = {name: tensor for name, tensor in weights.items() if ".experts." not in name}
+    for layer in filter(config.sparse, range(config.num_layers)):
+        prefix = f"model.layers.{layer}.mlp.experts"
+        gate, up, down = (
+            torch.stack(
+                [
+                    weights[f"{prefix}.{e}.{m}_proj.weight"]
+                    for e in range(config.mixture.num_experts)
+                ]
+            )
+            for m in ("gate", "up", "down")
+        )
+        together[f"{prefix}.gate_up_proj"] = torch.cat([gate, up], dim=1)
+        together[f"{prefix}.down_proj"] = down
+    return together
 
 
 def peft_model(
@@ -166,7 +226,8 @@ def peft_model(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*tie.*")  # a tied head may be adapted here
         warnings.filterwarnings("ignore", category=FutureWarning)  # between peft and transformers
-        model = get_peft_model(hf_model(config, weights), lora)
+        apart = config.mixture is not None
+        model = get_peft_model(hf_model(config, weights, apart=apart), lora)
     trained = published_parameters(model)
     assert set(trained) == {slot.name for slot in adapter.slots}
     with torch.no_grad():

@@ -120,6 +120,33 @@ def attention_backward(
     d_qkv: Out,
 ) -> None: ...
 
+# Mixtures of experts
+
+def route(logits: In, normalised: bool, experts: Out, weights: Out) -> None: ...
+def route_backward(
+    logits: In, normalised: bool, experts: Int64s, weights: In, d_weights: In, d_logits: Out
+) -> None: ...
+
+class Matrices:
+    def __init__(self, all: list[In]) -> None: ...
+
+Low = tuple[In, list[In], list[tuple[int, int]], float, In | None]
+
+def mixture(
+    x: In,
+    rows: Int64s,
+    bounds: Int64s,
+    where: Int64s,
+    weights: In,
+    up: Matrices,
+    down: Matrices,
+    low_up: list[Low | None],
+    low_down: list[Low | None],
+    y: Out,
+) -> None: ...
+def row_entropies(logits: In, out: Out) -> None: ...
+def row_dots(x: In, y: In, out: Out) -> None: ...
+
 # Sampling
 
 def choose(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gguf_files import VOCAB, small_tokenizer
-from oracles import LLAMA, QWEN2, QWEN3, random_weights, sequences
+from oracles import LLAMA, OLMOE, QWEN2, QWEN3, QWEN3_MOE, random_weights, sequences
 from tinsmith.engine import export as exporting
 from tinsmith.engine.checkpoints import save
 from tinsmith.engine.export import export
@@ -18,7 +18,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling
+from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.folder import write_folder
 from tinsmith.models.gguf.writing import StoredAs
 from tinsmith.models.merge import all_logprobs, merged_config, merged_weights, probe_sequences
@@ -134,6 +134,20 @@ _SHAPES = {
     ),
     "qwen2": replace(QWEN2, vocab_size=VOCAB, end_tokens=(0, 1)),
     "qwen3": replace(QWEN3, vocab_size=VOCAB, end_tokens=(0,)),
+    "qwen3moe": replace(
+        QWEN3_MOE,
+        vocab_size=VOCAB,
+        end_tokens=(0,),
+        num_layers=2,
+        mixture=Mixture(num_experts=8, num_active=2, expert_size=40, normalised=True),
+    ),
+    "olmoe": replace(
+        OLMOE,
+        vocab_size=VOCAB,
+        end_tokens=(0,),
+        intermediate_size=40,
+        mixture=Mixture(num_experts=8, num_active=2, expert_size=40, normalised=False),
+    ),
 }
 
 

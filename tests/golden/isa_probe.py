@@ -19,7 +19,7 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS
@@ -55,6 +55,27 @@ QWEN = DecoderConfig(
     qk_norm=True,
 )
 """Every optional part of a decoder, in widths that fill no vector."""
+
+
+MIXTURE = replace(
+    QWEN,
+    family=Family.QWEN3_MOE,
+    qkv_bias=False,
+    o_bias=False,
+    mixture=Mixture(
+        num_experts=8, num_active=2, expert_size=36, normalised=True, dense_layers=(1,)
+    ),
+)
+"""Eight experts in one layer, and a dense one."""
+
+OLMOE = replace(
+    MIXTURE,
+    family=Family.OLMOE,
+    qk_norm=False,
+    qk_norm_whole=True,
+    mixture=Mixture(num_experts=20, num_active=5, expert_size=20, normalised=False),
+)
+"""Weights that do not add up to one, and norms over all heads together."""
 
 
 def tokens(config: DecoderConfig, name: str, count: int) -> np.ndarray:
@@ -106,12 +127,18 @@ def step_of(
     kind: AdapterKind,
     data: Callable[[DecoderConfig], list[Datum]] = datums,
     unit: GradientUnit = GradientUnit.TREE,
+    *,
+    router: bool = False,
 ) -> dict[str, str]:
     """Hashes of the log-probabilities and gradient norm before a step, and of the weights after two."""
     base = build_decoder(config, weights_of(config), NativeKernels(), quantised=kind.quantised)
-    adapter = create_adapter(base, AdapterSpec(kind=kind, rank=4, seed=1))
+    adapter = create_adapter(base, AdapterSpec(kind=kind, rank=4, seed=1, train_router=router))
     session = TrainingSession(adapter, micro_batches=MicroBatches(units=2), gradient_unit=unit)
     hashes: dict[str, str] = {}
+    if config.mixture is not None:
+        session.forward_backward(data(config), LossName.IMPORTANCE_SAMPLING)
+        hashes["gradients"] = gradients_of(session)
+        session.optimizer.sums.clear()
     for step in range(2):  # the first of a low-rank adapter moves its B only
         result = session.forward_backward(data(config), LossName.IMPORTANCE_SAMPLING)
         logprobs = {f"logprobs {i}": output.logprobs for i, output in enumerate(result.outputs)}
@@ -119,6 +146,12 @@ def step_of(
         hashes[f"said at step {step}"] = tensors_sha256({**logprobs, "sums": sums})
     trained = {name: tensor.numpy() for name, tensor in values(adapter.slots).items()}
     return {**hashes, "weights": tensors_sha256(trained)}
+
+
+def gradients_of(session: TrainingSession) -> str:
+    """The hash of every buffer's gradient."""
+    total = session.optimizer.sums.total()
+    return tensors_sha256({f"{i:03d}": grad.numpy() for i, grad in enumerate(total)})
 
 
 def draws(kernels: NativeKernels) -> str:
@@ -154,6 +187,11 @@ def hashes() -> dict[str, str]:
             found.update({f"nano {kind.value}, forks by {unit}: {n}": s for n, s in said.items()})
         said = step_of(QWEN, AdapterKind.FULL, forked, unit)
         found.update({f"qwen full, forks by {unit}: {name}": sha for name, sha in said.items()})
+    for kind in AdapterKind:
+        said = step_of(MIXTURE, kind, forked)
+        found.update({f"mixture {kind.value}: {name}": sha for name, sha in said.items()})
+    said = step_of(OLMOE, AdapterKind.LORA, forked, router=True)
+    found.update({f"olmoe lora, router: {name}": sha for name, sha in said.items()})
     for tied in (False, True):
         said = step_of(replace(QWEN, tied=tied), AdapterKind.FULL)
         head = "tied" if tied else "free"

@@ -1,13 +1,12 @@
 import json
 import math
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from clean_peft import clean_answers
 from families import make_hf_model
 from safetensors.torch import load_file, save_file
 
@@ -33,23 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*save_embedding_layers:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
 ]
-
-CLEAN_SCRIPT = """
-import json, sys
-import torch
-from peft import PeftModel
-from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
-
-answers = {}
-for name, case in json.load(open(sys.argv[1])).items():
-    base = AutoModelForCausalLM.from_pretrained(case["base"])
-    model = PeftModel.from_pretrained(base, case["adapter"]).eval()
-    with torch.no_grad():
-        rows = [model(torch.tensor([ids])).logits[0].double() for ids in case["tokens"]]
-    answers[name] = torch.log_softmax(torch.cat(rows), -1)
-save_file(answers, sys.argv[2])
-"""
 
 
 def _decoder(folder: Path, *, quantised: bool = False) -> Decoder:
@@ -118,16 +100,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Adapter],
             "adapter": str(folder / f"{name}-adapter"),
             "tokens": [sequence.tolist() for sequence in tokens],
         }
-    (folder / "script.py").write_text(CLEAN_SCRIPT)
-    (folder / "questions.json").write_text(json.dumps(questions))
-    answers = folder / "answers.safetensors"
-    command = ["-I", "script.py", "questions.json", answers.name]
-    ran = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert "missing adapter keys" not in ran.stderr
-    return adapters, answers
+    return adapters, clean_answers(folder, questions)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -9,6 +9,7 @@ from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS
 
+MOE_NANO_SEED_0 = "5e1826df8759becbd73682acd08c36438679df8969aeff92a02fc8aa40d33ed4"
 NANO_SEED_0 = "103ede74ac53d922cee72b5d8bcd5686180344b1b56269fde12bff044e250a1a"
 
 
@@ -20,12 +21,14 @@ def test_presets_have_their_stated_sizes() -> None:
     assert {name: _num_parameters(config) for name, config in PRESETS.items()} == {
         "nano": 1_000_576,
         "tiny": 5_401_856,
+        "moe-nano": 1_054_080,
     }
 
 
 @pytest.mark.golden
-def test_nano_weights_of_seed_0_have_the_same_bits_everywhere() -> None:
+def test_weights_of_seed_0_have_the_same_bits_everywhere() -> None:
     assert weights_fingerprint(initial_weights(PRESETS["nano"], 0)) == NANO_SEED_0
+    assert weights_fingerprint(initial_weights(PRESETS["moe-nano"], 0)) == MOE_NANO_SEED_0
 
 
 def test_another_seed_gives_other_weights() -> None:

@@ -18,6 +18,7 @@ from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape
 from tinsmith.ops.native import NativeKernels
 from tinsmith.ops.paging import Pages
+from tinsmith.ops.routing import Routing
 
 Float32s = NDArray[np.float32]
 
@@ -171,6 +172,7 @@ def compute(i: Inputs) -> Outputs:
     _rows(i, out)
     _heads(i, out)
     _logprobs(i, out)
+    _mixtures(i, out)
     _state(i, out)
     return out
 
@@ -245,6 +247,19 @@ def _logprobs(i: Inputs, out: Outputs) -> None:
     out["top tokens"], out["top logprobs"] = k.top_logprobs(
         i.logits, i.draws.rows, i.draws.temperatures, 5
     )
+
+
+def _mixtures(i: Inputs, out: Outputs) -> None:
+    k = NativeKernels()
+    out["row dots"] = k.row_dots(i.x, i.y)
+    logits = i.x.contiguous()
+    for normalised in (False, True):
+        routing = Routing(active=min(3, logits.shape[1]), normalised=normalised)
+        routes = k.route(logits, routing)
+        name = f"routes, normalised {normalised}"
+        out[name], out[f"{name}, weights"] = routes.experts, routes.weights
+        given = i.y[:, : routing.active].contiguous()
+        out[f"{name}, backward"] = k.route_backward(logits, routing, routes, given)
 
 
 def _state(i: Inputs, out: Outputs) -> None:

@@ -28,6 +28,7 @@ PRESETS = tuple(PRESET_VOCAB_SIZES)
 FILES = ("chat_template.jinja", "tokenizer.json", "tokenizer_config.json")
 VOCABULARY_SHA256 = {
     "nano": "d312c550379bd77cf4d9200cc4acbe9d45cfb6f09b1ec375bea577f6618e9cb6",
+    "moe-nano": "d312c550379bd77cf4d9200cc4acbe9d45cfb6f09b1ec375bea577f6618e9cb6",
     "tiny": "053132bdb210f607cac2d9c2cef4524e7c7f8a58b514c52ea805fc48059735d8",
 }
 MESSAGES = [

@@ -167,7 +167,6 @@ def field(name: str, which: str, **rest: object) -> Ask:
 
 
 NAMING: Mapping[tuple[str, str], Ask] = {
-    ("POST", "/api/v1/sessions/{session_id}/finish"): at("/api/v1/sessions/{session_id}/finish", {}),
     ("POST", "/api/v1/retrieve_future"): field("request_id", "request"),
     ("GET", "/api/v1/training_runs/{model_id}/trace"): at("/api/v1/training_runs/{model_id}/trace"),
     ("POST", "/api/v1/create_model"): create_model,
@@ -206,6 +205,7 @@ NAMING: Mapping[tuple[str, str], Ask] = {
     ("GET", "/api/v1/sessions/{session_id}"): at("/api/v1/sessions/{session_id}"),
     ("DELETE", CHECKPOINT): delete,
     ("POST", "/api/v1/unload_model"): field("model_id", "model"),
+    ("POST", "/api/v1/sessions/{session_id}/finish"): at("/api/v1/sessions/{session_id}/finish", {}),
 }  # fmt: skip
 """Routes that name something a key has; what destroys comes last."""
 

@@ -30,6 +30,23 @@ def test_kind_and_alpha_are_read_and_written(
     assert str(read) == name
 
 
+@pytest.mark.parametrize(
+    ("name", "base", "kind", "alpha"),
+    [
+        ("a/b:router", "a/b", AdapterKind.LORA, ALPHA),
+        ("a/b:qdora:router", "a/b", AdapterKind.QDORA, ALPHA),
+        ("a/b:dora:router:alpha=128", "a/b", AdapterKind.DORA, 128.0),
+    ],
+)
+def test_a_router_that_is_to_be_trained_is_read_and_written(
+    name: str, base: str, kind: AdapterKind, alpha: float
+) -> None:
+    read = ModelName.parse(name)
+    assert (read.base, read.kind, read.alpha, read.router) == (base, kind, alpha, True)
+    assert str(read) == name
+    assert not ModelName.parse(name.replace(":router", "")).router
+
+
 def test_what_is_the_default_needs_no_ending() -> None:
     assert str(ModelName.parse(f"x:lora:alpha={ALPHA}")) == "x"
 

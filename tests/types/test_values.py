@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import subprocess
 import sys
@@ -13,7 +14,13 @@ import pytest
 
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.errors import ConfigError, DataError, TinsmithError
-from tinsmith.types.fingerprints import array_sha256, canonical_json, sha256_of, tensors_sha256
+from tinsmith.types.fingerprints import (
+    LATER,
+    array_sha256,
+    canonical_json,
+    sha256_of,
+    tensors_sha256,
+)
 from tinsmith.types.seeds import derive, random_bits, uniform
 
 
@@ -72,6 +79,19 @@ def test_canonical_json_sorts_keys_and_reads_values() -> None:
 def test_what_has_no_identity_is_refused(value: object) -> None:
     with pytest.raises(DataError):
         canonical_json(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grown:
+    """A value that got a field after it had been fingerprinted."""
+
+    old: int = 1
+    new: int = dataclasses.field(default=2, metadata=LATER)
+
+
+def test_a_field_that_came_later_changes_a_fingerprint_only_where_it_is_used() -> None:
+    assert sha256_of(_Grown()) == sha256_of({"old": 1})
+    assert sha256_of(_Grown(new=3)) == sha256_of({"old": 1, "new": 3})
 
 
 def test_array_fingerprints_cover_shape_dtype_and_bits_but_not_the_sign_of_zero() -> None:

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from tinsmith.cli.kept_tasks import KEPT_TASKS, KeptTask
 from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
 from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK
 from tinsmith.studies.adapters import settings as adapters
+from tinsmith.studies.confidence import settings as confidence
+from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
+from tinsmith.studies.environment_loss import settings as environment_loss
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
+from tinsmith.studies.moe import settings as wander
+from tinsmith.studies.pass_at_k import settings as pass_at_k
+from tinsmith.studies.prompt_search import settings as prompt_search
 from tinsmith.studies.rubrics.quality import settings as rubric_quality
 from tinsmith.studies.rubrics.subject import RUBRICS
 from tinsmith.studies.sft_vs_rl import keys as sft_vs_rl
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
 from tinsmith.studies.sparse_select import settings as sparse_select
 from tinsmith.studies.taste import probe_settings as taste_probe
+from tinsmith.studies.template_collapse import settings as template_collapse
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,104 +69,6 @@ def find(name: str) -> Experiment:
             fix=f"perhaps {' or '.join(near)}" if near else "tinsmith run lists them",
         )
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTask:
-    """Tasks that others keep, under one name; `tinsmith run NAME` or `NAME:REST` opens one."""
-
-    name: str
-    question: str
-    package: str
-    """Whose tasks they are; empty: they stand on no package."""
-    open: Callable[[str, Mapping[str, str]], TaskSource]
-    """Opens one by what stands after the colon; its keys may hang on those that are given."""
-    presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """Named ways to run it, `NAME/PRESET`, and the keys that each changes, its own and those of every run."""
-
-
-def _open_reasoning(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.reasoning.source import reasoning_task
-
-    return reasoning_task(rest, given)
-
-
-def _open_instructions(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.instructions.source import instructions_task
-
-    return instructions_task(rest, given)
-
-
-def _open_environment(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.environments.source import environment_task
-
-    return environment_task(rest, given)
-
-
-def _open_crossroads(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.crossroads.source import crossroads_task
-
-    return crossroads_task(rest, given)
-
-
-def _open_taste(rest: str, given: Mapping[str, str]) -> TaskSource:
-    from tinsmith.studies.taste.source import taste_task
-
-    return taste_task(rest, given)
-
-
-_METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
-    {
-        "rl": MappingProxyType({}),
-        "sft": MappingProxyType({"kind": Kind.TASK_SFT.value}),
-        "sft_then_rl": MappingProxyType({"sft_steps": "20"}),
-    }
-)
-"""How a task with right answers is trained."""
-
-_KEPT: Final = (
-    KeptTask(
-        name="reasoning_gym",
-        question="What does the model learn of a puzzle that is generated? task=NAME",
-        package="reasoning-gym",
-        open=_open_reasoning,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="instructions",
-        question="Does the model learn to follow instructions that a program can check?",
-        package="if-verifiable",
-        open=_open_instructions,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="verifiers",
-        question="What does the model learn of an installed environment? verifiers:NAME",
-        package="verifiers",
-        open=_open_environment,
-    ),
-    KeptTask(
-        name="crossroads",
-        question="Does the model learn which of the ways that it knows is asked for?",
-        package="",
-        open=_open_crossroads,
-        presets=_METHODS,
-    ),
-    KeptTask(
-        name="taste",
-        question="Does the model learn which of two papers is cited more? data=CORPUS",
-        package="",
-        open=_open_taste,
-        presets={
-            **_METHODS,
-            "shuffled": MappingProxyType({"preference": "shuffled"}),
-            "by_length": MappingProxyType({"length": "matched"}),
-        },
-    ),
-)
-
-KEPT_TASKS: Final[Mapping[str, KeptTask]] = MappingProxyType({one.name: one for one in _KEPT})
-"""Tasks that others keep, by name."""
 
 
 def source_of(name: str, given: Mapping[str, str]) -> TaskSource | None:
@@ -244,6 +154,34 @@ def _run_taste_probe(given: Mapping[str, str], say: Say) -> Path:
     return run_probe(given, say)
 
 
+def _run_wander(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.moe.study import run_wander
+
+    return run_wander(given, say)
+
+
+def _run_dead_groups(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.dead_groups.study import run_dead_groups
+
+    return run_dead_groups(given, say)
+
+
+def _run_template_collapse(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.template_collapse.study import run_template_collapse
+
+    return run_template_collapse(given, say)
+
+
+def _read_prompt_search(given: Mapping[str, str]) -> object:
+    return prompt_search.prompt_settings(given, source_of)
+
+
+def _run_prompt_search(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.prompt_search.study import run_prompt_search
+
+    return run_prompt_search(given, say, open_source=source_of)
+
+
 def _read_microscope(given: Mapping[str, str]) -> object:
     return microscope.microscope_settings(given, source_of)
 
@@ -252,6 +190,24 @@ def _run_microscope(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.microscope.study import run_microscope
 
     return run_microscope(given, say, open_source=source_of, plan_of=plan_of)
+
+
+def _run_confidence(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.confidence.study import run_confidence
+
+    return run_confidence(given, say)
+
+
+def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.environment_loss.study import run_environment_loss
+
+    return run_environment_loss(given, say)
+
+
+def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.pass_at_k.study import run_pass_at_k
+
+    return run_pass_at_k(given, say)
 
 
 def _read_sparse_select(given: Mapping[str, str]) -> object:
@@ -285,11 +241,32 @@ def _learning(name: str, question: str, presets: Mapping[str, str]) -> StudyEntr
 
 _STUDIES: Final = (
     StudyEntry(
+        name=confidence.NAME,
+        question=confidence.QUESTION,
+        keys=confidence.KEYS,
+        read=confidence.confidence_settings,
+        run=_run_confidence,
+    ),
+    StudyEntry(
+        name=environment_loss.STUDY,
+        question=environment_loss.QUESTION,
+        keys=environment_loss.STUDY_KEYS,
+        read=environment_loss.environment_loss_study,
+        run=_run_environment_loss,
+    ),
+    StudyEntry(
         name=microscope.NAME,
         question=microscope.QUESTION,
         keys=microscope.microscope_keys(),
         read=_read_microscope,
         run=_run_microscope,
+    ),
+    StudyEntry(
+        name=pass_at_k.STUDY,
+        question=pass_at_k.QUESTION,
+        keys=pass_at_k.STUDY_KEYS,
+        read=pass_at_k.pass_at_k_study,
+        run=_run_pass_at_k,
     ),
     StudyEntry(
         name="rubric_quality",
@@ -313,6 +290,27 @@ _STUDIES: Final = (
         run=_run_adapters,
     ),
     StudyEntry(
+        name=dead_groups.NAME,
+        question=dead_groups.QUESTION,
+        keys=dead_groups.KEYS,
+        read=dead_groups.dead_settings,
+        run=_run_dead_groups,
+    ),
+    StudyEntry(
+        name=template_collapse.NAME,
+        question=template_collapse.QUESTION,
+        keys=template_collapse.KEYS,
+        read=template_collapse.collapse_settings,
+        run=_run_template_collapse,
+    ),
+    StudyEntry(
+        name=prompt_search.NAME,
+        question=prompt_search.QUESTION,
+        keys=prompt_search.KEYS,
+        read=_read_prompt_search,
+        run=_run_prompt_search,
+    ),
+    StudyEntry(
         name="study/sft_vs_rl",
         question=sft_vs_rl.QUESTION,
         keys=sft_vs_rl.SFT_VS_RL_KEYS,
@@ -325,6 +323,13 @@ _STUDIES: Final = (
         keys=taste_probe.PROBE_KEYS,
         read=taste_probe.probe_settings,
         run=_run_taste_probe,
+    ),
+    StudyEntry(
+        name=wander.WANDER,
+        question=wander.QUESTION,
+        keys=wander.WANDER_KEYS,
+        read=wander.wander_settings,
+        run=_run_wander,
     ),
     _learning("study/learning", f"{learning.QUESTION} task=FILE.py or a kept one", {}),
     _learning(

@@ -149,7 +149,8 @@ def _key_table(title: str, keys: Sequence[KeyHelp]) -> None:
 
 def _list() -> None:
     from tinsmith.cli.columns import rows, terminal_width
-    from tinsmith.cli.registered import EXPERIMENTS, KEPT_TASKS, STUDIES
+    from tinsmith.cli.kept_tasks import KEPT_TASKS
+    from tinsmith.cli.registered import EXPERIMENTS, STUDIES
 
     table = [("experiment", "question, and what it changes")]
     for one in EXPERIMENTS.values():

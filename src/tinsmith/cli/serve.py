@@ -13,8 +13,8 @@ Models = Annotated[
     list[str],
     typer.Option(
         metavar="NAME=PATH",
-        help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, a fetched "
-        "tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
+        help="A base model: served name, and a folder or .gguf file. tinsmith/nano, tinsmith/tiny, "
+        "tinsmith/moe-nano, a fetched tinsmith/smollm2 and ORG/NAME of the local hub cache need no PATH. Repeatable.",
     ),
 ]
 ArithmeticName = Annotated[

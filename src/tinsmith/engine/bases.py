@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tinsmith.engine.cache import PagePool
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.parts import Parts
+from tinsmith.engine.sampled_routes import SampledRoutes
 from tinsmith.engine.sequences import DecodeText, Group, Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.validation import check_request
@@ -69,6 +70,11 @@ class Bases(ABC):
     gradient_unit: GradientUnit
     _opened: dict[str, OpenedBase]
     _grammars: dict[str, Grammars | None]
+
+    @cached_property
+    def sampled_routes(self) -> SampledRoutes:
+        """Which experts sampled sequences took, where a base is a mixture."""
+        return SampledRoutes()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tinsmith.engine.checked_mixtures import mixtures
 from tinsmith.engine.checked_model import sampler_and_trainer
 from tinsmith.engine.checked_ops import (
     Check,
@@ -34,6 +35,7 @@ CHECKS: tuple[Callable[[Decoder, Parts], Iterator[Check]], ...] = (
     products,
     weight_gradients,
     row_steps,
+    mixtures,
     logprobs,
     choice,
     attention,

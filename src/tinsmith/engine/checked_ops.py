@@ -79,7 +79,7 @@ def weight_gradients(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     del parts
     kernels, width, bounds = decoder.kernels, 64, [0, 17, 18, 25, 40]
     for in_size in sorted({linear.in_size for linear in _distinct(decoder).values()}):
-        x, dy = _draw(kernels, "x", 40, in_size), _draw(kernels, "dy", 40, width)
+        x, dy = drawn(kernels, "x", 40, in_size), drawn(kernels, "dy", 40, width)
         patterns: list[bytes] = []
         for _ in each_thread_count(kernels):
             together = torch.zeros(in_size, width, device=kernels.device)
@@ -104,9 +104,9 @@ def row_steps(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     def rotate(x: Tensor) -> Tensor:
         return kernels.rotate(x, decoder.shape, torch.full((x.shape[0],), 5), decoder.rope, None)
 
-    yield _by_row(kernels, "rms_norm", config.hidden_size, norm)
-    yield _by_row(kernels, "silu_gate", 2 * config.intermediate_size, kernels.silu_gate)
-    yield _by_row(kernels, "rotate", config.q_size + 2 * config.kv_size, rotate)
+    yield by_row(kernels, "rms_norm", config.hidden_size, norm)
+    yield by_row(kernels, "silu_gate", 2 * config.intermediate_size, kernels.silu_gate)
+    yield by_row(kernels, "rotate", config.q_size + 2 * config.kv_size, rotate)
 
 
 def logprobs(decoder: Decoder, parts: Parts) -> Iterator[Check]:
@@ -118,7 +118,7 @@ def logprobs(decoder: Decoder, parts: Parts) -> Iterator[Check]:
         targets = torch.full((x.shape[0],), 1, dtype=torch.int32, device=x.device)
         return kernels.gather_logprobs(x, targets, kernels.row_stats(x, 1.0))[:, None]
 
-    yield _by_row(
+    yield by_row(
         kernels, "logprob", decoder.config.vocab_size, logprob, counts=_WIDE_COUNTS, draws=2
     )
 
@@ -127,9 +127,9 @@ def choice(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     """A sampled token and its log-probability, which is also what the trainer reads at that token."""
     del parts
     kernels, vocab = decoder.kernels, decoder.config.vocab_size
-    rest = _draw(kernels, "choice neighbours", max(_WIDE_COUNTS), vocab)
+    rest = drawn(kernels, "choice neighbours", max(_WIDE_COUNTS), vocab)
     draws: list[list[bytes]] = []
-    for fixed in _draw(kernels, "choice", 4, vocab):
+    for fixed in drawn(kernels, "choice", 4, vocab):
         draws.append([])
         for _ in each_thread_count(kernels):
             for count in _WIDE_COUNTS:
@@ -149,7 +149,7 @@ def attention(decoder: Decoder, parts: Parts) -> Iterator[Check]:
     del parts
     kernels, shape, config = decoder.kernels, decoder.shape, decoder.config
     length = min(_LENGTH, config.max_positions)
-    qkv = _draw(kernels, "qkv", length, config.q_size + 2 * config.kv_size)
+    qkv = drawn(kernels, "qkv", length, config.q_size + 2 * config.kv_size)
     patterns = [
         _attended(decoder, qkv, chunk, copies, extra)
         for _ in each_thread_count(kernels)
@@ -203,7 +203,7 @@ def _product(kernels: Kernels, place: Place, linear: Linear) -> Check:
     for count in _AFFORDABLE:
         if flops_a_row * (sum(counts) + count) <= _PRODUCT_BUDGET:
             counts += (count,)
-    check = _by_row(
+    check = by_row(
         kernels,
         f"linear {place.site}",
         linear.in_size,
@@ -215,7 +215,7 @@ def _product(kernels: Kernels, place: Place, linear: Linear) -> Check:
     return Check(check.op, shape, check.patterns, check.digest)
 
 
-def _by_row(
+def by_row(
     kernels: Kernels,
     op: str,
     width: int,
@@ -223,10 +223,12 @@ def _by_row(
     *,
     counts: tuple[int, ...] = _ROW_COUNTS,
     draws: int = 6,
+    given: Tensor | None = None,
 ) -> Check:
-    """Fixed rows, each first, middle and last of batches of every size."""
-    fixed = _draw(kernels, op, draws, width)
-    rest = _draw(kernels, f"{op} neighbours", max(counts), width)
+    """Fixed rows, drawn ones if none are given, each first, middle and last of batches of every size."""
+    fixed = drawn(kernels, op, draws, width) if given is None else given
+    draws = len(fixed)
+    rest = drawn(kernels, f"{op} neighbours", max(counts), width)
     patterns: list[list[bytes]] = [[] for _ in range(draws)]
     for _ in each_thread_count(kernels):
         for row, seen in zip(fixed, patterns, strict=True):
@@ -253,9 +255,10 @@ def _equal_draws(count: int) -> Draws:
     )
 
 
-def _draw(kernels: Kernels, name: str, *shape: int) -> Tensor:
-    drawn = uniform(derive(0, "certificate", name, *shape), shape, 2.0)
-    return torch.from_numpy(drawn).to(kernels.device)
+def drawn(kernels: Kernels, name: str, *shape: int) -> Tensor:
+    """Values within 2 of zero, the same on every machine."""
+    values = uniform(derive(0, "certificate", name, *shape), shape, 2.0)
+    return torch.from_numpy(values).to(kernels.device)
 
 
 def bits_of(x: Tensor) -> bytes:

@@ -93,7 +93,7 @@ def write(
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "created_by": f"tinsmith {VERSION}",
-        "adapter": asdict(spec),
+        "adapter": _told(spec),
         "base": asdict(base),
         "step_count": step_count,
         "user_metadata": dict(user_metadata),
@@ -102,6 +102,14 @@ def write(
     values["sha256"] = sha256_of(values)
     text = json.dumps(values, indent=2, sort_keys=True) + "\n"
     (folder / MARKER).write_text(text, encoding="utf-8")
+
+
+def _told(spec: AdapterSpec) -> dict[str, object]:
+    """An adapter as checkpoints tell it: a trained router is told where there is one, as older files know of none."""
+    told = asdict(spec)
+    if not spec.train_router:
+        del told["train_router"]
+    return told
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -186,6 +194,7 @@ def _parsed(folder: Path, values: Mapping[str, Any]) -> Checkpoint:
                 train_attn=adapter["train_attn"],
                 train_mlp=adapter["train_mlp"],
                 train_unembed=adapter["train_unembed"],
+                train_router=adapter.get("train_router", False),
             ),
             base=BaseModel(
                 name=base["name"],

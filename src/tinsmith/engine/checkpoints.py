@@ -30,6 +30,7 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import BaseModel, check_same
 from tinsmith.models.decoder import Decoder
+from tinsmith.models.frozen import frozen_adapter, targets_among
 from tinsmith.models.slots import Slot, load, values
 from tinsmith.models.staging import is_taken, names_in, remove, staged
 from tinsmith.ops.functions import Weight
@@ -161,12 +162,8 @@ def load_session(
 def load_adapter(decoder: Decoder, checkpoint: Checkpoint, *, base: BaseModel) -> Adapter:
     """Make a frozen adapter from a checkpoint, to sample from or to export; see `load_session`."""
     check_same(base, checkpoint.base, source=str(checkpoint.folder))
-    adapter = create_adapter(decoder, checkpoint.spec, targets=_targets(checkpoint))
-    load(adapter.slots, checkpoint.tensors(ADAPTER), source=str(checkpoint.folder))
-    adapter.changed()
-    for weight in adapter.buffers():
-        weight.grad = None
-    return adapter
+    tensors = checkpoint.tensors(ADAPTER)
+    return frozen_adapter(decoder, checkpoint.spec, tensors, source=str(checkpoint.folder))
 
 
 def list_checkpoints(state: Path) -> tuple[TinkerPath, ...]:
@@ -217,12 +214,7 @@ def _moment_slots(session: TrainingSession) -> tuple[Slot, ...]:
 
 
 def _targets(checkpoint: Checkpoint) -> list[str] | None:
-    """The linear layers of a low-rank adapter, which may be fewer than its spec's groups."""
-    if checkpoint.spec.kind is AdapterKind.FULL:
-        return None
-    suffix = ".lora_A.weight"
-    names = checkpoint.tensors(ADAPTER)
-    return [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+    return targets_among(checkpoint.spec, checkpoint.tensors(ADAPTER))
 
 
 def _check_spec(spec: AdapterSpec, checkpoint: Checkpoint) -> None:

@@ -128,6 +128,7 @@ class Engine(Bases):
         """Let a session compute as this engine does."""
         session.micro_batches = self.micro_batches
         session.order, session.gradient_unit = self.parts.order, self.gradient_unit
+        session.sampled = self.sampled_routes
         return session
 
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:
@@ -177,7 +178,10 @@ class Engine(Bases):
             InputError: for a request that cannot be served.
             BackendError: for weights whose logits are not finite.
         """
-        return self.sampler(name).sample(requests, policies)
+        results = self.sampler(name).sample(requests, policies)
+        for request, result in zip(requests, results, strict=True):
+            self.sampled_routes.keep(request, result)
+        return results
 
     def _certificate(
         self,

@@ -246,7 +246,7 @@ def _export_gguf(
     write_gguf(out, config, weights, tokenizer, stored_as=stored_as, name=out.stem)
     read_config_back, read_back = read_model(read_gguf(out))
     for name, tensor in weights.items():
-        stored = stored_values(tensor.numpy(), stored_as).astype("float32")
+        stored = stored_values(name, tensor.numpy(), stored_as).astype("float32")
         if not np.array_equal(stored, read_back[name].numpy()):
             out.unlink()
             raise CheckpointError(

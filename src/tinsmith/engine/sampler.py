@@ -24,6 +24,7 @@ from tinsmith.engine.sequences import DecodeText, Group, Policy, Sample, StopRul
 from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
+from tinsmith.models.routes import RouteRecord
 from tinsmith.models.steps import SampleSteps
 from tinsmith.ops.kernels import Draws, Kernels
 from tinsmith.ops.linear import Run, forward
@@ -216,11 +217,14 @@ class Sampler:
                 runs[-1] = (runs[-1][0], begin[i + 1], runs[-1][2])
             else:
                 runs.append((begin[i], begin[i + 1], feed.group.policy))
+        record = RouteRecord.of(decoder)
         steps = SampleSteps(
-            self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs)
+            self.kernels, rows, self.pool.layers, tuple((b, e, p.low) for b, e, p in runs), record
         )
         ids = np.concatenate([np.asarray(feed.tokens, np.int64) for feed in feeds])
         hidden = decoder.hidden(steps, torch.from_numpy(ids).to(self.kernels.device))
+        if record is not None:
+            _keep_routes(feeds, begin, record.digests(begin[-1]))
         for feed in feeds:
             if feed.sample is None:
                 feed.group.prefilled += len(feed.tokens)
@@ -361,6 +365,15 @@ class Sampler:
         for j, (_, group, sample, _) in enumerate(drawn):
             k = group.request.topk_logprobs
             sample.top.append((tokens[j, :k], logprobs[j, :k]))
+
+
+def _keep_routes(feeds: list[_Feed], begin: list[int], digests: NDArray[np.int64]) -> None:
+    for i, feed in enumerate(feeds):
+        own = digests[begin[i] : begin[i + 1]]
+        if feed.sample is None:
+            feed.group.routes.append(own)
+        else:
+            feed.sample.routes += own.tolist()
 
 
 def _not_finite(where: str) -> BackendError:

@@ -88,6 +88,8 @@ class Sample:
     pages: list[int] = field(default_factory=list[int])
     reserved: int = 0
     stop_reason: StopReason | None = None
+    routes: list[int] = field(default_factory=list[int])
+    """Of a mixture: a digest of each fed token's experts."""
 
 
 class Group:
@@ -111,6 +113,8 @@ class Group:
         self.open = len(self.samples)
         self.spare = 0
         self.scores = PromptScores(request)
+        self.routes: list[NDArray[np.int64]] = []
+        """Of a mixture: digests of the experts that the prompt's tokens took, chunk by chunk."""
         self.result: SampleResult | None = None
         self.failure: TinsmithError | None = None
 
@@ -234,4 +238,7 @@ class Group:
             logprobs=np.array(sample.logprobs, np.float32),
             stop_reason=sample.stop_reason,
             top=top,
+            routes=np.concatenate([*self.routes, np.array(sample.routes, np.int64)])
+            if self.routes
+            else None,
         )

@@ -15,12 +15,14 @@ import torch
 
 from tinsmith.engine.optimizer import Optimizer
 from tinsmith.engine.parts import DatumOrder
+from tinsmith.engine.sampled_routes import SampledRoutes
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.unit_gradients import ComputeHere, ComputeUnits, MicroBatches, UnitRequest
 from tinsmith.engine.unit_sums import Partial, joined
 from tinsmith.engine.units import TREE_ROWS, units_of
 from tinsmith.engine.validation import check_datums
 from tinsmith.models.adapter import Adapter
+from tinsmith.models.routes import RouteSums, added, route_metrics
 from tinsmith.models.slots import values as published
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.losses import LossValue
@@ -45,6 +47,8 @@ class TrainingSession:
     """In which order a call's datums are taken, and so their units numbered."""
     compute: ComputeUnits = field(default_factory=ComputeHere)
     """Where a request's units are computed; no result depends on it."""
+    sampled: SampledRoutes | None = None
+    """What a mixture's routes are compared with; None: with nothing."""
     optimizer: Optimizer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,8 +121,10 @@ class TrainingSession:
             backward=backward,
         )
         partials, found = list(sums.partials), dict[int, tuple[DatumOutput, LossValue]]()
+        routes: RouteSums | None = None
         for block in self.compute(self.adapter, sums, self.micro_batches, asked):
             found.update(block.found)
+            routes = added(routes, block.routes)
             if block.partial is not None:
                 partials = joined(partials, block.partial)
         if backward:
@@ -126,10 +132,14 @@ class TrainingSession:
             sums.commit(partials, len(units))
         by_index = {order[i]: results for i, results in found.items()}
         values = [by_index[i][1] for i in range(len(datums))]
-        return ForwardBackwardResult(
-            outputs=tuple(by_index[i][0] for i in range(len(datums))),
-            metrics=objective.metrics(values),
-        )
+        outputs = tuple(by_index[i][0] for i in range(len(datums)))
+        metrics = dict(objective.metrics(values))
+        mixture = self.adapter.decoder.config.mixture
+        if routes is not None and mixture is not None:
+            metrics |= route_metrics(routes, mixture)
+        if self.sampled is not None:
+            metrics |= self.sampled.compared(zip(datums, outputs, strict=True))
+        return ForwardBackwardResult(outputs=outputs, metrics=metrics)
 
 
 def _require_finite(partials: Sequence[Partial]) -> None:

@@ -17,6 +17,7 @@ import torch
 from tinsmith.engine.unit_sums import Partial, UnitSums
 from tinsmith.engine.units import Unit
 from tinsmith.models.adapter import Adapter
+from tinsmith.models.routes import RouteRecord, RouteSums
 from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.forest import Forest, Reads
@@ -74,6 +75,8 @@ class Block:
     """By datum, what the model said and its loss."""
     partial: Partial | None
     """The sum of their gradients, a whole node of the tree; None without a backward pass."""
+    routes: RouteSums | None = None
+    """Of a mixture: its experts' loads by the units' rows."""
 
 
 class ComputeUnits(Protocol):
@@ -102,10 +105,11 @@ class ComputeHere:
             units = [asked.units[i] for i in block]
             if asked.backward:
                 sums.fresh()
-            found = self.micro_batch(
+            found, routes = self.micro_batch(
                 adapter, units, asked.datums, objective, backward=asked.backward
             )
-            yield Block(found, sums.taken(asked.first + block.start) if asked.backward else None)
+            partial = sums.taken(asked.first + block.start) if asked.backward else None
+            yield Block(found, partial, routes)
 
     def micro_batch(
         self,
@@ -115,8 +119,11 @@ class ComputeHere:
         objective: Objective,
         *,
         backward: bool,
-    ) -> dict[int, tuple[DatumOutput, LossValue]]:
-        """Compute units, adding their gradients to the weights' buffers; by datum, what the model said and its loss."""
+    ) -> tuple[dict[int, tuple[DatumOutput, LossValue]], RouteSums | None]:
+        """Compute units, adding their gradients to the weights' buffers.
+
+        Returns by datum what the model said and its loss, and a mixture's loads.
+        """
         decoder = adapter.decoder
         device = decoder.kernels.device
         forest = Forest.of([unit.nodes for unit in units])
@@ -131,16 +138,18 @@ class ComputeHere:
             targets=np.concatenate([targets.ravel() for _, _, targets in read]).astype(np.int32),
         )
         ids = torch.from_numpy(np.concatenate([unit.tokens for unit in units]).astype(np.int64))
+        record = RouteRecord.of(decoder, loads=True)
         logprobs = target_logprobs(
             decoder,
-            TrainSteps(decoder.kernels, forest, adapter.low),
+            TrainSteps(decoder.kernels, forest, adapter.low, record),
             ids.to(device),
             reads,
         )
         flat = logprobs.detach().cpu().numpy()
+        digests = None if record is None else record.digests(len(ids))
         results: dict[int, tuple[DatumOutput, LossValue]] = {}
         at = 0
-        for i, _, targets in read:
+        for i, rows, targets in read:
             own = flat[at : at + targets.size].reshape(targets.shape).copy()
             at += targets.size
             try:
@@ -158,8 +167,9 @@ class ComputeHere:
                     value=value.total,
                     fix="check the sampler's logprobs and advantages; if they are right, the weights have diverged",
                 )
-            results[i] = (DatumOutput(logprobs=own), value)
+            routes = None if digests is None else digests[rows]
+            results[i] = (DatumOutput(logprobs=own, routes=routes), value)
         if backward:
             grad = np.concatenate([value.grad.ravel() for _, value in results.values()])
             GivenGradient.apply(logprobs, torch.from_numpy(grad).to(device)).backward()
-        return results
+        return results, None if record is None else record.sums(len(ids))

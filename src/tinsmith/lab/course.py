@@ -9,14 +9,16 @@ from typing import Any, Generic, cast
 
 import tinker
 
-from tinsmith.lab.policy import ExactGradient, told_drift
+from tinsmith.lab.confidence import watched_confidence
+from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
 from tinsmith.lab.progress import Progress, silent
 from tinsmith.lab.rollout_metrics import Line, examined_lines
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
-from tinsmith.lab.settings import CommonSettings, Selection
+from tinsmith.lab.settings import CommonSettings, Selection, Watched
 from tinsmith.lab.subject import SectionRecord, Split, Subject
 from tinsmith.lab.watch import Examinee, Judged, Score, Watch
+from tinsmith.lab.watched_information import watched_information
 from tinsmith.types.seeds import derive
 
 
@@ -117,6 +119,15 @@ class Course(Generic[I, A]):
                 self.keep(self.subject.sections(read))
             if self.at_end is not None:
                 more = self.at_end(policy)
+        if self.settings.watch is Watched.MUTUAL_INFORMATION:
+            kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+            more = {**more, **watched_information(policy.trainer, kept)}
+        if self.settings.watch is Watched.ENVIRONMENT:
+            more = {**more, **told_foresight(policy.client, read)}
+        if self.settings.watch is Watched.CONFIDENCE:
+            kept = [[one for one in group if isinstance(one, Rollout)] for group in groups]
+            seed = derive(self.settings.seed, "confidence", step)
+            more = {**more, **watched_confidence(policy.trainer, self.subject, kept, seed)}
         metrics = {**judged.metrics, **drift, **more}
         return Examined(tested=found | Tested(metrics=metrics), judged=judged)
 

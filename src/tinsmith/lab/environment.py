@@ -21,6 +21,15 @@ class Move(Protocol):
         ...
 
 
+@runtime_checkable
+class Answering(Move, Protocol):
+    """A move that says which of the tokens after the reply are the environment's own words, and no template's."""
+
+    def own_words(self) -> tuple[bool, ...]:
+        """Return it for each token of the observation; called after that."""
+        ...
+
+
 class Environment(Protocol):
     """One conversation; used once. What it raises is recorded as the failure of one rollout."""
 

@@ -7,7 +7,7 @@ left cannot be compared and is left out, and counted. So is one whose rewards ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Generic
 
@@ -18,6 +18,7 @@ from tinsmith.lab.rollouts import A, Failure, I, Rollout
 from tinsmith.lab.terms import Terms
 from tinsmith.ops.advantages import ADVANTAGES, Advantage
 from tinsmith.ops.forks import turn_advantages
+from tinsmith.stats.diagnostics.reward_spread import deviation, kept_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,21 @@ def score_groups(
         )
         for group, rollouts in zip(groups, kept, strict=True)
     ]
+
+
+def left_out_by_spread(
+    groups: Sequence[ScoredGroup[I, A]], top_p: float
+) -> list[ScoredGroup[I, A]]:
+    """Return the groups, those of little spread without advantages: see `kept_groups`."""
+    spread = [deviation([one.terms.total for one in group.scored]) for group in groups]
+    return [
+        group if kept else replace(group, scored=tuple(_left_out(one) for one in group.scored))
+        for group, kept in zip(groups, kept_groups(spread, top_p), strict=True)
+    ]
+
+
+def _left_out(one: Scored[I, A]) -> Scored[I, A]:
+    return replace(one, advantage=None, by_turn=None)
 
 
 def _score_group(

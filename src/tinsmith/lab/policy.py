@@ -17,7 +17,8 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from tinsmith.lab.datums import policy_datum
+from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
+from tinsmith.lab.experts import expert_metrics, route_metrics
 from tinsmith.lab.grouping import Scored, ScoredGroup
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I, I_contra
 from tinsmith.lab.service.official_client import grad_norm_of, loss_of, text_logprobs
@@ -98,21 +99,27 @@ def update_policy(
     """Train on what the groups teach; return metrics `optim/...`, and `kl/base` where there is a reference.
 
     With `exact` every prompt's exact gradient joins its rollouts in the same optimizer step, whether or not its group
-    was left out.
+    was left out. With a loss on what the environment answers, conversations of groups that were left out join too;
+    what the model wrote in them has no advantage.
 
     Raises:
         TinkerError: the server failed.
     """
-    taught = [group for group in groups if group.learned or exact is not None]
-    if not taught:
+    foresees = settings.env_loss_coef > 0.0
+    taught = [group for group in groups if group.learned or exact is not None or foresees]
+    trained = {id(group): list(group.scored) if foresees else group.compared for group in taught}
+    if not any(trained.values()) and exact is None:
         return {"optim/skipped": 1.0}
     metrics: dict[str, float] = {}
-    compared = [one for group in taught for one in group.compared]
+    compared = [one for some in trained.values() for one in some]
     penalty = _penalties(compared, settings, reference, metrics)
+    foreseen = _foreseen(compared, settings, metrics)
     sent: list[_Sent] = []
     for part in _split(taught, settings.num_substeps):
-        flat = [one for group in part for one in group.compared]
-        datums = [policy_datum(one.rollout, _advantages(one, penalty[id(one)])) for one in flat]
+        flat = [one for group in part for one in trained[id(group)]]
+        datums = [
+            policy_datum(one.rollout, _advantages(one, penalty[id(one)]), foreseen) for one in flat
+        ]
         losses: list[_Future] = []
         if datums:
             losses.append(trainer.forward_backward(datums, settings.loss_fn.value))
@@ -123,6 +130,9 @@ def update_policy(
     results = [[loss.result(WAIT_SECONDS) for loss in each.losses] for each in sent]
     if sent[0].scored:  # later substeps have left the policy that the rollouts are from
         metrics |= _agreement([one.rollout for one in sent[0].scored], results[0][0])
+        metrics |= route_metrics(results[0][0].metrics)
+    if sent[0].losses:
+        metrics |= expert_metrics(results[0][0].metrics)
     told = [loss_of(result) for each in results for result in each]
     loss = None if None in told else sum(one for one in told if one is not None)
     outcomes = [each.step.result(WAIT_SECONDS) for each in sent]
@@ -145,9 +155,8 @@ class _Sent:
 
 def _advantages(one: _AnyScored, penalty: NDArray[np.float64]) -> list[list[float]]:
     """Return for each turn what each of its tokens is trained with."""
-    assert one.advantage is not None
     turns = one.rollout.turns
-    by_turn = one.by_turn or (one.advantage,) * len(turns)
+    by_turn = one.by_turn or (one.advantage or 0.0,) * len(turns)
     found: list[list[float]] = []
     first = 0
     for turn, advantage in zip(turns, by_turn, strict=True):
@@ -175,15 +184,76 @@ def _penalties(
     Source: A_t += c * (mean d - d_t) with d = log q - log base, as in the Tinker cookbook; the gradient is that of k2
     as a loss (arXiv:2506.09477), the right one for the reverse KL.
     """
+    bonus = _entropy_bonus(scored, settings, metrics)
     if settings.kl_penalty_coef == 0.0 or reference is None or not scored:
-        return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
+        return bonus
     drift = base_drift(reference, [one.rollout for one in scored])
     average = mean(np.concatenate(drift))
     metrics["kl/base"] = average
     return {
-        id(one): settings.kl_penalty_coef * (average - d)
+        id(one): bonus[id(one)] + settings.kl_penalty_coef * (average - d)
         for one, d in zip(scored, drift, strict=True)
     }
+
+
+def _entropy_bonus(
+    scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[str, float]
+) -> dict[int, NDArray[np.float64]]:
+    """Return what every token's advantage gets for the policy's entropy: its surprise less the batch's mean surprise.
+
+    Source: grad H = -E[log q grad log q], the score function's, with the mean as baseline.
+    """
+    if settings.entropy_bonus == 0.0 or not scored:
+        return {id(one): np.zeros(len(one.rollout.tokens)) for one in scored}
+    surprise = [-np.array(one.rollout.logprobs, dtype=np.float64) for one in scored]
+    average = mean(np.concatenate(surprise))
+    metrics["train/token_entropy"] = average
+    return {
+        id(one): settings.entropy_bonus * (found - average)
+        for one, found in zip(scored, surprise, strict=True)
+    }
+
+
+def _foreseen(
+    scored: Sequence[_AnyScored], settings: RlSettings, metrics: dict[str, float]
+) -> float:
+    """Return the weight of each token that the environment wrote: coefficient * action tokens / environment tokens.
+
+    The policy's loss is a sum over its tokens, of which a mean would be the A-th part: so lambda weighs the mean of one
+    against the mean of the other. Source: arXiv:2605.24517.
+    """
+    if not settings.env_loss_coef:
+        return 0.0
+    answered = [value for one in scored for value in answered_logprobs(one.rollout)]
+    if not answered:
+        return 0.0
+    metrics["train/env_nll"] = -math.fsum(answered) / len(answered)
+    metrics["train/env_tokens"] = float(len(answered))
+    actions = sum(len(one.rollout.tokens) for one in scored)
+    return settings.env_loss_coef * actions / len(answered)
+
+
+def told_foresight(
+    client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
+) -> dict[str, float]:
+    """Return `watch/env_nll`: nats a token of what the environment answered, over DRIFT_PROBED conversations."""
+    probed = rollouts[:DRIFT_PROBED]
+    pending = [
+        client.compute_logprobs(types.ModelInput.from_ints(one.sequence())) for one in probed
+    ]
+    found: list[float] = []
+    for one, future in zip(probed, pending, strict=True):
+        own = [
+            each
+            for turn in one.turns
+            for each in (
+                *(turn.own_words or (False,) * len(turn.observation)),
+                *([False] * len(turn.tokens)),
+            )
+        ]
+        told = text_logprobs(future.result(WAIT_SECONDS), len(own))
+        found += [value for value in compress(told, own) if value is not None]
+    return {"watch/env_nll": -math.fsum(found) / len(found)} if found else {}
 
 
 def base_drift(
@@ -212,13 +282,14 @@ def told_drift(
 def _agreement(
     rollouts: Sequence[AnyRollout], result: types.ForwardBackwardOutput
 ) -> dict[str, float]:
-    """Compare what the sampler said of its tokens with what the trainer computed before it changed."""
+    """Compare what the sampler said of its tokens, and of those it was answered, with what the trainer computed."""
     sampled: list[float] = []
     trained: list[float] = []
     for one, output in zip(rollouts, result.loss_fn_outputs, strict=True):
-        sampled += one.logprobs
+        told, known = known_logprobs(one)
+        sampled += compress(told, known)
         # A datum's first token is predicted by nothing.
-        trained += compress(output["logprobs"].tolist(), one.written()[1:])
+        trained += compress(output["logprobs"].tolist(), known[1:])
     q, p = np.array(sampled, dtype=np.float32), np.array(trained, dtype=np.float32)
     return {
         "optim/kl_sample_train": mean(q.astype(np.float64) - p),

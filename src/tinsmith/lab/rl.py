@@ -9,7 +9,9 @@ trainer are the same model and `optim/kl_sample_train` is 0.0 where the server k
 
 from __future__ import annotations
 
-from tinsmith.lab.grouping import ScoredGroup, score_groups
+from tinsmith.lab.confidence import shaped_groups
+from tinsmith.lab.forced import force_options
+from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, score_groups
 from tinsmith.lab.policy import ExactGradient, update_policy
 from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
@@ -33,6 +35,8 @@ def train(run: Run[I, A]) -> Finished | None:
     for step in range(run.step, settings.steps):
         if run.stops_here:
             return None
+        if run.spent:
+            break
         metrics = run.examine(step) if due(step, settings.eval_every) else {}
         # Adam's moments go on over a change from examples to rewards, as both train one adapter.
         examples = settings.by_example(step)
@@ -53,12 +57,13 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     items = batch(
         course.train_items, settings.groups_per_batch, step, settings.seed, course.subject.unit
     )
-    groups, exact = _sampled(run, settings, step, items)
+    groups, exact, shaping = _sampled(run, settings, step, items)
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None
         metrics = update_policy(run.trainer, groups, settings, step, base, exact)
     return {
         **metrics,
+        **shaping,
         **rollout_metrics(groups),
         **course.subject.train_figures(groups),
         **course.subject.trace(),
@@ -67,8 +72,8 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
 
 def _sampled(
     run: Run[I, A], settings: RlSettings, step: int, items: list[I]
-) -> tuple[list[ScoredGroup[I, A]], ExactGradient[I] | None]:
-    """Sample a step's groups and reward them."""
+) -> tuple[list[ScoredGroup[I, A]], ExactGradient[I] | None, dict[str, float]]:
+    """Sample a step's groups and reward them; return what shaped their advantages too, as metrics."""
     course = run.course
     with run.timed("sample_s"):
         sampling = Sampling(
@@ -77,8 +82,11 @@ def _sampled(
             temperature=settings.temperature,
             seed=derive(settings.seed, "rollout", step),
             forks=course.forks,
+            observes=settings.env_loss_coef > 0.0,
         )
         rollouts = sample_groups(run.sampler(), course.subject, items, sampling)
+        if settings.force_options:
+            rollouts = force_options(run.sampler(), course.subject, rollouts, sampling.seed)
     with run.timed("score_s"):
         # Paid by the rewards' state before the step enters it.
         exact = None if course.exact is None else course.exact()
@@ -90,5 +98,17 @@ def _sampled(
             compared_by=None if exact is None else exact.besides,
             by_turn=course.by_turn,
         )
+        if settings.snr_filter:
+            groups = left_out_by_spread(groups, settings.snr_filter)
+        shaping: dict[str, float] = {}
+        if settings.confidence_penalty:
+            groups, shaping = shaped_groups(
+                run.trainer,
+                course.subject,
+                groups,
+                penalty=settings.confidence_penalty,
+                prefixes=settings.confidence_prefixes,
+                seed=derive(settings.seed, "confidence", step),
+            )
         run.saw(step, groups)
-    return groups, exact
+    return groups, exact, shaping

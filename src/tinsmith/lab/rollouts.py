@@ -14,8 +14,9 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import tinker
 from tinker import types
 
-from tinsmith.lab.environment import Environment, Forkable, Move
+from tinsmith.lab.environment import Answering, Environment, Forkable, Move
 from tinsmith.lab.progress import Progress, silent
+from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.types.errors import BackendError, ConfigError, DataError
 from tinsmith.types.seeds import derive
 
@@ -48,7 +49,11 @@ class Turn:
     """One reply of the model, and what it replied to."""
 
     observation: tuple[int, ...]
-    """Tokens between the reply before and this one; the prompt, for the first. Never trained on."""
+    """Tokens between the reply before and this one; the prompt, for the first. No action is trained on it."""
+    own_words: tuple[bool, ...] = ()
+    """Which of them the environment wrote, where it says so."""
+    observed: tuple[float, ...] = ()
+    """Log-probabilities of the observation under the policy that read it, where they were asked for."""
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     """Of the tokens, under the policy that drew them."""
@@ -165,6 +170,8 @@ class Sampling:
     """The root of the group's seeds: a group's own is derived from it and its place."""
     forks: int = 1
     """Second replies for each first one, where there is a second."""
+    observes: bool = False
+    """Whether to ask how probable what the environment answers is to the policy, as it reads it."""
     progress: Progress = field(default=silent, compare=False)
     """Is told how many requests are answered; where it listens, the first few go ahead to forecast the others by."""
 
@@ -177,6 +184,7 @@ class _Live(Generic[I]):
     seed: int
     observation: tuple[int, ...] | None = None
     """What the next reply replies to; None: it is over."""
+    own_words: tuple[bool, ...] = ()
     failure: Failure[I] | None = None
 
     @property
@@ -291,8 +299,12 @@ def _reply(
         pending = [_request(client, subject, sampling, ones, seed) for ones, seed in part]
         for place, ((ones, _), future) in enumerate(zip(part, pending, strict=True), first + 1):
             sequences: Sequence[types.SampledSequence] = ()
+            read: Sequence[float | None] = ()
             with _recorded(ones, "sample"):
-                sequences = future.result(WAIT_SECONDS).sequences
+                answered = future.result(WAIT_SECONDS)
+                sequences = answered.sequences
+                if _observed(sampling, ones):
+                    read = text_logprobs(answered.prompt_logprobs or (), len(ones[0].waits_at()))
             if (
                 place >= ahead
             ):  # those that go ahead are computed together, and tell nothing one by one
@@ -300,11 +312,18 @@ def _reply(
             if ones[0].failure is not None:
                 continue
             for one, sequence in zip(ones, sequences, strict=True):
-                if (move := _step(subject, one, sequence)) is not None:
+                if (move := _step(subject, one, sequence, read)) is not None:
                     moves.append((one, move))
     for one, move in moves:
         with _recorded([one], "environment"):
             one.observation = move.observation()
+            if one.observation is not None and isinstance(move, Answering):
+                one.own_words = move.own_words()
+
+
+def _observed(sampling: Sampling, ones: Sequence[_Live[I]]) -> bool:
+    """Whether it is asked how probable what these conversations reply to is: not of their prompts."""
+    return sampling.observes and bool(ones[0].so_far.turns)
 
 
 def _request(
@@ -315,28 +334,34 @@ def _request(
     seed: int,
 ) -> tinker.APIFuture[types.SampleResponse]:
     """Ask for a reply to each of the conversations, which stand at the same tokens."""
-    return client.sample(
-        types.ModelInput.from_ints(list(ones[0].waits_at())),
-        len(ones),
-        types.SamplingParams(
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            seed=seed % 2**SEED_BITS,
-            stop=cast("list[int] | list[str]", list(subject.stop())),
-        ),
+    params = types.SamplingParams(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        seed=seed % 2**SEED_BITS,
+        stop=cast("list[int] | list[str]", list(subject.stop())),
     )
+    prompt = types.ModelInput.from_ints(list(ones[0].waits_at()))
+    if _observed(sampling, ones):
+        return client.sample(prompt, len(ones), params, include_prompt_logprobs=True)
+    return client.sample(prompt, len(ones), params)
 
 
 def _step(
-    subject: Environments[I, A], one: _Live[I], sequence: types.SampledSequence
+    subject: Environments[I, A],
+    one: _Live[I],
+    sequence: types.SampledSequence,
+    read: Sequence[float | None],
 ) -> Move | None:
     """Take a reply into a conversation; None where that failed."""
     tokens, logprobs = tuple(sequence.tokens), sequence.logprobs
     if logprobs is None or len(logprobs) != len(tokens):
         one.failed("sample", "the server gave no log-probabilities")
         return None
+    observation = one.observation or ()
     turn = Turn(
-        observation=one.observation or (),
+        observation=observation,
+        own_words=one.own_words,
+        observed=tuple(value or 0.0 for value in read[len(read) - len(observation) :]),
         tokens=tokens,
         logprobs=tuple(logprobs),
         text=subject.text(tokens),

@@ -12,6 +12,7 @@ import msgspec
 import tinker
 
 from tinsmith.lab.course import Course
+from tinsmith.lab.experts import ExpertWatch
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.pace import outlook, worth_telling
 from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
@@ -21,11 +22,13 @@ from tinsmith.lab.runs.folder import Mark, RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
-from tinsmith.lab.settings import CommonSettings
+from tinsmith.lab.settings import CommonSettings, RlSettings
 from tinsmith.lab.standing import Standing
 from tinsmith.lab.teller import Teller
 from tinsmith.lab.watch import Examinee, Score
 from tinsmith.stats.alarms import Alarm
+from tinsmith.stats.determinism_monitor import DeterminismMonitor
+from tinsmith.stats.diagnostics.reward_spread import FlatRewards
 
 Reached = Callable[[Standing], None]
 
@@ -51,6 +54,15 @@ class Finished:
     """The last one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RewardsKept:
+    """What a resumed run must know of the rewards in its groups, whatever its subject."""
+
+    determinism: object
+    flat: FlatRewards
+    spent: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Run(Generic[I, A]):
     """Everything a training loop needs beside its algorithm."""
@@ -71,6 +83,7 @@ class Run(Generic[I, A]):
     step: int = 0
     """Where it stands: optimizer steps its weights have seen."""
     best: BestStep | None = None
+    experts: ExpertWatch = field(default_factory=ExpertWatch)
     offline: Sequence[Any] | None = None
     """What was drawn before the first step, where all others learn from it; None: nothing was, or not yet."""
     _sampler: tinker.SamplingClient | None = None
@@ -79,6 +92,9 @@ class Run(Generic[I, A]):
     _tracer: TraceReader | None = None
     _lines: list[Line] = field(default_factory=list[Line])
     _alarms: list[Alarm] = field(default_factory=list[Alarm])
+    _determinism: DeterminismMonitor = field(default_factory=DeterminismMonitor)
+    _flat: FlatRewards = field(default_factory=FlatRewards)
+    _spent: bool = False
     _first: int | None = None
     """The step that this process began with."""
     _began: float = field(default_factory=time.perf_counter)
@@ -92,11 +108,27 @@ class Run(Generic[I, A]):
         """Whether it has come to where it is to stop."""
         return 0 < self.stop_after <= self.step < self.settings.steps
 
+    @property
+    def spent(self) -> bool:
+        """Whether it is to end here, as its rewards have not differed any more for long."""
+        return self._spent
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Every alarm so far, oldest first."""
+        found = (*self.course.watch.alarms, *self._determinism.alarms)
+        return tuple(sorted(found, key=lambda alarm: alarm.step))
+
     def resume(self, mark: Mark) -> None:
         """Go on from a checkpoint, whose weights the trainer has loaded already."""
         self.step = mark.step
+        if "rewards" in mark.kept:  # checkpoints of before had none
+            kept = msgspec.convert(mark.kept["rewards"], _RewardsKept)
+            self._determinism.restore(kept.determinism)
+            self._flat, self._spent = kept.flat, kept.spent
         self.course.restore(mark.kept["course"])
         self.best = msgspec.convert(mark.kept["best"], BestStep | None)
+        self.experts.restore(self.folder.read_lines(METRICS))
 
     def sampler(self) -> tinker.SamplingClient:
         """A client of the current policy; the same one until the policy changes."""
@@ -124,6 +156,10 @@ class Run(Generic[I, A]):
     def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> None:
         """Watch a step's groups, and keep their rollouts."""
         self._alarms += self.course.watch.saw(step, groups)
+        rewards = [[one.terms.total for one in group.scored] for group in groups]
+        self._alarms += self._determinism.observe(step, rewards)
+        if isinstance(self.settings, RlSettings) and self.settings.early_stop:
+            self._spent = self._flat.saw(rewards)
         for group in groups:
             for one in group.scored:
                 terms = {name: getattr(one.terms, name) for name in one.terms.names()}
@@ -167,6 +203,7 @@ class Run(Generic[I, A]):
         Raises:
             BackendError: the server told of its optimizer steps before, and does no longer.
         """
+        self._alarms += self.experts.saw(step, metrics)
         alarms = {alarm.key: alarm.value for alarm in self._alarms}
         line = {"step": step, **{key: metrics[key] for key in sorted(metrics)}, **alarms}
         self.folder.append(ROLLOUTS, self._lines)
@@ -209,7 +246,17 @@ class Run(Generic[I, A]):
             self.folder.mark(
                 step=step,
                 state_path=saved.result(WAIT_SECONDS).path,
-                kept={"course": self.course.state(), "best": msgspec.to_builtins(self.best)},
+                kept={
+                    "course": self.course.state(),
+                    "best": msgspec.to_builtins(self.best),
+                    "rewards": msgspec.to_builtins(
+                        _RewardsKept(
+                            determinism=self._determinism.state(),
+                            flat=self._flat,
+                            spent=self._spent,
+                        )
+                    ),
+                },
             )
 
     def finish(self) -> Finished:
@@ -231,6 +278,7 @@ class Run(Generic[I, A]):
         self._lines += tested.lines
         # A server that died in the last evaluation is found out here, and not by failures in a finished run.
         self.trainer.get_info()
-        self.record(last, {**metrics, **tested.metrics})
+        ended = {"train/stopped_at": float(self.step)} if self._spent and self.step < last else {}
+        self.record(last, {**metrics, **tested.metrics, **ended})
         path = final if best.step == last else best.sampler_path
         return Finished(selected=best, sampler_path=path, final_path=final)

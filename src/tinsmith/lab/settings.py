@@ -33,6 +33,17 @@ class Gradient(StrEnum):
     the contract is learned from rollouts all the same."""
 
 
+class Prefixes(StrEnum):
+    """What stands before an answer that is forced to tell how sure a policy is of it."""
+
+    OWN = "own"
+    """The reply's reasoning, up to each fraction."""
+    SHUFFLED = "shuffled"
+    """The same parts in a shuffled order: a control, in which confidence cannot rise but by chance."""
+    FOREIGN = "foreign"
+    """The reasoning of another prompt's reply, up to each fraction: a control of what it says."""
+
+
 LINEAR = (Advantage.CENTER, Advantage.DRGRPO, Advantage.RLOO)
 """Advantages that are a sum over a reward's terms, so that one term may be exact and the others sampled."""
 
@@ -56,6 +67,18 @@ class Selection(StrEnum):
     LABEL_MATCH = "label_match"
     LAST = "last"
     """Not chosen: the last one."""
+
+
+class Watched(StrEnum):
+    """What is measured at every evaluation beside the subject's own figures."""
+
+    NOTHING = "none"
+    MUTUAL_INFORMATION = "mutual_information"
+    """How much answers tell of their prompts, and how much they vary beside: 64 x 64 scores, as `watch/...`."""
+    ENVIRONMENT = "environment"
+    """How well the model foresees what the environment answers it: nats a token, as `watch/env_nll`."""
+    CONFIDENCE = "confidence"
+    """How sure the policy is of each answer after six fractions of its reasoning, for a task that is `probed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +125,9 @@ class CommonSettings:
     """Weight decay of AdamW."""
     grad_clip_norm: float = 0.0
     """The norm that gradients are clipped to; 0: not clipped."""
+    watch: Watched = Watched.NOTHING
+    """What evaluations measure too: mutual_information of prompts and answers, by which templates are told; how well
+    what the environment answers is foreseen; confidence along the reasoning; or none."""
     seed: int = 0
     """The random seed from which every other one is derived."""
 
@@ -150,6 +176,14 @@ LATER: Final = (
     "sft_learning_rate",
     "sft_batch_size",
     "test_items",
+    "watch",
+    "force_options",
+    "entropy_bonus",
+    "snr_filter",
+    "early_stop",
+    "env_loss_coef",
+    "confidence_penalty",
+    "confidence_prefixes",
 )
 """Keys that came after names had been frozen."""
 
@@ -186,6 +220,23 @@ class RlSettings(CommonSettings):
     """Leave out groups whose rewards are all equal: their gradient is zero but for a penalty's. They are counted."""
     gradient: Gradient = Gradient.SAMPLED
     """The policy gradient of sampled answers, or exactly that of all labels with their probabilities."""
+    force_options: bool = False
+    """Whether each group also holds every answer that the task's `options` names, drawn or not: a policy that is always
+    wrong meets the right one."""
+    entropy_bonus: float = 0.0
+    """Bonus in the reward for tokens that the policy found unlikely (its entropy, by the score function); 0: none."""
+    snr_filter: float = 0.0
+    """Train on the groups whose rewards deviate most, until they have this share of all deviation; 0: on all."""
+    early_stop: bool = False
+    """Stop when the variance of rewards in groups was below a tenth of its first ten steps' for ten steps."""
+    env_loss_coef: float = 0.0
+    """Weight of the loss on what the environment answers, in the forward pass of the policy's own loss; 0: none."""
+    confidence_penalty: float = 0.0
+    """Taken off an advantage, times how much surer of the right answer the policy was early in its reasoning than late;
+    0: nothing is. For a task that is `probed`."""
+    confidence_prefixes: Prefixes = Prefixes.OWN
+    """Before what an answer is forced for it: the reply's own reasoning; or, as controls, its parts shuffled, or the
+    foreign reasoning of another prompt."""
     sft_steps: int = 0
     """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
@@ -197,7 +248,23 @@ class RlSettings(CommonSettings):
         CommonSettings.__post_init__(self)
         _positive(self, "steps", "group_size", "groups_per_batch", "num_substeps")
         _positive(self, "sft_learning_rate", "sft_batch_size")
-        _not_negative(self, "kl_penalty_coef", "sft_steps")
+        _not_negative(self, "kl_penalty_coef", "entropy_bonus", "snr_filter", "sft_steps")
+        _not_negative(self, "env_loss_coef")
+        if self.env_loss_coef and self.num_substeps > 1:
+            raise ConfigError(
+                "what the environment answers is learned under the policy that it answered",
+                field="num_substeps",
+                value=self.num_substeps,
+                allowed="1 with env_loss_coef",
+            )
+        _not_negative(self, "confidence_penalty")
+        if self.snr_filter > 1.0:
+            raise ConfigError(
+                "this is a share of the deviation of all groups",
+                field="snr_filter",
+                value=self.snr_filter,
+                allowed="0 (no filter) to 1",
+            )
         if self.sft_steps >= self.steps:
             raise ConfigError(
                 "every step would be supervised, with none left for RL",

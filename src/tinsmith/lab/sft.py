@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import tinker
 
-from tinsmith.lab.datums import answer_datum
+from tinsmith.lab.datums import Example, example_datum
+from tinsmith.lab.experts import expert_metrics
 from tinsmith.lab.policy import adam, step_metrics
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.run import Run
@@ -35,17 +36,17 @@ def teach(run: Run[I, A], settings: SftSettings, step: int) -> dict[str, float]:
 
 def _update(
     trainer: tinker.TrainingClient,
-    examples: Sequence[tuple[tuple[int, ...], int]],
+    examples: Sequence[Example],
     settings: SftSettings,
     step: int,
 ) -> dict[str, float]:
     weight = 1.0 / len(examples)
-    datums: list[tinker.Datum] = [
-        answer_datum(tokens, prompt_length, weight) for tokens, prompt_length in examples
-    ]
+    datums: list[tinker.Datum] = [example_datum(one, weight) for one in examples]
     forward_backward = trainer.forward_backward(datums, "cross_entropy")
     stepped = trainer.optim_step(adam(settings, step))
-    loss = loss_of(forward_backward.result(WAIT_SECONDS))
-    answered = sum(len(tokens) - prompt_length for tokens, prompt_length in examples)
+    result = forward_backward.result(WAIT_SECONDS)
+    loss = loss_of(result)
+    answered = sum(sum(one.learned) for one in examples)
     told = step_metrics(settings, step, loss, stepped.result(WAIT_SECONDS))
+    told |= expert_metrics(result.metrics)
     return told if loss is None else {"train/nll": loss * len(examples) / answered, **told}

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from tinsmith.lab.datums import Example
 from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import A, Environments, Failure, I, Rollout
 from tinsmith.lab.terms import Terms
@@ -106,13 +108,31 @@ class Subject(Environments[I, A], Protocol[I, A]):
         del rollouts
         return ()
 
-    def example(self, item: I) -> tuple[tuple[int, ...], int]:
-        """Return what supervised training reads: prompt and right answer, and how many tokens are the prompt's.
+    def example(self, item: I) -> Example:
+        """Return what supervised training reads: the prompt and its right answer, or a whole conversation.
 
         Raises:
             ConfigError: no answer is known to be right.
         """
         raise ConfigError("no answer is known to be right", field="item", value=item.prompt_id)
+
+    def options(self, item: I) -> Sequence[tuple[int, ...]]:
+        """Return every answer that there is to an item, as the tokens of a reply; none where they are not known."""
+        del item
+        return ()
+
+    def probe(self, rollout: Rollout[I, A]) -> Probe:
+        """Return a reply taken apart: what confidence along its reasoning is read from.
+
+        Raises:
+            ConfigError: nothing says where a reasoning ends, or which answers there are.
+        """
+        raise ConfigError(
+            "nothing says where this subject's reasoning ends, and which answers there are",
+            field="confidence",
+            value=rollout.item.prompt_id,
+            fix="watch=none and confidence_penalty=0, or probed=... in a task of your own",
+        )
 
     def trace(self) -> Mapping[str, float]:
         """Return what is worth telling of the rewards' state after a step."""

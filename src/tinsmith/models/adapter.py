@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place, Site
+from tinsmith.models.names import ROUTER
 from tinsmith.models.slots import Slot
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank, Nf4Base
@@ -24,6 +26,7 @@ _TARGETS: dict[Site, tuple[str, ...]] = {
     Site.QKV: ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     Site.O: ("self_attn.o_proj",),
     Site.GATE_UP: ("mlp.gate_proj", "mlp.up_proj"),
+    Site.ROUTER: (ROUTER,),
     Site.DOWN: ("mlp.down_proj",),
     Site.HEAD: ("lm_head",),
 }
@@ -102,6 +105,22 @@ def check_spread(kind: AdapterKind) -> None:
         )
 
 
+def check_router(spec: AdapterSpec, config: DecoderConfig) -> None:
+    """Refuse to train routers that there are not.
+
+    Raises:
+        ConfigError: the model is no mixture.
+    """
+    if spec.train_router and config.mixture is None:
+        raise ConfigError(
+            "this model is no mixture of experts: it has no router to train",
+            field="train_router",
+            value=True,
+            allowed="false",
+            fix="drop :router from the base model's name",
+        )
+
+
 def create_adapter(
     decoder: Decoder, spec: AdapterSpec, *, targets: Collection[str] | None = None
 ) -> Adapter:
@@ -123,6 +142,7 @@ def create_adapter(
                 kind for kind in AdapterKind if kind.quantised != spec.kind.quantised
             ),
         )
+    check_router(spec, decoder.config)
     if len(decoder.layers) < decoder.config.num_layers:
         check_spread(spec.kind)
     if spec.kind is AdapterKind.FULL:
@@ -151,9 +171,12 @@ def create_adapter(
 
 def target_names(place: Place) -> tuple[str, ...]:
     """The published names (without `.weight`) of the matrices beside one another at a place."""
+    names = _TARGETS[place.site]
     if place == HEAD_PLACE:
-        return _TARGETS[place.site]
-    return tuple(f"model.layers.{place.layer}.{name}" for name in _TARGETS[place.site])
+        return names
+    if place.expert >= 0:
+        names = tuple(name.replace("mlp.", f"mlp.experts.{place.expert}.") for name in names)
+    return tuple(f"model.layers.{place.layer}.{name}" for name in names)
 
 
 def is_quantised(decoder: Decoder) -> bool:
@@ -166,6 +189,8 @@ def is_quantised(decoder: Decoder) -> bool:
 def _wanted(spec: AdapterSpec, site: Site) -> bool:
     if site is Site.HEAD:
         return spec.train_unembed
+    if site is Site.ROUTER:
+        return spec.train_router
     return spec.train_attn if site in (Site.QKV, Site.O) else spec.train_mlp
 
 
@@ -265,13 +290,9 @@ def copy_decoder(decoder: Decoder, clone: Callable[[Weight], Weight]) -> Decoder
 
     layers = tuple(
         replace(
-            layer,
+            layer.with_linears(linear),
             input_norm=once(layer.input_norm),
-            qkv=linear(layer.qkv),
-            o=linear(layer.o),
             post_norm=once(layer.post_norm),
-            gate_up=linear(layer.gate_up),
-            down=linear(layer.down),
             q_norm=None if layer.q_norm is None else once(layer.q_norm),
             k_norm=None if layer.k_norm is None else once(layer.k_norm),
         )

@@ -12,10 +12,11 @@ from torch import Tensor
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder, Layer
 from tinsmith.models.in_turn import in_blocks
-from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, expected_tensors
+from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, ROUTER, expected_tensors, mlp_names
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.models.slots import Slot
 from tinsmith.ops import nf4
+from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Linear, Nf4Base
@@ -31,8 +32,9 @@ def build_decoder(
 ) -> Decoder:
     """Make a decoder of fp32 copies of `weights` (names of `expected_tensors`), each read when it is its turn.
 
-    With `quantised`, every linear weight but the head is held as NF4 with double quantisation, embedding and head as
-    bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms and biases stay fp32.
+    With `quantised`, every linear weight but the head and the routers is held as NF4 with double quantisation,
+    embedding and head as bf16 (QLoRA, arXiv:2305.14314 sec. 3), all rounded here, deterministically; norms, biases and
+    routers stay fp32.
 
     With `layers`, the stage that has these: only what belongs to it is read, and its config counts only its own.
     """
@@ -116,13 +118,17 @@ class _Builder:
             self.slots.append(Slot(HEAD, weight, (0, vocab), transposed=True))
         return Linear((weight,), in_size=hidden, widths=(vocab,))
 
-    def linear(self, *names: str) -> Linear:
-        """Matrices that read the same rows, side by side."""
+    def router(self, name: str) -> Linear:
+        """In full precision, whatever the rest is held as: it is small, and what it says is compared."""
+        return self.linear(name, quantised=False)
+
+    def linear(self, *names: str, quantised: bool | None = None) -> Linear:
+        """Matrices that read the same rows, side by side; quantised as the decoder is, if nothing else is said."""
         in_size = self.shapes[f"{names[0]}.weight"][1]
         sizes = [self.shapes[f"{name}.weight"][0] for name in names]
         bounds = np.concatenate([[0], np.cumsum(sizes)]).tolist()
         base: tuple[Weight, ...] | tuple[Nf4Base, ...]
-        if self.quantised:
+        if self.quantised if quantised is None else quantised:
             base = tuple(self.nf4(self.tensor(f"{name}.weight"), name) for name in names)
         else:
             beside = torch.empty(in_size, sum(sizes), device=self.kernels.device)
@@ -160,15 +166,22 @@ class _Builder:
 
     def layer(self, index: int) -> Layer:
         prefix = f"model.layers.{index}"
-        attention, mlp = f"{prefix}.self_attn", f"{prefix}.mlp"
-        normed = self.config.qk_norm
+        attention = f"{prefix}.self_attn"
+        mlps = [f"{prefix}.{name}" for name in mlp_names(self.config, index)]
+        normed = self.config.qk_norm or self.config.qk_norm_whole
         return Layer(
             input_norm=self.vector(f"{prefix}.input_layernorm.weight"),
             qkv=self.linear(*(f"{attention}.{n}" for n in ("q_proj", "k_proj", "v_proj"))),
             o=self.linear(f"{attention}.o_proj"),
             post_norm=self.vector(f"{prefix}.post_attention_layernorm.weight"),
-            gate_up=self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
-            down=self.linear(f"{mlp}.down_proj"),
+            router=self.router(f"{prefix}.{ROUTER}") if self.config.sparse(index) else None,
+            mlps=tuple(
+                Mlp(
+                    self.linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
+                    self.linear(f"{mlp}.down_proj"),
+                )
+                for mlp in mlps
+            ),
             q_norm=self.vector(f"{attention}.q_norm.weight") if normed else None,
             k_norm=self.vector(f"{attention}.k_norm.weight") if normed else None,
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import LATER
 
 
 class Family(StrEnum):
@@ -16,6 +17,8 @@ class Family(StrEnum):
     QWEN2 = "qwen2"
     QWEN3 = "qwen3"
     MISTRAL = "mistral"
+    QWEN3_MOE = "qwen3_moe"
+    OLMOE = "olmoe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,45 @@ class LinearScaling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """A sparse mixture in the place of an MLP: a router, and experts of which each token takes a few.
+
+    Raises:
+        ConfigError: for numbers that no mixture can have.
+    """
+
+    num_experts: int
+    num_active: int
+    """Experts that a token takes: those of the largest router probabilities, ties to the lower expert."""
+    expert_size: int
+    """Inner width of an expert."""
+    normalised: bool
+    """Whether a token's weights are divided by their sum; else they are the probabilities over all experts."""
+    dense_layers: tuple[int, ...] = ()
+    """Layers that have a dense MLP of `intermediate_size` all the same, ascending."""
+
+    def __post_init__(self) -> None:
+        _require_positive(
+            num_experts=self.num_experts,
+            num_active=self.num_active,
+            expert_size=self.expert_size,
+        )
+        if self.num_active > self.num_experts:
+            raise ConfigError(
+                "a token cannot take more experts than there are",
+                field="num_active",
+                value=self.num_active,
+                allowed=f"1 to num_experts = {self.num_experts}",
+            )
+        if self.dense_layers != tuple(sorted({n for n in self.dense_layers if n >= 0})):
+            raise ConfigError(
+                "dense layers are numbers of layers, ascending, each once",
+                field="dense_layers",
+                value=self.dense_layers,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
     """A pre-norm decoder: RMSNorm, RoPE, grouped-query attention, SwiGLU, tied or free head.
 
@@ -82,6 +124,10 @@ class DecoderConfig:
     """The head is the embedding matrix."""
     end_tokens: tuple[int, ...] = ()
     """Token ids that end a completion, from the model's config."""
+    mixture: Mixture | None = field(default=None, metadata=LATER)
+    """Experts in the place of the MLP; None: every layer is dense."""
+    qk_norm_whole: bool = field(default=False, metadata=LATER)
+    """The norms of q and k span all heads together (OLMoE), before rotation; `qk_norm` is then false."""
 
     def __post_init__(self) -> None:
         _require_positive(
@@ -110,6 +156,15 @@ class DecoderConfig:
                 value=self.head_dim,
                 allowed="an even number",
             )
+        if self.qk_norm and self.qk_norm_whole:
+            raise ConfigError(
+                "q and k are normed per head or over all heads, not both",
+                field="qk_norm_whole",
+                value=True,
+                allowed="false with qk_norm",
+            )
+        if self.mixture is not None and self.mlp_bias:
+            raise ConfigError("experts have no bias", field="mlp_bias", value=True, allowed="false")
         if any(token < 0 for token in self.end_tokens):
             raise ConfigError(
                 "a token id is not negative",
@@ -127,6 +182,10 @@ class DecoderConfig:
     def kv_size(self) -> int:
         """Width of all key (or value) heads together."""
         return self.num_kv_heads * self.head_dim
+
+    def sparse(self, layer: int) -> bool:
+        """Whether a layer, by its number in the model, is a mixture of experts."""
+        return self.mixture is not None and layer not in self.mixture.dense_layers
 
 
 def _require_positive(**values: float) -> None:

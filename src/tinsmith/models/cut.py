@@ -25,7 +25,7 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
         vocab_size=min(vocab, decoder.config.vocab_size),
         max_positions=min(positions, decoder.config.max_positions),
     )
-    kept = decoder.layers[: config.num_layers]
+    kept = _kept(decoder.layers, config.num_layers)
     embedding, head = decoder.embedding, decoder.head
     stands_for = {id(weight): weight for layer in kept for weight in _weights(layer)}
     stands_for[id(decoder.final_norm)] = decoder.final_norm
@@ -49,6 +49,15 @@ def cut(decoder: Decoder, *, layers: int, vocab: int, positions: int) -> Decoder
     return replace(decoder, config=config, embedding=embedding, layers=kept, head=head, slots=slots)
 
 
+def _kept(layers: tuple[Layer, ...], count: int) -> tuple[Layer, ...]:
+    """The first layers; the last of them a mixture, if the model has any."""
+    kept = layers[:count]
+    sparse = next((layer for layer in layers if layer.router is not None), None)
+    if sparse is None or any(layer.router is not None for layer in kept):
+        return kept
+    return (*kept[:-1], sparse)
+
+
 def _narrow(head: Linear, vocab: int) -> Linear:
     (base,) = head.base
     assert isinstance(base, Weight), "a head is never held as NF4"
@@ -56,7 +65,7 @@ def _narrow(head: Linear, vocab: int) -> Linear:
 
 
 def _weights(layer: Layer) -> list[Weight]:
-    linears = (layer.qkv, layer.o, layer.gate_up, layer.down)
+    linears = layer.linears(0).values()
     maybe = [layer.input_norm, layer.post_norm, layer.q_norm, layer.k_norm]
     maybe += [linear.bias for linear in linears]
     maybe += [base for linear in linears for base in linear.base if not isinstance(base, Nf4Base)]

@@ -1,23 +1,27 @@
 """The decoder: which steps, in which order, with which weights. Written once, for sampling and for training.
 
-RMSNorm, rotary attention with grouped keys, gated MLP, pre-norm residuals: Llama, Mistral, Qwen2/2.5 (biased q, k, v)
-and Qwen3 (normed q and k). What a step computes is `steps.py`'s business, and how, `ops`'.
+RMSNorm, rotary attention with grouped keys, gated MLP, pre-norm residuals: Llama, Mistral, Qwen2/2.5 (biased q, k, v),
+Qwen3 (normed q and k), and mixtures of gated MLPs: Qwen3-MoE, and OLMoE (q and k normed over all heads). What a step
+computes is `steps.py`'s business, and how, `ops`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.slots import Slot
+from tinsmith.ops.experts import Mlp
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LowRank, refresh_norm
+from tinsmith.ops.routing import Routing
 
 
 class Site(StrEnum):
@@ -25,6 +29,7 @@ class Site(StrEnum):
 
     QKV = "qkv"
     O = "o"  # noqa: E741
+    ROUTER = "router"
     GATE_UP = "gate_up"
     DOWN = "down"
     HEAD = "head"
@@ -32,27 +37,77 @@ class Site(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One linear step: its layer (-1 for the head) and site."""
+    """One linear step: its layer (-1 for the head) and site, and in a mixture its expert."""
 
     layer: int
     site: Site
+    expert: int = -1
+    """-1 outside a mixture's experts."""
 
 
 HEAD_PLACE = Place(-1, Site.HEAD)
 
 
+def linear_shapes(config: DecoderConfig, n: int) -> dict[Place, tuple[int, tuple[int, ...]]]:
+    """Return what each linear step of layer n reads and writes, in reading order: (in, widths of its matrices)."""
+    hidden, q, kv = config.hidden_size, config.q_size, config.kv_size
+    shapes: dict[Place, tuple[int, tuple[int, ...]]] = {
+        Place(n, Site.QKV): (hidden, (q, kv, kv)),
+        Place(n, Site.O): (q, (hidden,)),
+    }
+    inner, experts = config.intermediate_size, [-1]
+    if config.mixture is not None and config.sparse(n):
+        inner, experts = config.mixture.expert_size, list(range(config.mixture.num_experts))
+        shapes[Place(n, Site.ROUTER)] = (hidden, (config.mixture.num_experts,))
+    for e in experts:
+        shapes[Place(n, Site.GATE_UP, e)] = (hidden, (inner, inner))
+        shapes[Place(n, Site.DOWN, e)] = (inner, (hidden,))
+    return shapes
+
+
 @dataclass(slots=True, eq=False)
 class Layer:
-    """The weights of one block."""
+    """The weights of one block: a dense MLP, or a router and the experts of a mixture."""
 
     input_norm: Weight
     qkv: Linear
     o: Linear
     post_norm: Weight
-    gate_up: Linear
-    down: Linear
+    mlps: tuple[Mlp, ...]
+    """The dense one alone, or every expert in order."""
+    router: Linear | None = None
+    """Of a mixture: a logit for each expert."""
     q_norm: Weight | None = None
     k_norm: Weight | None = None
+
+    @property
+    def qk_norms(self) -> tuple[Weight, Weight] | None:
+        """Gains of q and k, where the family has them."""
+        return None if self.q_norm is None or self.k_norm is None else (self.q_norm, self.k_norm)
+
+    def linears(self, n: int) -> dict[Place, Linear]:
+        """Its linear steps by place, in reading order; `n` is its number."""
+        places = {Place(n, Site.QKV): self.qkv, Place(n, Site.O): self.o}
+        if self.router is not None:
+            places[Place(n, Site.ROUTER)] = self.router
+        for e, mlp in enumerate(self.mlps):
+            places[Place(n, Site.GATE_UP, self.expert(e))] = mlp.gate_up
+            places[Place(n, Site.DOWN, self.expert(e))] = mlp.down
+        return places
+
+    def expert(self, index: int) -> int:
+        """How a place names an MLP of this layer."""
+        return -1 if self.router is None else index
+
+    def with_linears(self, change: Callable[[Linear], Linear]) -> Layer:
+        """A copy with other linear steps, changed in reading order."""
+        return replace(
+            self,
+            qkv=change(self.qkv),
+            o=change(self.o),
+            router=None if self.router is None else change(self.router),
+            mlps=tuple(Mlp(change(mlp.gate_up), change(mlp.down)) for mlp in self.mlps),
+        )
 
 
 class Steps(Protocol):
@@ -84,6 +139,10 @@ class Steps(Protocol):
 
     def gate(self, gate_up: Tensor) -> Tensor:
         """silu(gate) * up."""
+        ...
+
+    def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
+        """Each row through the experts that its router logits choose; `n` is the layer's number."""
         ...
 
 
@@ -127,30 +186,43 @@ class Decoder:
         eps, shape, delta = self.config.norm_eps, self.shape, None
         for i, layer in enumerate(self.layers):
             n = self.first + i
-            gains = (
-                None
-                if layer.q_norm is None or layer.k_norm is None
-                else (layer.q_norm, layer.k_norm, eps)
-            )
+            norms, gains = layer.qk_norms, None
             x, h = steps.add_norm(x, delta, layer.input_norm, eps)
             h = steps.linear(h, layer.qkv, Place(n, Site.QKV))
+            if norms is not None and self.config.qk_norm_whole:
+                h = self._normed_whole(steps, h, norms)
+            elif norms is not None:
+                gains = (*norms, eps)
             h = steps.rotate(h, shape, self.rope, gains)
             h = steps.attend(h, shape, i)
             h = steps.linear(h, layer.o, Place(n, Site.O))
             x, h = steps.add_norm(x, h, layer.post_norm, eps)
-            h = steps.linear(h, layer.gate_up, Place(n, Site.GATE_UP))
-            h = steps.gate(h)
-            delta = steps.linear(h, layer.down, Place(n, Site.DOWN))
+            delta = self._mlp(steps, h, layer, n)
         return x, delta
+
+    def _normed_whole(self, steps: Steps, qkv: Tensor, norms: tuple[Weight, Weight]) -> Tensor:
+        """[q | k | v] with q and k normed over all their heads together."""
+        c = self.config
+        q, k, v = qkv.split([c.q_size, c.kv_size, c.kv_size], dim=1)
+        q = steps.add_norm(q.contiguous(), None, norms[0], c.norm_eps)[1]
+        k = steps.add_norm(k.contiguous(), None, norms[1], c.norm_eps)[1]
+        return torch.cat([q, k, v], dim=1)
+
+    def _mlp(self, steps: Steps, h: Tensor, layer: Layer, n: int) -> Tensor:
+        mixture = self.config.mixture
+        if layer.router is None or mixture is None:
+            (mlp,) = layer.mlps
+            h = steps.linear(h, mlp.gate_up, Place(n, Site.GATE_UP))
+            return steps.linear(steps.gate(h), mlp.down, Place(n, Site.DOWN))
+        logits = steps.linear(h, layer.router, Place(n, Site.ROUTER))
+        routing = Routing(active=mixture.num_active, normalised=mixture.normalised)
+        return steps.mix(h, logits, layer, routing, n)
 
     def linears(self) -> dict[Place, Linear]:
         """Every linear step by place, in reading order."""
         places: dict[Place, Linear] = {}
         for n, layer in enumerate(self.layers, self.first):
-            places[Place(n, Site.QKV)] = layer.qkv
-            places[Place(n, Site.O)] = layer.o
-            places[Place(n, Site.GATE_UP)] = layer.gate_up
-            places[Place(n, Site.DOWN)] = layer.down
+            places.update(layer.linears(n))
         if self.head.out_size:
             places[HEAD_PLACE] = self.head
         return places

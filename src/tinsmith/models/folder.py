@@ -20,6 +20,7 @@ from tinsmith.models.config import DecoderConfig
 from tinsmith.models.folder_config import model_folder
 from tinsmith.models.hf_config import config_values
 from tinsmith.models.in_turn import InTurn, RowsInTurn
+from tinsmith.models.mixtures.fused import fused_parts, unfused
 from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
 from tinsmith.models.stored import WEIGHTS, StoredTensor, check_shapes, opened, stored_tensors
 from tinsmith.types.errors import CheckpointError, ConfigError
@@ -50,7 +51,9 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
             shape or dtype; or later, when a file has gone by the time a tensor is asked for.
     """
     folder = model_folder(path)
-    stored = stored_tensors(folder)
+    as_stored = stored_tensors(folder)
+    parts = fused_parts(as_stored, config)
+    stored = unfused(as_stored, parts)
     needed = expected_tensors(config)
     expected = dict(needed)
     if config.tied and HEAD in stored:
@@ -67,12 +70,18 @@ def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tens
 
     def read(name: str) -> torch.Tensor:
         with opened(stored[name].file) as handle:
+            part = parts.get(name)
+            tensor = handle.get_tensor(name) if part is None else part.rows(handle)
             # A copy, because safetensors hands out views of the file's pages.
-            return handle.get_tensor(name).to(torch.float32, copy=True)
+            return tensor.to(torch.float32, copy=True)
 
     def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
         with opened(stored[name].file) as handle:
-            return handle.get_slice(name)[begin:end].to(torch.float32, copy=True)
+            part = parts.get(name)
+            rows = (
+                handle.get_slice(name)[begin:end] if part is None else part.rows(handle, begin, end)
+            )
+            return rows.to(torch.float32, copy=True)
 
     return RowsInTurn(needed, read, read_rows)
 

@@ -7,10 +7,11 @@ file asks for and this decoder cannot compute is refused, never passed over. Tou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.json_keys import Keys
+from tinsmith.models.mixtures.settings import mixture_values, parse_mixture, refuse_shared_experts
 from tinsmith.types.errors import ConfigError
 
 ARCHITECTURES = {
@@ -18,6 +19,8 @@ ARCHITECTURES = {
     Family.MISTRAL: "MistralForCausalLM",
     Family.QWEN2: "Qwen2ForCausalLM",
     Family.QWEN3: "Qwen3ForCausalLM",
+    Family.QWEN3_MOE: "Qwen3MoeForCausalLM",
+    Family.OLMOE: "OlmoeForCausalLM",
 }
 
 _ROPE_TYPES = "default, linear, llama3"
@@ -31,6 +34,9 @@ _DEFAULT_THETA = 10_000.0
 _DEFAULT_QWEN3_HEAD_DIM = 128
 _DEFAULT_WINDOW = 4096
 _DEFAULT_MAX_WINDOW_LAYERS = 28
+
+_BIASED = (Family.LLAMA, Family.QWEN3, Family.QWEN3_MOE, Family.OLMOE)
+"""Families whose config says whether attention has biases."""
 
 
 def parse_config(
@@ -47,7 +53,7 @@ def parse_config(
     """
     try:
         return _decoder(
-            _Keys(values, source), _Keys(generation or {}, f"{source}, generation_config.json")
+            Keys(values, source), Keys(generation or {}, f"{source}, generation_config.json")
         )
     except ConfigError as error:
         if error.what.startswith(source):
@@ -101,12 +107,13 @@ def config_values(config: DecoderConfig, *, dtype: str) -> dict[str, object]:
         "bos_token_id": None,
         "eos_token_id": end_tokens[0] if len(end_tokens) == 1 else end_tokens or None,
     }
-    if config.family in (Family.LLAMA, Family.QWEN3):
+    if config.family in _BIASED:
         values["attention_bias"] = config.o_bias
     if config.family is Family.LLAMA:
         values["mlp_bias"] = config.mlp_bias
     if config.family is Family.MISTRAL:
         values["sliding_window"] = None
+    values |= mixture_values(config)
     if parse_config(values, source="config.json") != config:
         raise ConfigError(
             "a config.json of this family cannot describe this decoder",
@@ -117,62 +124,19 @@ def config_values(config: DecoderConfig, *, dtype: str) -> dict[str, object]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Typed look-ups in a JSON object; `null` counts as absent."""
-
-    values: Mapping[str, object]
-    source: str
-
-    def error(self, what: str, field: str, allowed: str, fix: str | None = None) -> ConfigError:
-        value = self.values.get(field, "absent")
-        return ConfigError(
-            f"{self.source}: {what}", field=field, value=value, allowed=allowed, fix=fix
-        )
-
-    def integer(self, field: str, default: int | None = None) -> int:
-        value = self.values.get(field)
-        value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error("a whole number is needed here", field, "an integer")
-        return value
-
-    def number(self, field: str, default: float | None = None) -> float:
-        value = self.values.get(field)
-        value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.error("a number is needed here", field, "a number")
-        return float(value)
-
-    def flag(self, field: str) -> bool:
-        value = self.values.get(field)
-        if value is None:
-            return False
-        if not isinstance(value, bool):
-            raise self.error("a yes or no is needed here", field, "true or false")
-        return value
-
-    def section(self, field: str) -> _Keys | None:
-        value = self.values.get(field)
-        if value is None or value == {}:
-            return None
-        if not isinstance(value, dict):
-            raise self.error("an object is needed here", field, "a JSON object")
-        return _Keys(cast("dict[str, object]", value), f"{self.source}: {field}")
-
-
-def _decoder(keys: _Keys, generation: _Keys) -> DecoderConfig:
+def _decoder(keys: Keys, generation: Keys) -> DecoderConfig:
     family = _family(keys)
     _refuse_other_functions(keys)
     num_heads = keys.integer("num_attention_heads")
     theta, scaling = _rope(keys)
-    biased = family in (Family.LLAMA, Family.QWEN3) and keys.flag("attention_bias")
+    biased = family in _BIASED and keys.flag("attention_bias")
+    num_layers = keys.integer("num_hidden_layers")
     return DecoderConfig(
         family=family,
         vocab_size=keys.integer("vocab_size"),
         hidden_size=keys.integer("hidden_size"),
         intermediate_size=keys.integer("intermediate_size"),
-        num_layers=keys.integer("num_hidden_layers"),
+        num_layers=num_layers,
         num_heads=num_heads,
         num_kv_heads=_num_kv_heads(keys, family, num_heads),
         head_dim=_head_dim(keys, family, num_heads),
@@ -183,16 +147,19 @@ def _decoder(keys: _Keys, generation: _Keys) -> DecoderConfig:
         qkv_bias=biased or family is Family.QWEN2,
         o_bias=biased,
         mlp_bias=family is Family.LLAMA and keys.flag("mlp_bias"),
-        qk_norm=family is Family.QWEN3,
+        qk_norm=family in (Family.QWEN3, Family.QWEN3_MOE),
         tied=keys.flag("tie_word_embeddings"),
         end_tokens=tuple(dict.fromkeys((*_end_tokens(keys), *_end_tokens(generation)))),
+        mixture=parse_mixture(keys, family, num_layers),
+        qk_norm_whole=family is Family.OLMOE,
     )
 
 
-def _family(keys: _Keys) -> Family:
+def _family(keys: Keys) -> Family:
     allowed = ", ".join(ARCHITECTURES.values())
     model_type, named = keys.values.get("model_type"), keys.values.get("architectures")
     if model_type not in tuple(Family):
+        refuse_shared_experts(keys)
         field = "architectures" if named and model_type is None else "model_type"
         raise keys.error("this architecture is not supported", field, allowed)
     family = Family(cast("str", model_type))
@@ -201,7 +168,7 @@ def _family(keys: _Keys) -> Family:
     return family
 
 
-def _refuse_other_functions(keys: _Keys) -> None:
+def _refuse_other_functions(keys: Keys) -> None:
     if keys.values.get("hidden_act", "silu") != "silu":
         raise keys.error("this activation is not supported", "hidden_act", "silu")
     kinds = keys.values.get("layer_types")
@@ -218,13 +185,13 @@ def _refuse_other_functions(keys: _Keys) -> None:
         )
 
 
-def _num_kv_heads(keys: _Keys, family: Family, num_heads: int) -> int:
-    if family is Family.LLAMA or "num_key_value_heads" in keys.values:
+def _num_kv_heads(keys: Keys, family: Family, num_heads: int) -> int:
+    if family in (Family.LLAMA, Family.OLMOE) or "num_key_value_heads" in keys.values:
         return keys.integer("num_key_value_heads", num_heads)
     return keys.integer("num_key_value_heads")
 
 
-def _head_dim(keys: _Keys, family: Family, num_heads: int) -> int:
+def _head_dim(keys: Keys, family: Family, num_heads: int) -> int:
     if family is Family.QWEN3:
         return keys.integer("head_dim", _DEFAULT_QWEN3_HEAD_DIM)
     if keys.values.get("head_dim") is None and keys.integer("hidden_size") % num_heads:
@@ -232,16 +199,18 @@ def _head_dim(keys: _Keys, family: Family, num_heads: int) -> int:
     return keys.integer("head_dim", keys.integer("hidden_size") // num_heads)
 
 
-def _max_positions(keys: _Keys, family: Family) -> int:
+def _max_positions(keys: Keys, family: Family) -> int:
     """Cap the context at a sliding window: up to there, a window hides nothing."""
     positions = keys.integer("max_position_embeddings")
     without = "sliding_window" in keys.values and keys.values["sliding_window"] is None
-    if family is Family.LLAMA or (family is Family.MISTRAL and without):
+    if family in (Family.LLAMA, Family.OLMOE) or (family is Family.MISTRAL and without):
         return positions
     window = min(positions, keys.integer("sliding_window", _DEFAULT_WINDOW))
     if family is Family.MISTRAL:
         return window
     without = without or not keys.flag("use_sliding_window")
+    if family is Family.QWEN3_MOE:  # a window that is used is every layer's
+        return positions if without else window
     kinds = keys.values.get("layer_types")
     if isinstance(kinds, list):
         windowed = "sliding_attention" in kinds
@@ -253,7 +222,7 @@ def _max_positions(keys: _Keys, family: Family) -> int:
     return window if windowed and not without else positions
 
 
-def _rope(keys: _Keys) -> tuple[float, Llama3Scaling | LinearScaling | None]:
+def _rope(keys: Keys) -> tuple[float, Llama3Scaling | LinearScaling | None]:
     """Return theta and scaling; `rope_scaling` wins over `rope_parameters` in transformers too."""
     rope = keys.section("rope_scaling") or keys.section("rope_parameters")
     outer_theta = keys.number("rope_theta", _DEFAULT_THETA)
@@ -285,12 +254,12 @@ def _rope(keys: _Keys) -> tuple[float, Llama3Scaling | LinearScaling | None]:
     return theta, None
 
 
-def _refuse_partial_rotation(keys: _Keys) -> None:
+def _refuse_partial_rotation(keys: Keys) -> None:
     if keys.number("partial_rotary_factor", 1.0) != 1.0:
         raise keys.error("part of a head cannot be rotated alone", "partial_rotary_factor", "1.0")
 
 
-def _end_tokens(keys: _Keys) -> tuple[int, ...]:
+def _end_tokens(keys: Keys) -> tuple[int, ...]:
     value = keys.values.get("eos_token_id")
     tokens = cast("list[object]", value) if isinstance(value, list) else [value]
     ids = [token for token in tokens if token is not None]

@@ -1,8 +1,8 @@
 """Adapters in PEFT's format: a folder with adapter_config.json and adapter_model.safetensors.
 
 What is written, plain `PeftModel.from_pretrained` loads (of an adapted tied head it warns in vain).
-What is read may come from PEFT itself, on any of the linear layers; a setting that would change
-the function and is not computed here is refused by name. Dropout only acts while PEFT trains.
+What is read may come from PEFT itself, on any of the linear layers, experts by themselves or in one tensor; a
+setting that would change the function and is not computed here is refused by name. Dropout only acts while PEFT trains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from torch import Tensor
 from tinsmith.models.adapter import Adapter, create_adapter, is_quantised, target_names
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.merge import base_head
-from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS
+from tinsmith.models.mixtures.peft_layout import (
+    check_fused_targets,
+    experts_apart,
+    refuse_mixed_layers,
+)
+from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS, ROUTER_TARGET
 from tinsmith.models.slots import load, values
 from tinsmith.models.staging import staged
 from tinsmith.models.stored import opened, read_object
@@ -57,7 +62,7 @@ def export_peft(adapter: Adapter, folder: Path, *, base_name: str) -> None:
     """Write an adapter as PEFT does; the folder appears whole or not at all.
 
     Raises:
-        ConfigError: something is at `folder` already, or all weights were trained (`full`).
+        ConfigError: something is at `folder` already, all weights were trained (`full`), or PEFT would load a part.
     """
     if adapter.spec.kind is AdapterKind.FULL:
         raise ConfigError(
@@ -67,6 +72,7 @@ def export_peft(adapter: Adapter, folder: Path, *, base_name: str) -> None:
             allowed="lora, dora, qlora, qdora",
             fix="export it as a whole model: --to merged",
         )
+    refuse_mixed_layers(adapter.targets)
     with staged(folder) as whole:
         text = json.dumps(_config_values(adapter, base_name), indent=2, sort_keys=True) + "\n"
         (whole / CONFIG).write_text(text, encoding="utf-8")
@@ -98,6 +104,7 @@ def import_peft(folder: Path, decoder: Decoder) -> Adapter:
         train_attn=not layers.isdisjoint(ATTENTION_TARGETS),
         train_mlp=not layers.isdisjoint(MLP_TARGETS),
         train_unembed="lm_head" in layers,
+        train_router=ROUTER_TARGET in layers,
     )
     adapter = create_adapter(decoder, spec, targets=targets)
     load(adapter.slots, tensors, source=str(folder / WEIGHTS))
@@ -158,6 +165,8 @@ def _settings(folder: Path) -> dict[str, object]:
         if name == "init_lora_weights":
             if value not in _KEEPS_THE_BASE:
                 raise _refused(file, name, value, "an initialisation that leaves the base as it is")
+        elif name == "target_parameters" and value:
+            check_fused_targets(value, file)
         elif name == "bias":
             if value != "none":
                 raise _refused(file, name, value, "none")
@@ -219,7 +228,7 @@ def _tensors(folder: Path, decoder: Decoder) -> dict[str, Tensor]:
             allowed="absent, or equal to the base model's head",
             fix="use the base model that the adapter was trained on",
         )
-    return tensors
+    return experts_apart(tensors, decoder.config)
 
 
 def _check_targets(targets: list[str], decoder: Decoder, folder: Path) -> None:

@@ -24,7 +24,7 @@ from tinsmith.types.seeds import derive, random_bits
 ORDERS: Final = 3
 """In how many other orders the sums are computed."""
 
-_READS_HIDDEN: Final = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+_READS_HIDDEN: Final = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "gate")
 _WRITES_HIDDEN: Final = ("o_proj", "down_proj")
 _WRITES_INNER: Final = ("gate_proj", "up_proj")
 
@@ -52,7 +52,15 @@ def renumbered(
     """Return the weights of the same function with hidden and inner channels in an order drawn from `seed`."""
     hidden = _order(config.hidden_size, derive(seed, "hidden"))
     inner = _order(config.intermediate_size, derive(seed, "inner"))
-    return {name: _renumbered(name, tensor, hidden, inner) for name, tensor in weights.items()}
+    expert = (
+        inner
+        if config.mixture is None
+        else _order(config.mixture.expert_size, derive(seed, "expert"))
+    )
+    return {
+        name: _renumbered(name, tensor, hidden, expert if ".experts." in name else inner)
+        for name, tensor in weights.items()
+    }
 
 
 def _renumbered(name: str, tensor: Tensor, hidden: Tensor, inner: Tensor) -> Tensor:

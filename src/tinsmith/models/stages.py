@@ -15,7 +15,7 @@ import torch
 
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, expected_tensors
+from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, ROUTER, expected_tensors
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear
 from tinsmith.ops.nf4 import BLOCK, GROUP
@@ -120,7 +120,7 @@ def _layer_bytes(config: DecoderConfig, *, quantised: bool) -> list[int]:
             sizes[-1] += math.prod(shape) * _FP32
         else:
             layer = int(name.split(".")[2])
-            nf4 = quantised and len(shape) == 2
+            nf4 = quantised and len(shape) == 2 and not name.endswith(f"{ROUTER}.weight")
             sizes[layer] += _nf4_bytes(math.prod(shape)) if nf4 else math.prod(shape) * _FP32
     return sizes
 

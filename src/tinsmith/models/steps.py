@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from tinsmith.models.decoder import HEAD_PLACE, Decoder, Place
+from tinsmith.models.decoder import HEAD_PLACE, Decoder, Layer, Place, Site
+from tinsmith.models.routes import RouteRecord
+from tinsmith.ops.experts import ExpertParts
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import AddRmsNorm, Attention, Embed, Rotate, SiluGate, Weight
 from tinsmith.ops.head import HeadLogprobs
 from tinsmith.ops.kernels import HeadGains, HeadShape, Kernels, Rope
 from tinsmith.ops.linear import Linear, LinearStep, LowRank, Run, forward
+from tinsmith.ops.mixture import MixtureRun, MixtureStep, mixed
 from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.routing import Routing
 
 LowRanks = Mapping[Place, LowRank]
 """An adapter's low-rank parts by place; places without one compute with the base alone."""
@@ -31,6 +36,8 @@ class TrainSteps:
     kernels: Kernels
     forest: Forest
     adapter: LowRanks = field(default_factory=dict[Place, LowRank])
+    routed: RouteRecord | None = None
+    """Told of the routes of every mixture."""
 
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
         anchor = torch.empty(0, requires_grad=True)
@@ -57,6 +64,11 @@ class TrainSteps:
     def gate(self, gate_up: Tensor) -> Tensor:
         return SiluGate.apply(gate_up, self.kernels)  # pyright: ignore[reportReturnType]
 
+    def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
+        seen = None if self.routed is None else partial(self.routed.see, n)
+        parts, units = partial(expert_parts, self.adapter, n), self.forest.units
+        return MixtureStep.apply(x, logits, self.kernels, routing, layer.mlps, parts, units, seen)  # pyright: ignore[reportReturnType]
+
 
 def target_logprobs(decoder: Decoder, steps: TrainSteps, ids: Tensor, reads: Reads) -> Tensor:
     """Log p(target | ids up to its row) of every read, [reads]; int64 ids of every row."""
@@ -75,6 +87,8 @@ class SampleSteps:
     """Per layer."""
     runs: tuple[tuple[int, int, LowRanks], ...]
     """(first row, last row + 1, adapter), covering all rows."""
+    routed: RouteRecord | None = None
+    """Told of the routes of every mixture."""
 
     def embed(self, table: Weight, ids: Tensor) -> Tensor:
         return self.kernels.embed(table.value, ids)
@@ -104,3 +118,15 @@ class SampleSteps:
 
     def gate(self, gate_up: Tensor) -> Tensor:
         return self.kernels.silu_gate(gate_up)
+
+    def mix(self, x: Tensor, logits: Tensor, layer: Layer, routing: Routing, n: int) -> Tensor:
+        routes = self.kernels.route(logits, routing)
+        if self.routed is not None:
+            self.routed.see(n, logits, routes)
+        runs = [MixtureRun(b, e, partial(expert_parts, low, n)) for b, e, low in self.runs]
+        return mixed(self.kernels, x, routes, layer.mlps, runs)
+
+
+def expert_parts(low: LowRanks, layer: int, expert: int) -> ExpertParts:
+    """An adapter's parts on one expert of a layer."""
+    return low.get(Place(layer, Site.GATE_UP, expert)), low.get(Place(layer, Site.DOWN, expert))

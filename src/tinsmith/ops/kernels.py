@@ -9,8 +9,9 @@ however they are dealt out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -19,7 +20,11 @@ from torch import Tensor
 
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
+
+if TYPE_CHECKING:
+    from tinsmith.ops.experts import Mlp, PartsOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +157,30 @@ class Kernels(Protocol):
 
     def silu_gate_backward(self, gate_up: Tensor, dy: Tensor) -> Tensor:
         """Gradient of gate_up."""
+        ...
+
+    def route(self, logits: Tensor, routing: Routing) -> Routes:
+        """The experts that each row of router logits [rows, E] takes, and their weights."""
+        ...
+
+    def route_backward(
+        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
+    ) -> Tensor:
+        """Gradient of the logits, given that of the weights [rows, active]."""
+        ...
+
+    def mixture(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> Tensor:
+        """The weighted sum of each row's experts, ascending, [rows, H]; their bases are held in full precision."""
+        ...
+
+    def row_entropies(self, logits: Tensor) -> Tensor:
+        """The entropy of the softmax over all experts of each row, in nats, [rows]."""
+        ...
+
+    def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
+        """The dot product of each row of x with that of y, [rows]."""
         ...
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

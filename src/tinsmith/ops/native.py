@@ -5,16 +5,27 @@ Tensors cross as zero-copy DLPack/buffer views. torch computes nothing here: it 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tinsmith.ops.experts import Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
+from tinsmith.ops.functions import Weight
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.linear import Linear, LowRank
 from tinsmith.ops.paging import Pages, Rows
+from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
+
+if TYPE_CHECKING:
+    from tinsmith._native import Low, Matrices
 
 
 def _view(x: Tensor) -> NDArray[np.generic]:
@@ -25,6 +36,23 @@ def _maybe(x: Tensor | None) -> NDArray[np.generic] | None:
     return None if x is None else _view(x)
 
 
+def _held(linears: Iterable[Linear]) -> Matrices:
+    bases = [linear.base[0] for linear in linears]
+    return native.Matrices([_view(base.value) for base in bases if isinstance(base, Weight)])
+
+
+def _low(part: LowRank | None) -> Low | None:
+    if part is None:
+        return None
+    return (
+        _view(part.a.value),
+        [_view(b.value) for b in part.b],
+        list(part.columns),
+        part.scaling,
+        _maybe(part.gain),
+    )
+
+
 class NativeKernels:
     """Every floating-point reduction is one chain in a logical order; see `docs/ops.md`."""
 
@@ -33,6 +61,7 @@ class NativeKernels:
 
     def __init__(self) -> None:
         require()
+        self._held: WeakKeyDictionary[Mlp, tuple[Matrices, Matrices]] = WeakKeyDictionary()
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
@@ -188,6 +217,58 @@ class NativeKernels:
         d_gate_up = torch.empty_like(gate_up)
         native.silu_gate_backward(_view(gate_up), _view(dy), d_gate_up.numpy())
         return d_gate_up
+
+    def route(self, logits: Tensor, routing: Routing) -> Routes:
+        experts = torch.empty(logits.shape[0], routing.active, dtype=torch.int64)
+        weights = torch.empty(logits.shape[0], routing.active)
+        native.route(_view(logits), routing.normalised, experts.numpy(), weights.numpy())
+        return Routes(experts, weights)
+
+    def route_backward(
+        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
+    ) -> Tensor:
+        d_logits = torch.empty_like(logits)
+        native.route_backward(
+            _view(logits), routing.normalised, _view(routes.experts), _view(routes.weights), _view(d_weights),
+            d_logits.numpy(),
+        )  # fmt: skip
+        return d_logits
+
+    def mixture(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> Tensor:
+        low_up: list[Low | None] = [None] * len(experts)
+        low_down: list[Low | None] = [None] * len(experts)
+        for e, _, _ in deal.taken:
+            up, down = parts(e)
+            low_up[e], low_down[e] = _low(up), _low(down)
+        where = torch.empty_like(deal.places)
+        where[deal.places] = torch.arange(len(where))
+        y = torch.empty_like(x)
+        held_up, held_down = self._matrices(experts)
+        native.mixture(
+            _view(x), _view(deal.rows), np.array(deal.bounds, np.int64), _view(where),
+            _view(routes.weights.flatten()[deal.places]), held_up, held_down, low_up, low_down, y.numpy(),
+        )  # fmt: skip
+        return y
+
+    def _matrices(self, experts: Sequence[Mlp]) -> tuple[Matrices, Matrices]:
+        """The weights of all experts, looked at once for each mixture: a weight's memory is its own for life."""
+        found = self._held.get(experts[0])
+        if found is None:
+            found = (_held(one.gate_up for one in experts), _held(one.down for one in experts))
+            self._held[experts[0]] = found
+        return found
+
+    def row_entropies(self, logits: Tensor) -> Tensor:
+        out = torch.empty(logits.shape[0])
+        native.row_entropies(_view(logits), out.numpy())
+        return out
+
+    def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
+        out = torch.empty(x.shape[0])
+        native.row_dots(_view(x), _view(y), out.numpy())
+        return out
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         largest, log_sum = torch.empty(logits.shape[0]), torch.empty(logits.shape[0])

@@ -6,6 +6,7 @@ tensors may lie on the CPU; everything else is on the device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,11 +16,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
+from tinsmith.ops.experts import Mlp, PartsOf
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
+from tinsmith.ops.mixture import MixtureRun, mixed_one_by_one
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
+from tinsmith.ops.routing import Dealt, Routes, Routing, stock_route_backward, stock_routes
 from tinsmith.types.arithmetic import Arithmetic
 
 
@@ -171,6 +175,31 @@ class StockKernels:
         share = torch.sigmoid(gate)
         d_gate = dy * up * share * (1 + gate * (1 - share))
         return torch.cat([d_gate, dy * gate * share], dim=1)
+
+    def route(self, logits: Tensor, routing: Routing) -> Routes:
+        """A stable `sort`, and `softmax`."""
+        return stock_routes(logits, routing)
+
+    def route_backward(
+        self, logits: Tensor, routing: Routing, routes: Routes, d_weights: Tensor
+    ) -> Tensor:
+        """The formula, in elementwise operations."""
+        return stock_route_backward(logits, routing, routes, d_weights)
+
+    def mixture(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> Tensor:
+        """Expert by expert."""
+        run = MixtureRun(0, x.shape[0], parts)
+        return mixed_one_by_one(self, x, routes, deal, experts, (run,))
+
+    def row_entropies(self, logits: Tensor) -> Tensor:
+        """`entr` of `softmax`."""
+        return torch.special.entr(torch.softmax(logits, 1)).sum(1)
+
+    def row_dots(self, x: Tensor, y: Tensor) -> Tensor:
+        """A product and a `sum`."""
+        return (x * y).sum(1)
 
     def row_stats(self, logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
         """`amax` and `logsumexp`."""

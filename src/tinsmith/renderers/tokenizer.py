@@ -27,7 +27,9 @@ PAD = "<|pad|>"
 ROLE_MARKS = ("<|system|>", "<|user|>", "<|assistant|>")
 """Open a turn; tokens 2 to 4."""
 
-PRESET_VOCAB_SIZES: Final[Mapping[str, int]] = MappingProxyType({"nano": 512, "tiny": 4096})
+PRESET_VOCAB_SIZES: Final[Mapping[str, int]] = MappingProxyType(
+    {"nano": 512, "tiny": 4096, "moe-nano": 512}
+)
 """Vocabulary of every preset's tokenizer."""
 
 CHAT_TEMPLATE = (

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
+from starlette.requests import ClientDisconnect
 
 from tinsmith.server.access.guard import Guard, Observer, error_answer
 from tinsmith.server.access.keys import Keys
@@ -75,6 +76,7 @@ def build_app(
     )
     app.exception_handler(TinsmithError)(_refuse)
     app.exception_handler(BusyError)(_put_off)
+    app.exception_handler(ClientDisconnect)(_cut_off)
     _metrics_route(app, service, answers)
     _session_routes(app, service)
     _training_routes(app, service)
@@ -94,6 +96,11 @@ async def _refuse(request: Request, error: Exception) -> Response:
 async def _put_off(request: Request, error: Exception) -> Response:
     del request
     return error_answer(str(error), 429)
+
+
+async def _cut_off(request: Request, error: Exception) -> Response:
+    del request, error
+    return error_answer("the connection ended before the request did")
 
 
 def _metrics_route(app: FastAPI, service: Service, answers: Answers) -> None:
@@ -153,6 +160,7 @@ def _session_routes(app: FastAPI, service: Service) -> None:
     async def finish(session_id: str, request: Request) -> None:
         body = await _body(FinishSession, request)
         service.store.finish_session(session_id, reason=body.reason.type, detail=body.detail)
+        service.free(session_id)
 
     async def retrieve(request: Request) -> Response:
         body = await _body(OfFuture, request)

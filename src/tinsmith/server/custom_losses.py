@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -177,6 +178,13 @@ class CustomLosses:
             )
         with self.lock:
             return self._loss(model_id.rpartition(":train:")[0], loss_id), {}
+
+    def forget(self, session: str) -> None:
+        """Drop the losses of a session that has ended; a request that was accepted before may miss its own."""
+        with self.lock:
+            for loss_id in [each for each in self.held if each.rpartition(":loss:")[0] == session]:
+                del self.held[loss_id]
+            shutil.rmtree(self.folder / session, ignore_errors=True)
 
     def _loss(self, session: str, loss_id: str) -> CustomLoss:
         held = self.held.get(loss_id)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import Checkpoint, load_session, read, restore, save
-from tinsmith.engine.engine import freeze
-from tinsmith.engine.sequences import Policy
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.trace import StepTrace, Trace
 from tinsmith.engine.training import TrainingSession
-from tinsmith.models.slots import values
+from tinsmith.models.adapter import Adapter, check_router
 from tinsmith.server.access.caller import caller_limits, is_own, owner_of, without_owner
 from tinsmith.server.custom_losses import CustomLosses
 from tinsmith.server.database.records import Finished
@@ -39,7 +37,6 @@ from tinsmith.server.wire.training_request import ForwardBackwardCall
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError, InputError
-from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive
 
@@ -48,9 +45,8 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS = 120.0
 """How long a request waits for one before it; a large batch's chunks come one after another."""
 
-Snapshot = Callable[[str, int, str, Policy, str, str | None], str]
-"""(session_id, sampling_session_seq_id, base name, policy, weights' identity, the model whose weights are followed)
--> sampling session id."""
+Snapshot = Callable[[str, int, str, Adapter, str | None], str]
+"""(session id, sampling_session_seq_id, base name, weights, the model that is followed) -> sampling session id."""
 
 
 @dataclass(slots=True)
@@ -102,7 +98,10 @@ class Runs:
         model_id = f"{request.session_id}:train:{request.model_seq_id}"
         self._require_room(model_id)
         seed = derive(self.seed, "adapter", without_owner(model_id)) >> 1
-        spec = to_adapter_spec(request.lora_config, kind=asked.kind, alpha=asked.alpha, seed=seed)
+        spec = to_adapter_spec(
+            request.lora_config, kind=asked.kind, alpha=asked.alpha, router=asked.router, seed=seed
+        )
+        check_router(spec, self.engine.config(name))
         self.store.create_training_run(
             session_id=request.session_id,
             model_seq_id=request.model_seq_id,
@@ -133,7 +132,8 @@ class Runs:
         assert request.model_seq_id is not None
         name = self.served_base(checkpoint)
         self.engine.check_kind(checkpoint.spec.kind)
-        own = ModelName(base=name, kind=checkpoint.spec.kind, alpha=checkpoint.spec.alpha)
+        spec = checkpoint.spec
+        own = ModelName(base=name, kind=spec.kind, alpha=spec.alpha, router=spec.train_router)
         base_model = str(own)
         if request.base_model is not None and ModelName.parse(request.base_model) != own:
             raise InputError(
@@ -268,12 +268,10 @@ class Runs:
         assert seq is not None, "checked by the request"
 
         def held(run: LiveRun, session: TrainingSession) -> Finished:
-            policy = freeze(session, self.engine.parts.policy_of)
-            tensors = {name: t.cpu().numpy() for name, t in values(session.adapter.slots).items()}
             owner = run.model_id.rpartition(":train:")[0]
-            weights = tensors_sha256(tensors)
             follows = run.model_id if request.kind == "inflight" else None
-            sampler = self.snapshot(owner, seq, run.name, policy, weights, follows)
+            adapter = session.adapter.snapshot()
+            sampler = self.snapshot(owner, seq, run.name, adapter, follows)
             return json_result({"sampling_session_id": sampler, "type": kind})
 
         return self._submit(request.model_id, request.seq_id, kind, held)
@@ -315,6 +313,10 @@ class Runs:
             )
 
         return self._submit(request.model_id, request.seq_id, "load_weights", compute)
+
+    def of_session(self, session_id: str) -> list[str]:
+        """The ids of a session's models in memory."""
+        return sorted(each for each in self.live if each.rpartition(":train:")[0] == session_id)
 
     def count_refused(self, place: Place, message: str) -> None:
         """Let a refused request use its number up, unless that was used before."""

@@ -18,12 +18,15 @@ from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import read
 from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.tinker_paths import TinkerPath
+from tinsmith.models.adapter import Adapter
+from tinsmith.models.slots import values
 from tinsmith.server.access.caller import DEFAULT, caller_limits, is_own, owner_of
 from tinsmith.server.database.records import Finished, NoResult, SamplingSession
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import SAMPLE, Futures
 from tinsmith.server.lanes import SAMPLING_BLOCK, Job, Lane
 from tinsmith.server.runs import Runs
+from tinsmith.server.snapshots import Snapshots
 from tinsmith.server.weights import Loaded, load_base, load_checkpoint
 from tinsmith.server.wire.conversions import to_sample_request, to_targets
 from tinsmith.server.wire.messages import CONTENT_TYPE
@@ -32,7 +35,7 @@ from tinsmith.server.wire.requests import CreateSamplingSession, Sample
 from tinsmith.server.wire.results import encode_sample
 from tinsmith.server.worker import Worker
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.fingerprints import sha256_of, tensors_sha256
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.sampling import SampleRequest
 from tinsmith.types.seeds import derive
@@ -73,8 +76,8 @@ class _Live:
 
     record: SamplingSession
     name: str
-    loaded: Future[Loaded]
-    """Replaced, on the compute thread, where it follows a model's weights."""
+    source: str | Future[Loaded]
+    """The name of a snapshot, replaced on the compute thread where it follows a model's weights; or what was loaded."""
     lanes: dict[int, Lane] = field(default_factory=dict[int, Lane])
 
     def lane(self, seq_id: int) -> Lane:
@@ -94,6 +97,7 @@ class Samplers:
     state: Path
     seed: int
     loop: asyncio.AbstractEventLoop
+    snapshots: Snapshots
     live: dict[str, _Live] = field(default_factory=dict[str, _Live])
     under_way: dict[int, _UnderWay] = field(default_factory=dict[int, _UnderWay])
     """Sampling requests by their group's id: touched on the compute thread only."""
@@ -131,7 +135,8 @@ class Samplers:
             model_path=request.model_path,
         )
         live = self._open(session)
-        await asyncio.wrap_future(live.loaded)
+        if isinstance(live.source, Future):
+            await asyncio.wrap_future(live.source)
         return session.sampling_session_id
 
     def hold_snapshot(
@@ -139,8 +144,7 @@ class Samplers:
         session_id: str,
         seq: int,
         name: str,
-        policy: Policy,
-        weights: str,
+        adapter: Adapter,
         follows: str | None,
     ) -> str:
         """Open a session on weights in memory. Called on the compute thread.
@@ -151,16 +155,33 @@ class Samplers:
         session = self.store.create_sampling_session(
             session_id=session_id, sampling_session_seq_id=seq, base_model=name, snapshot=True
         )
-        loaded: Future[Loaded] = Future()
-        loaded.set_result(Loaded(policy, weights))
-        live = _Live(session, name, loaded)
-        self.live[session.sampling_session_id] = live
+        held = session.sampling_session_id
+        tensors = {each: t.cpu().numpy() for each, t in values(adapter.slots).items()}
+        self.snapshots.hold(held, adapter, tensors_sha256(tensors))
+        live = _Live(session, name, held)
+        self.live[held] = live
         if follows is not None:
             others = self.followers.setdefault(follows, [])
+            for old in {str(other.source) for other in others}:
+                self.snapshots.forget(old)
             for other in others:
-                other.loaded = loaded
+                other.source = held
             others.append(live)
-        return session.sampling_session_id
+        return held
+
+    def close_session(self, session_id: str) -> None:
+        """Let go of the weights that a session's samplers hold; requests that were accepted keep theirs."""
+
+        def let_go() -> None:
+            for key, each in tuple(self.live.items()):
+                if each.record.session_id == session_id:
+                    self.live.pop(key, None)
+                    self.snapshots.forget(key)
+            for model_id in tuple(self.followers):
+                if model_id.rpartition(":train:")[0] == session_id:
+                    del self.followers[model_id]
+
+        self.worker.post(let_go)  # after what may still add to them
 
     def join(self, sampling_session_id: str) -> int:
         """Return a number that no other copy of this session's client has; the original is 0.
@@ -332,7 +353,7 @@ class Samplers:
             self.futures.finish(request_id, Finished(body=body, media_type=CONTENT_TYPE))
 
         def submit() -> None:
-            loaded = live.loaded.result()
+            loaded = self._loaded(live)
             owner = owner_of(live.record.session_id)
             seed = self.seed_of(live.record.base_model, loaded.weights, request, owner=owner)
             if (
@@ -361,16 +382,22 @@ class Samplers:
         counted = key if owner == DEFAULT else f"{owner} {key}"
         return derive(self.seed, "sample", key, self.store.occurrence(counted))
 
+    def _loaded(self, live: _Live) -> Loaded:
+        """What a session samples from now. On the compute thread."""
+        if isinstance(live.source, str):
+            return self.snapshots.loaded(live.source, live.name)
+        return live.source.result()
+
     def _live(self, sampling_session_id: str) -> _Live:
         if sampling_session_id in self.live and is_own(sampling_session_id):
             return self.live[sampling_session_id]
         record = self.record(sampling_session_id)
         if record.snapshot:
             raise InputError(
-                "this snapshot was held in memory, and the server was restarted",
+                "this snapshot was held in memory, and the server was restarted or its session has ended",
                 field="sampling_session_id",
                 value=sampling_session_id,
-                fix="save the weights with a name to sample from them after a restart",
+                fix="save the weights with a name to sample from them later",
             )
         return self._open(record)
 

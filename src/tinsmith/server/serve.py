@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 import uvicorn
@@ -30,6 +31,7 @@ from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.server.parent_watch import ParentWatch
 from tinsmith.server.service import Service
+from tinsmith.server.state_lock import lock_state
 from tinsmith.types.announcements import READY, STARTING
 from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.deviation import Deviation
@@ -85,8 +87,10 @@ def serve(settings: ServeSettings) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     door = _door(settings)
     listener = bind(settings.host, settings.port)
+    _tell(f"opening the state in {settings.state}")
+    lock = lock_state(settings.state, 0.0 if settings.parent is None else ORPHAN_SECONDS)
     if settings.cluster is not None:
-        _serve_with_workers(settings, settings.cluster, listener, door)
+        _serve_with_workers(settings, settings.cluster, listener, door, lock)
         return
     engine = Engine(
         settings.models,
@@ -99,8 +103,7 @@ def serve(settings: ServeSettings) -> None:
         kept=KeptCertificates(certificates_folder()),
         say=_tell,
     )
-    _tell(f"opening the state in {settings.state}")
-    uvloop.run(_serve(settings, engine, listener, door, _Workers()))
+    uvloop.run(_serve(settings, engine, listener, door, _Workers(), lock))
 
 
 @dataclass(slots=True)
@@ -121,7 +124,11 @@ class _Workers:
 
 
 def _serve_with_workers(
-    settings: ServeSettings, where: ClusterSettings, listener: socket.socket, door: _Door
+    settings: ServeSettings,
+    where: ClusterSettings,
+    listener: socket.socket,
+    door: _Door,
+    lock: TextIOWrapper,
 ) -> None:
     if settings.device != "cpu" or settings.deviation is not Deviation.NONE:
         raise ConfigError(
@@ -146,8 +153,7 @@ def _serve_with_workers(
         workers.lost,
     )
     try:
-        _tell(f"opening the state in {settings.state}")
-        uvloop.run(_serve(settings, engine, listener, door, workers))
+        uvloop.run(_serve(settings, engine, listener, door, workers, lock))
     finally:
         workers.running.close()
     if workers.gone is not None:
@@ -274,13 +280,14 @@ async def _serve(
     listener: socket.socket,
     door: _Door,
     workers: _Workers,
+    lock: TextIOWrapper,
 ) -> None:
     service = Service(
         engine,
         settings.state,
         seed=settings.seed,
         max_queue=settings.max_queue,
-        patience=0.0 if settings.parent is None else ORPHAN_SECONDS,
+        lock=lock,
         workers=workers.running,
     )
     observers = () if door.access_log is None else (door.access_log,)

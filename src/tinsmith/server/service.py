@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import secrets
 import threading
@@ -29,9 +28,11 @@ from tinsmith.server.external import External
 from tinsmith.server.futures import UNLOAD, Futures, json_result
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
+from tinsmith.server.snapshots import Snapshots
+from tinsmith.server.state_lock import lock_state
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind
-from tinsmith.types.errors import ConfigError, InputError
+from tinsmith.types.errors import InputError
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.version import VERSION
 
@@ -51,13 +52,12 @@ class Service:
         *,
         seed: int,
         max_queue: int,
-        patience: float = 0.0,
+        lock: TextIOWrapper | None = None,
         workers: RayWorkers | None = None,
     ) -> None:
         """Open the state; what an earlier server left unfinished fails with that reason.
 
-        `workers`: those of an engine that has some; `patience`: seconds to wait for another server that is about to
-        leave the folder.
+        `workers`: those of an engine that has some; `lock`: the folder's, where it was taken before.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.
@@ -70,7 +70,7 @@ class Service:
         self._making_tokenizer = threading.Lock()
         self._offering = threading.Lock()
         self._offered: set[str] = set()
-        self._lock = _locked(state, patience)
+        self._lock = lock or lock_state(state)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
         self.futures = Futures(self.store, loop)
@@ -80,7 +80,10 @@ class Service:
                 self.store.mark_unloaded(run.model_id)
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         engine.attend(self.worker.wake, self.worker.tend)
-        self.samplers = Samplers(engine, self.store, self.futures, self.worker, state, seed, loop)
+        snapshots = Snapshots(engine, state / "snapshots")
+        self.samplers = Samplers(
+            engine, self.store, self.futures, self.worker, state, seed, loop, snapshots
+        )
         self.runs = Runs(
             engine,
             self.store,
@@ -184,6 +187,13 @@ class Service:
         )
         return request_id
 
+    def free(self, session_id: str) -> None:
+        """Free what a session that has ended holds in memory, after what was asked of it; its checkpoints stay."""
+        for model_id in self.runs.of_session(session_id):
+            self.unload(model_id)
+        self.samplers.close_session(session_id)
+        self.worker.post(lambda: self.runs.losses.forget(session_id))
+
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""
         self._expiry.cancel()
@@ -208,43 +218,3 @@ class Service:
                 await asyncio.to_thread(delete, record.path.folder(self.state))
                 self.store.forget_checkpoint(record.path)
             await asyncio.sleep(EXPIRY_SECONDS)
-
-
-def _locked(state: Path, patience: float) -> TextIOWrapper:
-    """Take the state folder for this process, before anything in it is read or put right.
-
-    Raises:
-        ConfigError: another server has it, or it cannot be made.
-    """
-    try:
-        state.mkdir(parents=True, exist_ok=True)
-        lock = (state / "server.lock").open("w")
-    except OSError as error:
-        raise ConfigError(
-            f"the server's state cannot be kept here: {error.strerror}",
-            field="state",
-            value=str(state),
-            fix="name another with --state",
-        ) from None
-    if not _taken(lock, patience):
-        lock.close()
-        raise ConfigError(
-            "another server uses this state folder",
-            field="state",
-            value=str(state),
-            fix="name another with --state",
-        )
-    return lock
-
-
-def _taken(lock: TextIOWrapper, patience: float) -> bool:
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.05)
-        else:
-            return True

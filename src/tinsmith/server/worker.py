@@ -132,6 +132,9 @@ class Worker:
         for sampler in self._engine.samplers_by_name.values():
             if sampler.busy:
                 ended = sampler.step()
+                for group in ended:
+                    if group.result is not None:
+                        self._engine.sampled_routes.keep(group.request, group.result)
                 if ended:
                     self._finished(ended)
                 self._stepped()

@@ -29,8 +29,12 @@ class AlarmKind(StrEnum):
     """Many prompts get the same response."""
     JUDGE_FAILED = "judge_failed"
     """Responses have no reward, because their judge failed."""
+    DETERMINISM = "determinism"
+    """Prompts are always right or always wrong: groups carry no gradient, and more samples will not help."""
     ROLLOUTS_FAILED = "rollouts_failed"
     """Responses have no reward, because a function of the task failed, or nobody sampled them."""
+    IDLE_EXPERTS = "idle_experts"
+    """Many of a mixture's experts get no token."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ class MeanLearned:
     """The task's own: answers without a model."""
     control: MeanRuns | None = None
     """Trained in the same way, each item with another one's answer."""
+    control_words: str = "the same method trained on shuffled labels"
+    """What the control is."""
     parity: ParityRecord | None = None
 
 
@@ -145,7 +147,7 @@ def _rivals(one: MeanLearned, systems: Sequence[MeanRuns], bootstrap: Bootstrap)
         if place < len(one.baselines):
             check, name = CheckName.BASELINE, f"the baseline {other.name}"
         else:
-            check, name = CheckName.CONTROL, "the same method trained on shuffled labels"
+            check, name = CheckName.CONTROL, one.control_words
         rivals.append(Rival(check, name, one.metric, mean_difference(system, other, bootstrap)))
     return rivals
 

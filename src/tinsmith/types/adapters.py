@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import LATER
 
 ALPHA = 32.0
 """LoRA's alpha unless another is named: that of Tinker, so that the best learning rate hardly depends on the rank."""
@@ -48,6 +49,8 @@ class AdapterSpec:
     train_attn: bool = True
     train_mlp: bool = True
     train_unembed: bool = True
+    train_router: bool = field(default=False, metadata=LATER)
+    """Whether a mixture's routers are trained too; FULL trains them without being told."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= MAX_RANK:
@@ -64,6 +67,13 @@ class AdapterSpec:
         if self.kind is AdapterKind.FULL and self.alpha != ALPHA:
             raise ConfigError("full has no alpha", field="alpha", value=self.alpha)
         parts = (self.train_attn, self.train_mlp, self.train_unembed)
+        if self.kind is AdapterKind.FULL and self.train_router:
+            raise ConfigError(
+                "full trains every weight, the routers too",
+                field="train_router",
+                value=True,
+                allowed="false with kind=full",
+            )
         if self.kind is AdapterKind.FULL and not all(parts):
             raise ConfigError(
                 "full trains every weight",
@@ -71,7 +81,7 @@ class AdapterSpec:
                 value=parts,
                 allowed="all true with kind=full",
             )
-        if not any(parts):
+        if not any((*parts, self.train_router)):
             raise ConfigError(
                 "nothing would be trained",
                 field="train_attn, train_mlp, train_unembed",

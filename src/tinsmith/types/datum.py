@@ -52,6 +52,8 @@ class DatumOutput:
 
     logprobs: FloatArray
     """log p(target_tokens[t] | tokens[..t]) in nats, of the shape of target_tokens: (N,) or (N, K)."""
+    routes: NDArray[np.int64] | None = None
+    """Of a mixture: a digest of the experts that each position took in all layers, (N,)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

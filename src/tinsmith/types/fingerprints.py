@@ -13,11 +13,17 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.types.errors import DataError
+
+LATER: Final = MappingProxyType({"fingerprint": "left out at its default"})
+"""Metadata of a dataclass's field that came after values had been fingerprinted: what is at the field's default has
+the fingerprint that it had without the field."""
 
 _BLOCK = 1 << 16
 """Elements hashed at a time: few enough to stay in a core's cache on the way."""
@@ -52,6 +58,7 @@ def _plain(value: object, where: str) -> object:
         return {
             f.name: _plain(getattr(value, f.name), f"{where}.{f.name}")
             for f in dataclasses.fields(value)
+            if f.metadata.get("fingerprint") is None or getattr(value, f.name) != f.default
         }
     raise DataError("no stable identity", field=where, value=type(value).__name__)
 

@@ -1,4 +1,4 @@
-"""What a base model's name says of the adapter on it: NAME, NAME:dora, NAME:alpha=128, NAME:dora:alpha=128.
+"""What a base model's name says of the adapter on it: NAME, NAME:dora, NAME:alpha=128, NAME:dora:router:alpha=128.
 
 The Tinker API has no field for an adapter's kind or its alpha; the name is what both sides agree on.
 """
@@ -13,10 +13,12 @@ from tinsmith.types.adapters import ALPHA, AdapterKind
 from tinsmith.types.errors import ConfigError
 
 _ALPHA: Final = "alpha="
+_ROUTER: Final = "router"
 
 SUFFIXES: Final = (
     f"NAME ({AdapterKind.LORA}), "
     + ", ".join(f"NAME:{kind}" for kind in AdapterKind if kind is not AdapterKind.LORA)
+    + f"; NAME:{_ROUTER} or NAME:{AdapterKind.DORA}:{_ROUTER} to train a mixture's routers too"
     + f"; NAME:{_ALPHA}128 or NAME:{AdapterKind.DORA}:{_ALPHA}128 for another alpha than {ALPHA:g}"
 )
 """What a name may end in, for whoever is refused one."""
@@ -29,6 +31,8 @@ class ModelName:
     base: str
     kind: AdapterKind = AdapterKind.LORA
     alpha: float = ALPHA
+    router: bool = False
+    """Whether a mixture's routers are trained too."""
 
     @classmethod
     def parse(cls, name: str) -> ModelName:
@@ -47,16 +51,18 @@ class ModelName:
         if colon and said.startswith(_ALPHA):
             alpha = _number(name, said.removeprefix(_ALPHA))
             name = rest
+        router = name.endswith(f":{_ROUTER}")
+        name = name.removesuffix(f":{_ROUTER}")
         base, colon, kind = name.rpartition(":")
         if colon and kind in {each.value for each in AdapterKind}:
-            return cls(base=base, kind=AdapterKind(kind), alpha=alpha)
-        return cls(base=name, alpha=alpha)
+            return cls(base=base, kind=AdapterKind(kind), alpha=alpha, router=router)
+        return cls(base=name, alpha=alpha, router=router)
 
     def __str__(self) -> str:
         """Return the shortest name that says the same."""
         kind = "" if self.kind is AdapterKind.LORA else f":{self.kind}"
         alpha = "" if self.alpha == ALPHA else f":{_ALPHA}{repr(self.alpha).removesuffix('.0')}"
-        return f"{self.base}{kind}{alpha}"
+        return f"{self.base}{kind}{f':{_ROUTER}' if self.router else ''}{alpha}"
 
 
 def _number(name: str, text: str) -> float:

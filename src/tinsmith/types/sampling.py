@@ -133,6 +133,8 @@ class SampledSequence:
     logprobs: FloatArray
     stop_reason: StopReason
     top: TopLogprobs | None = None
+    routes: NDArray[np.int64] | None = None
+    """Of a mixture: a digest of the experts that each token fed took in all layers; prompt and sample but its last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

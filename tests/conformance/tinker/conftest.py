@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,9 @@ def collect_garbage() -> Iterator[None]:
     gc.collect()
 
 
+CLOSE_S = 20.0
+
+
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
@@ -59,8 +62,11 @@ def server(
 
 @pytest.fixture(scope="session")
 def service(server: Server) -> Iterator[tinker.ServiceClient]:
-    with server.service() as client:
-        yield client
+    client = server.service()
+    yield client
+    # On Python 3.11 the SDK's own close may wait for ever: asyncio.wait_for loses the cancelling of its telemetry.
+    with suppress(TimeoutError):
+        client.close("success").result(CLOSE_S)
 
 
 @pytest.fixture(scope="session")

@@ -90,7 +90,7 @@ def test_known_texts_are_known(snap: Snap, tmp_path: Path) -> None:
 
 
 def test_another_graph_is_refused(snap: Snap, tmp_path: Path) -> None:
-    snap.files[EDGES] = gzip.compress(b"9912001\t9201001\n")
+    snap.files[EDGES] = gzip.compress(b"9912001\t9201001\n", mtime=0)
     with pytest.raises(DataError, match=digest(EDGE_LINES)):
         fetched(snap.release(), tmp_path / "c")
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["snap"]
@@ -108,8 +108,8 @@ def test_other_papers_are_refused(snap: Snap, tmp_path: Path) -> None:
     [
         (EDGES, b"<html>moved</html>"),
         (EDGES, small_files()[EDGES][:-12]),
-        (EDGES, gzip.compress(b"9912001\n")),
-        (EDGES, gzip.compress(b"9912001\t99999999\n")),
+        (EDGES, gzip.compress(b"9912001\n", mtime=0)),
+        (EDGES, gzip.compress(b"9912001\t99999999\n", mtime=0)),
         (ABSTRACTS, b"<html>moved</html>"),
         (ABSTRACTS, small_files()[ABSTRACTS][:-40]),
         (ABSTRACTS, archive({"2000/0001001.abs": "nothing"})),

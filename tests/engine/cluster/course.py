@@ -31,10 +31,12 @@ def datums_of(seed: int, count: int = 9) -> list[Datum]:
     return datums
 
 
-def _sampled(engine: Bases, session: TrainingSession, seed: int) -> list[tuple[bytes, bytes]]:
+def _sampled(
+    engine: Bases, session: TrainingSession, seed: int, name: str
+) -> list[tuple[bytes, bytes]]:
     """What two requests on the session's weights answer."""
     policy = freeze(session, engine.parts.policy_of)
-    sampler = engine.sampler(NAME)
+    sampler = engine.sampler(name)
     groups: list[Group] = []
     for i in range(2):
         params = SamplingParams(seed=seed + i, max_tokens=6)
@@ -50,6 +52,7 @@ def _sampled(engine: Bases, session: TrainingSession, seed: int) -> list[tuple[b
     answers: list[tuple[bytes, bytes]] = []
     for group in groups:
         assert group.result is not None, group.failure
+        engine.sampled_routes.keep(group.request, group.result)
         answers += [(s.tokens.tobytes(), s.logprobs.tobytes()) for s in group.result.sequences]
         assert group.result.prompt_logprobs is not None
         answers.append((b"", group.result.prompt_logprobs.tobytes()))
@@ -59,9 +62,9 @@ def _sampled(engine: Bases, session: TrainingSession, seed: int) -> list[tuple[b
     return answers
 
 
-def course(engine: Bases, kind: AdapterKind, steps: int = 2) -> list[object]:
+def course(engine: Bases, kind: AdapterKind, steps: int = 2, *, name: str = NAME) -> list[object]:
     """Everything that a short training shows."""
-    session = engine.create_session(NAME, AdapterSpec(kind=kind, rank=4, seed=3))
+    session = engine.create_session(name, AdapterSpec(kind=kind, rank=4, seed=3))
     shown: list[object] = []
     for step in range(steps):
         for part in range(2):
@@ -69,7 +72,7 @@ def course(engine: Bases, kind: AdapterKind, steps: int = 2) -> list[object]:
             shown += [output.logprobs.tobytes() for output in result.outputs]
             shown.append(dict(result.metrics))
         shown.append(session.optim_step(AdamParams(learning_rate=1e-2)))
-        shown += _sampled(engine, session, step)
+        shown += _sampled(engine, session, step, name)
         tensors = {n: t.numpy() for n, t in values(session.adapter.slots).items()}
         shown.append(tensors_sha256(tensors))
     forward = session.forward(datums_of(99), LossName.CROSS_ENTROPY)

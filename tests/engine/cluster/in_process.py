@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -91,11 +91,17 @@ class Threads:
                 self.dispatcher.answered(name, work.id, outcome)
 
 
-def cluster_of(transport: Threads, hosts: Sequence[Host], shards: int = 1) -> ClusterEngine:
+def cluster_of(
+    transport: Threads,
+    hosts: Sequence[Host],
+    shards: int = 1,
+    *,
+    models: Mapping[str, str] | None = None,
+) -> ClusterEngine:
     """A server's engine with these workers."""
     for i, host in enumerate(hosts):
         transport.add(f"worker-{i}", host)
-    return ClusterEngine(MODELS, hosts[0].facts(), transport.dispatcher, shards=shards)
+    return ClusterEngine(models or MODELS, hosts[0].facts(), transport.dispatcher, shards=shards)
 
 
 @pytest.fixture(scope="session")

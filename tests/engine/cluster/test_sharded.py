@@ -23,7 +23,7 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import stored_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.config import DecoderConfig, Family
+from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
@@ -42,6 +42,16 @@ pytestmark = pytest.mark.whole
 NANO = replace(PRESETS["nano"], max_positions=128)
 QWEN = replace(
     NANO, family=Family.QWEN3, qk_norm=True, qkv_bias=True, num_layers=3, tied=False, vocab_size=101
+)
+MOE = replace(
+    NANO,
+    family=Family.QWEN3_MOE,
+    qk_norm=True,
+    num_layers=3,
+    vocab_size=101,
+    mixture=Mixture(
+        num_experts=6, num_active=2, expert_size=24, normalised=True, dense_layers=(1,)
+    ),
 )
 LOW_RANK = [kind for kind in AdapterKind if kind is not AdapterKind.FULL]
 HOW = (MicroBatches(units=1), MicroBatches(units=2), MicroBatches(rows=90), MicroBatches())
@@ -165,7 +175,7 @@ def bits(results: list[SampleResult]) -> str:
 
 
 @pytest.mark.parametrize("kind", LOW_RANK)
-@pytest.mark.parametrize("config", [NANO, QWEN], ids=["nano", "qwen3"])
+@pytest.mark.parametrize("config", [NANO, QWEN, MOE], ids=["nano", "qwen3", "mixture"])
 def test_training_has_the_bits_of_an_unsharded_base(
     config: DecoderConfig, kind: AdapterKind
 ) -> None:
@@ -175,10 +185,14 @@ def test_training_has_the_bits_of_an_unsharded_base(
 
 
 @pytest.mark.parametrize("kind", [AdapterKind.DORA, AdapterKind.QLORA])
-@pytest.mark.parametrize("shards", [2, 3])
-def test_sampling_has_the_bits_of_an_unsharded_base(kind: AdapterKind, shards: int) -> None:
+@pytest.mark.parametrize(
+    ("config", "shards"), [(NANO, 2), (NANO, 3), (MOE, 3)], ids=["2", "3", "mixture"]
+)
+def test_sampling_has_the_bits_of_an_unsharded_base(
+    config: DecoderConfig, shards: int, kind: AdapterKind
+) -> None:
     found: set[str] = set()
-    for decoder in (whole(NANO, kind), over(NANO, kind, shards)):
+    for decoder in (whole(config, kind), over(config, kind, shards)):
         trained = [session(decoder, kind, seed=seed) for seed in (1, 2)]
         for one in trained:
             two_steps(one)

@@ -24,9 +24,13 @@ def shown(item: Any, random: Random) -> str:
 
 
 def task(**changes: Any) -> Task:
-    return Task(
-        **{"items": ITEMS, "prompt": "{a}?", "reward": earned, "demonstrate": shown, **changes}
-    )
+    parts: dict[str, Any] = {
+        "items": ITEMS,
+        "prompt": "{a}?",
+        "reward": earned,
+        "demonstrate": shown,
+    }
+    return Task(**{**parts, **changes})
 
 
 def test_unsaid_it_is_the_laboratorys_own_recipe() -> None:

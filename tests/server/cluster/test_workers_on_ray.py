@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -111,6 +112,28 @@ def test_a_killed_worker_changes_no_bit(shared: Connection, tmp_path: Path) -> N
     assert _trained(shared, kill=True) == expected
     assert any(_lost(shared) for _ in range(5000)), "looked for as long as it may take"
     assert len(_lost(shared)) == 1
+
+
+def _weighted(logprobs: Any, weights: Any) -> Any:
+    return -((logprobs.exp() + logprobs) * weights).sum(), {"custom/weight:mean": weights.sum()}
+
+
+def test_workers_compute_custom_losses(shared: Connection, tmp_path: Path) -> None:
+    def trained(connection: Connection) -> list[object]:
+        client = connection.client.create_lora_training_client(NAME, rank=4, seed=3).result()
+        loss = connection.client.create_custom_loss(
+            _weighted, {"logprobs": 1, "weights": 1}
+        ).result()
+        result = client.forward_backward_custom(_datums(1), loss).result()
+        shown: list[object] = [output["logprobs"].data for output in result.loss_fn_outputs]
+        return [*shown, client.optim_step(tinker.AdamParams(learning_rate=0.01)).result().metrics]
+
+    alone = _opened(tmp_path, 0)
+    try:
+        expected = trained(alone)
+    finally:
+        alone.close()
+    assert trained(shared) == expected
 
 
 def test_figures_of_whole_distributions_are_those_of_one_process(

@@ -74,6 +74,20 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
     return of
 
 
+def test_a_mixtures_routes_are_compared(tmp_path: Path) -> None:
+    base = open_base("tinsmith/moe-nano")
+    reference = compute(0, with_values(), base, SMALL, tmp_path)
+    batched = compute(1, with_values(batch=3, prefill=5), base, SMALL, tmp_path)
+    for each in sampled(batched, reference):
+        assert (each.against.unequal_routes, each.trainer.unequal_routes) == (0.0, 0.0)
+        assert each.against.same
+    first, *rest = reference.completions[1]
+    other = replace(first, routes=tuple(route + 1 for route in first.routes))
+    found = apart([first, *rest], other, spread=[first])
+    assert found.unequal_routes == 1.0
+    assert not found.same
+
+
 def test_the_default_sweep_varies_every_factor() -> None:
     variations = plan(Wish()).variations
     assert variations[0].cell == Cell()

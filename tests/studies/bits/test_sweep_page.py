@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -141,6 +142,30 @@ def test_the_page_is_whole_and_names_every_cell() -> None:
     assert "5 of 32" in page.text
     assert "37.5 %" in page.text
     assert "train_rollout_logprob_abs_diff" in page.text
+
+
+def test_a_mixtures_routes_have_a_section_a_column_and_a_sentence() -> None:
+    def routed(one: CellResult, share: float) -> CellResult:
+        sampled = tuple(
+            replace(each, against=replace(each.against, unequal_routes=share))
+            for each in one.sampled
+        )
+        return replace(one, sampled=sampled)
+
+    still, moved = routed(cell("batch=1", Verdict.KEPT), 0.0), routed(LOAD, 0.0125)
+    found = swept(still, moved)
+    assert found.routed == (still, moved)
+    said = " ".join(story(found))
+    assert (
+        f"In 1 of 2 cells every compared token takes the same experts; not in {LOAD.title} (1.2 %)."
+        in said
+    )
+    page = Words(sweep_html(found))
+    assert "sampler from trainer" in page.text
+    assert "1.25 %" in page.text
+    assert "routes" in page.ids
+    dense = Words(sweep_html(swept(LOAD)))
+    assert "routes" not in dense.ids
 
 
 def test_the_page_is_the_same_every_time() -> None:

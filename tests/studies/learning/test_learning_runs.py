@@ -22,8 +22,8 @@ from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.cluster_keys import AskedCluster
 from tinsmith.lab.study.on_ray import runner
+from tinsmith.lab.study.task_arms import ArmRead, parity_of, read_runs
 from tinsmith.studies.learning.keys import ArmName
-from tinsmith.studies.learning.reading import ArmRead, parity_of, read_runs
 from tinsmith.studies.learning.settings import LearningSettings, learning_settings
 from tinsmith.types.errors import ConfigError
 

@@ -104,6 +104,7 @@ class ClusterEngine(Bases):
         """Let a session's units be computed by workers."""
         session.gradient_unit = self.gradient_unit
         session.compute = self._compute
+        session.sampled = self.sampled_routes
         return session
 
     def check_kind(self, kind: AdapterKind) -> None:

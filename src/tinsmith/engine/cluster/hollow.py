@@ -71,13 +71,7 @@ class _Shapes:
 
 
 def _as_nf4(layer: Layer) -> Layer:
-    return replace(
-        layer,
-        qkv=_nf4(layer.qkv),
-        o=_nf4(layer.o),
-        gate_up=_nf4(layer.gate_up),
-        down=_nf4(layer.down),
-    )
+    return replace(layer.with_linears(_nf4), router=layer.router)
 
 
 def _nf4(linear: Linear) -> Linear:

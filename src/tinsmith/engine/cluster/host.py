@@ -37,14 +37,16 @@ from tinsmith.engine.sequences import Group, Policy
 from tinsmith.engine.unit_gradients import ComputeHere
 from tinsmith.engine.unit_sums import Partial, UnitSums, folded, joined
 from tinsmith.models.adapter import Adapter, create_adapter
-from tinsmith.models.slots import load, values
+from tinsmith.models.frozen import frozen_adapter
+from tinsmith.models.routes import RouteSums, added
+from tinsmith.models.slots import values
 from tinsmith.ops.losses import LossValue
 from tinsmith.types.datum import DatumOutput
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.source import source_sha256
 
-KEPT_BYTES = 1 << 30
-"""Of the adapters kept, the latest used; one at least."""
+KEPT_BYTES, KEPT_ADAPTERS = 1 << 30, 32
+"""Of the adapters kept, the latest used; one at least. A version of an adapter is used for a step or two."""
 
 Settled = Callable[[Outcome], None]
 FetchTensors = Callable[[], Tensors]
@@ -156,16 +158,18 @@ class Host:
         sums = UnitSums(adapter.buffers())
         partials: list[Partial] = []
         found: dict[int, tuple[DatumOutput, LossValue]] = {}
+        routes: RouteSums | None = None
         nothing = np.zeros(0, np.float32)
         with torch.set_grad_enabled(asked.backward):
             for block in ComputeHere()(adapter, sums, self.engine.micro_batches, asked):
                 found |= {i: (o, replace(v, grad=nothing)) for i, (o, v) in block.found.items()}
+                routes = added(routes, block.routes)
                 if block.partial is not None:
                     partials = joined(partials, block.partial)
         for weight in sums.weights:
             weight.grad = None
         grads = [grad.numpy() for grad in folded(partials)] if asked.backward else None
-        return Computed(found=found, grads=grads)
+        return Computed(found=found, grads=grads, routes=routes)
 
     def _policy(self, weights: WeightsId, fetch: FetchTensors | None) -> Policy:
         if weights.spec is None:
@@ -180,14 +184,8 @@ class Host:
                 raise BackendError("a work came without its weights", field=weights.sha256)
             tensors = fetch()
             decoder = self.engine.decoder(weights.name, quantised=weights.quantised)
-            suffix = ".lora_A.weight"
-            targets = [n.removesuffix(suffix) for n in tensors if n.endswith(suffix)] or None
-            kept = create_adapter(decoder, weights.spec, targets=targets)
             own = {name: torch.from_numpy(array.copy()) for name, array in tensors.items()}
-            load(kept.slots, own, source="the server's weights")
-            kept.changed()
-            for weight in kept.buffers():
-                weight.grad = None
+            kept = frozen_adapter(decoder, weights.spec, own, source="the server's weights")
             self._adapters[weights] = kept
             self._forget_old()
         self._adapters.move_to_end(weights)
@@ -199,7 +197,7 @@ class Host:
             for each in self._adapters.values()
         ]
         for i in range(len(sizes) - 1):
-            if sum(sizes[i:]) > KEPT_BYTES:
+            if sum(sizes[i:]) > KEPT_BYTES or len(sizes) - i > KEPT_ADAPTERS:
                 self._adapters.popitem(last=False)
 
 

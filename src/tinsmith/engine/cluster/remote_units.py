@@ -106,9 +106,9 @@ class ComputeRemotely:
             raise BackendError(f"a worker answered {work.id} with something else")
         found = {places[i]: both for i, both in outcome.found.items()}
         if outcome.grads is None:
-            return Block(found, None)
+            return Block(found, None, outcome.routes)
         grads = [torch.from_numpy(grad.copy()) for grad in outcome.grads]  # theirs may be read-only
-        return Block(found, Partial(asked.first + block.start, grads))
+        return Block(found, Partial(asked.first + block.start, grads), outcome.routes)
 
 
 def _blocks(sizes: Sequence[int], first: int, num_workers: int) -> list[range]:

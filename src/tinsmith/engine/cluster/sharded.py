@@ -28,7 +28,8 @@ from tinsmith.engine.cluster.stage_calls import (
 )
 from tinsmith.engine.sampler import SamplerLimits, cache_pages
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.decoder import Decoder, Place, Site, Steps
+from tinsmith.models.decoder import Decoder, Place, Steps, linear_shapes
+from tinsmith.models.routes import RouteRecord
 from tinsmith.models.steps import LowRanks, SampleSteps, TrainSteps
 from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.linear import Linear, LowRank, set_norm
@@ -82,17 +83,11 @@ class ShardedDecoder(Decoder):
 
     def linears(self) -> dict[Place, Linear]:
         """Every linear step of the base by place, in reading order; those of earlier stages have a shape only."""
-        like = self.layers[0]
         none = Weight(torch.empty(0, device=self.kernels.device))
         places: dict[Place, Linear] = {}
         for n in range(self.first):
-            for site, own in (
-                (Site.QKV, like.qkv),
-                (Site.O, like.o),
-                (Site.GATE_UP, like.gate_up),
-                (Site.DOWN, like.down),
-            ):
-                places[Place(n, site)] = Linear((none,), own.in_size, own.widths)
+            for place, (in_size, widths) in linear_shapes(self.config, n).items():
+                places[place] = Linear((none,), in_size, widths)
         return {**places, **Decoder.linears(self)}
 
     def refresh_norms(self, low: Mapping[Place, LowRank]) -> None:
@@ -127,7 +122,9 @@ class ShardedDecoder(Decoder):
             adapter=self._adapter(steps.adapter),
         )
         anchor = torch.empty(0, requires_grad=True)
-        return _Earlier.apply(anchor, self, asked, steps.adapter, recorded)  # pyright: ignore[reportReturnType]
+        entered: Tensor = _Earlier.apply(anchor, self, asked, steps.adapter, recorded)  # pyright: ignore[reportAssignmentType]
+        self._absorb(steps.routed)
+        return entered
 
     def _sampled(self, steps: SampleSteps, ids: NDArray[np.int64]) -> Tensor:
         if self.pool is None or steps.pages is not self.pool.layers:
@@ -148,7 +145,15 @@ class ShardedDecoder(Decoder):
         x: FloatArray | None = None
         for stage in self.stages:
             x = stage.sample(asked, x)
+        self._absorb(steps.routed)
         return self._received(x)
+
+    def _absorb(self, record: RouteRecord | None) -> None:
+        """Take in what the earlier stages recorded of a mixture's routes."""
+        for stage in self.stages if record is not None else ():
+            found = stage.routed()
+            if record is not None and found is not None:
+                record.absorb(found)
 
     def forward(self, asked: TreeRows) -> Tensor:
         """The rows of whole trees as they come to this stage, [rows, H]."""

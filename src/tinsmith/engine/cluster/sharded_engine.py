@@ -131,6 +131,7 @@ class ShardedEngine(Bases):
         """Let a session compute as this engine does."""
         session.micro_batches = self.micro_batches
         session.gradient_unit = self.gradient_unit
+        session.sampled = self.sampled_routes
         return session
 
     def attend(self, wake: Callable[[], None], tend: Callable[[], None]) -> None:

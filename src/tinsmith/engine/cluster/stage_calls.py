@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.models.decoder import Place
+from tinsmith.models.routes import Recorded
 from tinsmith.ops.forest import TreeNode
 from tinsmith.types.datum import FloatArray
 
@@ -118,6 +119,10 @@ class StageCalls(Protocol):
 
     def sample(self, asked: CachedRows, x: FloatArray | None) -> FloatArray:
         """As `forward`, over the pages of a pool."""
+        ...
+
+    def routed(self) -> Recorded | None:
+        """Return what was recorded of a mixture's routes in the rows computed last; None where there is none."""
         ...
 
     def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:

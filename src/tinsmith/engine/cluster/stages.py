@@ -24,6 +24,7 @@ from tinsmith.engine.cluster.stage_calls import (
 )
 from tinsmith.models.adapter import release_untargeted
 from tinsmith.models.decoder import Decoder, Place, Steps
+from tinsmith.models.routes import Recorded, RouteRecord
 from tinsmith.models.steps import LowRanks, SampleSteps, TrainSteps
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import GivenGradient, Weight
@@ -53,6 +54,7 @@ class Stage:
         self._adapters: dict[int, dict[Place, LowRank]] = {}
         self._recorded: _Recorded | None = None
         self._pool: tuple[int, PagePool] | None = None
+        self._routed: RouteRecord | None = None
 
     @property
     def num_adapters(self) -> int:
@@ -67,6 +69,7 @@ class Stage:
     def clear(self) -> None:
         """Drop all that an earlier driver left."""
         self._adapters, self._recorded, self._pool = {}, None, None
+        self._routed = None
 
     def open(self, adapter: int, parts: Sequence[OpenedPart]) -> list[FloatArray | None]:
         """Hold an adapter's parts under a number, and return the norm of each that is a DoRA, [out]."""
@@ -92,7 +95,8 @@ class Stage:
         """
         self._recorded = None  # of a micro-batch that was given up
         low = self._low(asked.adapter)
-        steps = TrainSteps(self.decoder.kernels, Forest.of(asked.trees), low)
+        self._routed = RouteRecord.of(self.decoder, loads=True)
+        steps = TrainSteps(self.decoder.kernels, Forest.of(asked.trees), low, self._routed)
         entered = self._received(x)
         if asked.step is None:
             with torch.no_grad():
@@ -147,8 +151,15 @@ class Stage:
             table=torch.tensor(asked.table),
         )
         runs = tuple((begin, end, self._low(adapter)) for begin, end, adapter in asked.runs)
-        steps = SampleSteps(self.decoder.kernels, rows, self._pages(asked.pool).layers, runs)
+        self._routed = RouteRecord.of(self.decoder)
+        steps = SampleSteps(
+            self.decoder.kernels, rows, self._pages(asked.pool).layers, runs, self._routed
+        )
         return _sent(self._through(steps, asked.ids, self._received(x)))
+
+    def routed(self) -> Recorded | None:
+        """Return what was recorded of a mixture's routes in the rows computed last; None where there is none."""
+        return None if self._routed is None else self._routed.recorded()
 
     def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:
         """Copy one page's keys and values into others, in every own layer."""

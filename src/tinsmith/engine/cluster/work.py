@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinsmith.engine.unit_gradients import UnitRequest
+from tinsmith.models.routes import RouteSums
 from tinsmith.ops.losses import LossValue
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.datum import DatumOutput, FloatArray
@@ -85,6 +86,8 @@ class Computed:
     """By the datum's place among the work's own: what the model said, and its loss, whose gradient is left out."""
     grads: Sequence[NDArray[np.float32]] | None
     """The sum of the units' gradients, one array per buffer; None without a backward pass."""
+    routes: RouteSums | None = None
+    """Of a mixture: its experts' loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -202,7 +202,7 @@ def _conduct(
             run.teller.close()
             run.course.subject.close()
     assert run is not None
-    alarms = tuple(run.course.watch.alarms)
+    alarms = run.alarms
     folder.write_json(MANIFEST, {**manifest, **_ended(plan, folder, finished, alarms, connection)})
     return Conducted(
         folder=folder.path,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product, takewhile
 from typing import TYPE_CHECKING
 
+from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import OneReply
 from tinsmith.lab.grouping import ScoredGroup
 from tinsmith.lab.labels.answers import Answer, Confidence, Outcome
@@ -165,14 +166,14 @@ class LabelledPapers(Subject[Item, Answer]):
         """See Subject."""
         return {"gold": self.task.by_subject(item.golds)}
 
-    def example(self, item: Item) -> tuple[tuple[int, ...], int]:
+    def example(self, item: Item) -> Example:
         """See Subject; confidence is not known, and the answer says medium."""
         answer = self.task.contract.answer_text(item.golds, Confidence.MEDIUM)
         reply = Message(role=Role.ASSISTANT, content=answer)
         tokens, weights = self.renderer.build_supervised_example(
             (*prompt_messages(self.task, item), reply)
         )
-        return tokens, sum(weight == 0.0 for weight in weights)
+        return Example.after(sum(weight == 0.0 for weight in weights), tokens)
 
     def trace(self) -> Mapping[str, float]:
         """See Subject."""

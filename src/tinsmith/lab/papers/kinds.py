@@ -9,7 +9,7 @@ from typing import Final
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import KindEntry, Values
 from tinsmith.lab.experiment.keys import Keys
-from tinsmith.lab.experiment.places import BY_EXAMPLE, SMALL_MODEL
+from tinsmith.lab.experiment.places import BY_EXAMPLE, OPTIONS, SMALL_MODEL
 from tinsmith.lab.papers.frame import Frame, JointFrame
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings
@@ -91,7 +91,7 @@ attention.
 LABEL_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.RL: KindEntry(
-            keys=Keys(Frame, RlSettings),
+            keys=Keys(Frame, RlSettings, without=OPTIONS),
             values={
                 At.NANO: _NANO_RL,
                 At.SMALL: _SMALL_RL,
@@ -158,7 +158,7 @@ chat model needs an answer shown before one is asked for, and no prose in it.
 JOINT_KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.JOINT: KindEntry(
-            keys=Keys(JointFrame, RlSettings, without=BY_EXAMPLE | {"gradient", "task"}),
+            keys=Keys(JointFrame, RlSettings, without=BY_EXAMPLE | OPTIONS | {"gradient", "task"}),
             values={
                 At.NANO: _NANO_RL,
                 At.SEED: SEED_RL,

@@ -147,7 +147,7 @@ class Accountant:
     def _length(self, course: LabelCourse, item: Item) -> int:
         key = (item.paper.id, item.gold)
         if key not in self._examples:
-            self._examples[key] = len(course.subject.example(item)[0])
+            self._examples[key] = len(course.subject.example(item).tokens)
         return self._examples[key]
 
     def _prompt(self, course: LabelCourse, item: Item) -> int:

@@ -36,6 +36,7 @@ from tinsmith.pages.tables import (
     column,
     measured,
     number,
+    plain,
     shown,
     table_of,
     text,
@@ -272,6 +273,17 @@ def seconds_section(seconds: Mapping[str, Seconds]) -> Section:
         ("seconds|with examinations", lambda row: number(row[1].run, digits=0)),
     )
     return Section("seconds", "Seconds", (table,))
+
+
+def hashes_section(hashes: Mapping[str, Mapping[str, str | None]]) -> Section:
+    """Return what the runs of a study give again, wherever and however often they are run."""
+    kinds = ("weights", "rollouts", "metrics", "trace")
+    rows = [
+        (run, *((hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds))
+        for run in sorted(hashes)
+    ]
+    table = plain("The first 16 digits of each SHA-256.", ("Run", *kinds), rows, words=True)
+    return Section("hashes", "Hashes", (table,))
 
 
 def settings_section(study: StudyValues) -> Section:

@@ -90,6 +90,17 @@ def split_items(task: Task, folder: Path, seed: int) -> UserSplit:
     )
 
 
+def items_of_base(task: Task, folder: Path) -> tuple[UserItem, ...] | None:
+    """Read what the small base reads demonstrations of; None: the items to train on.
+
+    Raises:
+        DataError: they cannot be read, have the same name, or there are none.
+    """
+    if task.base_items is None:
+        return None
+    return _some(_read(task, task.base_items, folder, "base_items")[0])
+
+
 def _some(items: tuple[UserItem, ...]) -> tuple[UserItem, ...]:
     if not items:
         raise DataError("there is no item to train on", field="items", allowed="one or more")

@@ -12,7 +12,7 @@ from tinsmith.lab.experiment.key_help import KeyHelp, key_help, shown_value
 from tinsmith.lab.experiment.key_text import unknown_key
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import SparseSettings
+from tinsmith.lab.settings import CommonSettings, SparseSettings, Watched
 from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.source import TaskSource
@@ -44,8 +44,28 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
             value=overrides.get("sft_steps", plan.frame.kind.value),
             fix="give the task answer=..., a function of the item, or train it by reward alone",
         )
+    if task.options is None and getattr(plan.settings, "force_options", False):
+        raise ConfigError(
+            "this task does not say which answers there are",
+            field="force_options",
+            value=True,
+            fix="give the task options=..., a function of the item",
+        )
+    _require_probed(task, plan.settings)
     changed = {key: values[key] for key in sorted(own & overrides.keys())}
     return replace(plan, overrides=MappingProxyType({**changed, **plan.overrides}))
+
+
+def _require_probed(task: Task, settings: CommonSettings) -> None:
+    penalty = getattr(settings, "confidence_penalty", 0.0)
+    watched = settings.watch is Watched.CONFIDENCE
+    if (penalty or watched) and (task.probed is None or task.reply is not None):
+        raise ConfigError(
+            "this task does not say where reasoning ends and which answers there are, or has several turns",
+            field="watch" if watched else "confidence_penalty",
+            value=settings.watch.value if watched else penalty,
+            fix="give the task probed=Probed(before_answer=..., options=..., gold=...)",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from tinsmith.lab.user_task.base import (
 from tinsmith.lab.user_task.calls import Raised, attempt
 from tinsmith.lab.user_task.chosen_items import chosen_items
 from tinsmith.lab.user_task.entry import OpenedTask
-from tinsmith.lab.user_task.items import UserItem, UserSplit, split_items
+from tinsmith.lab.user_task.items import UserItem, UserSplit, items_of_base, split_items
 from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
@@ -101,7 +101,12 @@ class TaskData:
 
     def nano_base(self, say: Say) -> Path:
         """See RunData."""
-        return task_base(self.task, self.every.train, recipe_of(self.task), say)
+        return task_base(self.task, self._read_by_base(), recipe_of(self.task), say)
+
+    def _read_by_base(self) -> Sequence[UserItem]:
+        """Return what the small base reads demonstrations of."""
+        apart = items_of_base(self.task, self.opened.source.folder)
+        return self.every.train if apart is None else apart
 
     def models(self) -> Mapping[str, str]:
         """See RunData; nobody else is asked."""
@@ -129,7 +134,7 @@ class TaskData:
         if where.model_name is not None or where.base_url is not None:
             taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
             return [*lines, f"{plan.settings.steps} steps; time: {taken}"]
-        base = time_and_disk(base_minutes(self.task, self.every.train), BASE_MEGABYTES)
+        base = time_and_disk(base_minutes(self.task, self._read_by_base()), BASE_MEGABYTES)
         lines.append(f"first, unless it is cached, a small base from the demonstrations: {base}")
         taken = time_and_disk(self.minutes(), RUN_MEGABYTES)
         return [*lines, f"{plan.settings.steps} steps; time: {taken}"]

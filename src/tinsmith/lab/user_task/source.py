@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tinsmith.lab.experiment.key_text import truth, unreadable
+from tinsmith.lab.user_task.items import items_of_base
 from tinsmith.lab.user_task.task import Task, Value, function_of
 from tinsmith.types.errors import ConfigError, TinsmithError
 from tinsmith.types.fingerprints import sha256_of
@@ -134,7 +135,17 @@ def _sources(task: Task) -> dict[str, object]:
         **{f"baseline {name}": each for name, each in task.baselines.items()},
         **{f"section {name}": each for name, each in task.sections.items()},
     }
+    if task.options is not None:
+        functions["options"] = task.options
     sources: dict[str, object] = {"max_turns": task.max_turns}
+    if task.probed is not None:
+        functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}
+        sources["before_answer"] = task.probed.before_answer
+    if task.base_steps:
+        sources["base_steps"] = task.base_steps
+    if task.base_items is not None:
+        read = items_of_base(task, Path()) or ()
+        sources["base_items"] = [(one.prompt_id, one.prompt, one.item) for one in read]
     for name, function in functions.items():
         if function is None or isinstance(function, str):
             sources[name] = function

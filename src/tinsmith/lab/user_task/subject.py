@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tinsmith.lab.datums import Example
 from tinsmith.lab.environment import Environment, Over
 from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.probe import Probe
 from tinsmith.lab.rollout_metrics import Line
 from tinsmith.lab.rollouts import Failure, Rollout, Trajectory, Unread
 from tinsmith.lab.subject import NamedTerms, SectionRecord, Split, Subject
+from tinsmith.lab.user_task.borders import TemplateBorders
 from tinsmith.lab.user_task.calls import Raised, attempt
+from tinsmith.lab.user_task.examples import right_example
 from tinsmith.lab.user_task.items import UserItem, UserSplit
 from tinsmith.lab.user_task.scoring import REPLY, Earned, Failed, read_reply, score_group
 from tinsmith.lab.user_task.task import Answered, Section, Task
@@ -44,6 +48,7 @@ class UserEnvironment:
     item: UserItem
     prompt: tuple[int, ...]
     renderer: Renderer
+    borders: TemplateBorders
     group: object
     """The same for all that are compared with each other."""
     replies: list[str] = field(default_factory=list[str])
@@ -76,7 +81,9 @@ class UserEnvironment:
             return Over()
         self.told.append(said)
         extended = self.renderer.extend((), tuple(tokens), (Message(role=Role.USER, content=said),))
-        return Instruction(extended[len(tokens) :])
+        return Instruction(
+            extended[len(tokens) :], self.borders.own_words(tokens, extended[len(tokens) :])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +91,16 @@ class Instruction:
     """See Move; what the model is told after a reply."""
 
     tokens: tuple[int, ...]
+    mine: tuple[bool, ...]
+    """Which of them are what the task says, and not the template around it."""
 
     def observation(self) -> tuple[int, ...]:
         """See Move."""
         return self.tokens
+
+    def own_words(self) -> tuple[bool, ...]:
+        """See Answering."""
+        return self.mine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +110,9 @@ class UserSubject(Subject[UserItem, UserAnswer]):
     task: Task
     split: UserSplit
     renderer: Renderer
+    _borders: TemplateBorders | None = None
     _prompts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    _tails: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def items(self, split: Split) -> Sequence[UserItem]:
         """Return those to train on, or those held out, which are those to train on where none are; no test."""
@@ -119,12 +134,15 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         if item.prompt_id not in self._prompts:
             self._prompts[item.prompt_id] = self.renderer.build_generation_prompt(item.messages)
         group = object()
+        if self._borders is None:
+            self._borders = TemplateBorders(self.renderer)
         return [
             UserEnvironment(
                 task=self.task,
                 item=item,
                 prompt=self._prompts[item.prompt_id],
                 renderer=self.renderer,
+                borders=self._borders,
                 group=group,
             )
             for _ in range(count)
@@ -179,21 +197,80 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         }
         return {f"{split}/{name}": value for name, value in found.items()}
 
-    def example(self, item: UserItem) -> tuple[tuple[int, ...], int]:
+    def example(self, item: UserItem) -> Example:
         """See Subject.
 
         Raises:
-            TaskError: the task's `answer` fails, or gives no text.
+            TaskError: the task's `answer` fails, or gives no texts.
         """
-        assert self.task.answer is not None, "a task that says no answer is refused before"
-        said = attempt(self.task.answer, item.item)
+        return right_example(self.task, item, self.renderer)
+
+    def options(self, item: UserItem) -> list[tuple[int, ...]]:
+        """See Subject.
+
+        Raises:
+            TaskError: the task's `options` fails, or gives no texts.
+        """
+        if self.task.options is None:
+            return []
+        said = attempt(self.task.options, item.item)
         if isinstance(said, Raised):
-            raise TaskError(f"answer of the item {item.prompt_id}: {said}")
-        if not isinstance(cast(object, said), str):
-            raise TaskError(f"answer of the item {item.prompt_id}: it is no text")
-        reply = Message(role=Role.ASSISTANT, content=said)
+            raise TaskError(f"options of the item {item.prompt_id}: {said}")
+        if not all(isinstance(cast(object, one), str) for one in said):
+            raise TaskError(f"options of the item {item.prompt_id}: one of them is no text")
+        return [self._reply(item, one) for one in said]
+
+    def probe(self, rollout: UserRollout) -> Probe:
+        """See Subject.
+
+        Raises:
+            TaskError: the task's functions fail, or give no two answers of which one is right.
+        """
+        probed, item = self.task.probed, rollout.item.item
+        assert probed is not None, "a task that is not probed is refused before"
+        said, gold = attempt(probed.options, item), attempt(probed.gold, item)
+        if isinstance(said, Raised) or isinstance(gold, Raised):
+            failed = said if isinstance(said, Raised) else gold
+            raise TaskError(f"probed of the item {rollout.item.prompt_id}: {failed}")
+        options = list(said)
+        if len(set(options)) < 2 or gold not in options:
+            raise TaskError(
+                f"probed of the item {rollout.item.prompt_id}: {gold!r} is none of two or more answers"
+            )
+        turn = rollout.turns[0]
+        before, mark, answer = turn.text.rpartition(probed.before_answer)
+        return Probe(
+            prompt=turn.observation,
+            reasoning=turn.tokens[: self._until(turn.tokens, before if mark else turn.text)],
+            answers=tuple(self._tail(rollout.item, probed.before_answer + one) for one in options),
+            gold=options.index(gold),
+            said=options.index(answer.strip()) if mark and answer.strip() in options else None,
+        )
+
+    def _until(self, tokens: Sequence[int], text: str) -> int:
+        """Return how many tokens say no more than a beginning of their text."""
+        low, high = 0, len(tokens)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if len(self.text(tokens[:middle])) <= len(text):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _tail(self, item: UserItem, text: str) -> tuple[int, ...]:
+        """Return what a reply ends in, in tokens, as it would stand behind other words."""
+        if text not in self._tails:
+            whole, start = self._reply(item, f"a{text}"), self._reply(item, "a")
+            same = next(place for place, one in enumerate(start) if one != whole[place])
+            self._tails[text] = whole[same:]
+        return self._tails[text]
+
+    def _reply(self, item: UserItem, text: str) -> tuple[int, ...]:
+        """Return a reply's tokens, with what ends it."""
+        reply = Message(role=Role.ASSISTANT, content=text)
         tokens, weights = self.renderer.build_supervised_example((*item.messages, reply))
-        return tokens, sum(weight == 0.0 for weight in weights)
+        return tuple(tokens[sum(weight == 0.0 for weight in weights) :])
 
     def train_figures(
         self, groups: Sequence[ScoredGroup[UserItem, UserAnswer]]

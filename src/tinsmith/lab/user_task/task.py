@@ -72,6 +72,19 @@ class Answered:
 Section = Callable[[Sequence[Answered]], str | Sequence[Mapping[str, object]]]
 """A page section: the last evaluation's answers -> a text, or rows of a table by column."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Where a reply's reasoning ends, and which answers there are: what confidence along the reasoning is read from."""
+
+    before_answer: str
+    """What stands between the reasoning and the answer, the last time that it is there."""
+    options: Callable[[Item], Sequence[str]]
+    """Every answer that there is to an item: two or more."""
+    gold: Callable[[Item], str]
+    """The right one of them."""
+
+
 MOST_TURNS: Final = 8
 
 
@@ -110,8 +123,18 @@ class Task:
     base_steps: int = 0
     """How many steps that small base reads the demonstrations for; 0: as many as the laboratory's recipe has (1,000).
     With fewer it is still unsure of what it was shown."""
-    answer: Callable[[Item], str] | None = None
-    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. Not with `reply`."""
+    base_items: Items | None = None
+    """What that small base reads demonstrations of, where these are not the items to train on: none of them is asked
+    about in the run itself. With `demonstrate` alone."""
+    answer: Callable[[Item], str | Sequence[str]] | None = None
+    """A right answer: what supervised training (`kind=task_sft`, `sft_steps=N`) reads. With `reply` one text a turn;
+    between them it reads what the task would say."""
+    options: Callable[[Item], Sequence[str]] | None = None
+    """Every answer that there is, where there are few: what `force_options=true` puts into each group. Not with
+    `reply`."""
+    probed: Probed | None = None
+    """For `watch=confidence` and `confidence_penalty`: where reasoning ends, and which answers there are. Not with
+    `reply`."""
     baselines: Mapping[str, Callable[[Item], str | Sequence[str]]] = field(
         default_factory=dict[str, Callable[[Any], str | Sequence[str]]]
     )
@@ -142,6 +165,7 @@ class Task:
             ("unit", self.unit, 1),
             ("demonstrate", self.demonstrate, 2),
             ("answer", self.answer, 1),
+            ("options", self.options, 1),
         ):
             if function is not None:
                 require_callable(what, function, count)
@@ -150,14 +174,16 @@ class Task:
                 require_callable(f"{what} {name!r}", function, 1)
         if isinstance(self.held_out, int | float):
             require_share("held_out", self.held_out)
-        if self.answer is not None and self.reply is not None:
-            raise ConfigError(
-                "a conversation of several turns has no one right answer",
-                field="answer",
-                value=getattr(self.answer, "__name__", "a function"),
-                fix="leave answer out, or reply",
-            )
+        if self.probed is not None:
+            require_callable("probed options", self.probed.options, 1)
+            require_callable("probed gold", self.probed.gold, 1)
         require_base_steps(self.base_steps, demonstrated=self.demonstrate is not None)
+        if self.base_items is not None and self.demonstrate is None:
+            raise ConfigError(
+                "there are no demonstrations of these items that a base could read",
+                field="base_items",
+                fix="demonstrate=... in the task, or leave base_items out",
+            )
         if self.max_turns < 1:
             raise ConfigError(
                 "a conversation has at least one reply",

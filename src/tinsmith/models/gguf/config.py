@@ -8,16 +8,29 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
 from tinsmith.models.gguf.file import GgufFile
 from tinsmith.models.gguf.layout import ARCHITECTURES
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.types.errors import ConfigError
 
-SUPPORTED: Final = "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwen3 (Qwen3)"
+SUPPORTED: Final = (
+    "llama (Llama, Mistral, SmolLM2), qwen2 (Qwen2, Qwen2.5), qwen3 (Qwen3), qwen3moe, olmoe"
+)
 
 _DEFAULT_THETA: Final = 10_000.0
 _END_TOKENS: Final = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
+NORMALISED: Final = {Family.QWEN3_MOE: True, Family.OLMOE: False}
+"""Mixtures, and whether llama.cpp divides a token's expert weights by their sum: it follows from the architecture."""
+_SHARED: Final = ("expert_shared_count", "expert_shared_feed_forward_length")
+_NEUTRAL: Final[dict[str, tuple[float, ...]]] = {
+    "expert_gating_func": (0, 1),
+    "expert_weights_scale": (0.0, 1.0),
+    "expert_group_count": (0, 1),
+    "leading_dense_block_count": (0,),
+    "attention.clamp_kqv": (0.0,),
+}
+"""Settings of other mixtures, with the values at which they change nothing; a gating function of 1 is a softmax."""
 LLAMA3_BOUNDS: Final = (1.0, 4.0)
 """The published low_freq_factor and high_freq_factor: a file keeps only what follows from them."""
 _LLAMA3_LENGTHS: Final = tuple(2**n for n in (13, 12, 11, 14, 15, 16, 17))
@@ -48,9 +61,11 @@ def parse_gguf_config(file: GgufFile, rope_factors: NDArray[np.float32] | None) 
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         o_bias="blk.0.attn_output.bias" in file.tensors,
         mlp_bias="blk.0.ffn_up.bias" in file.tensors,
-        qk_norm=family is Family.QWEN3,
+        qk_norm=family in (Family.QWEN3, Family.QWEN3_MOE),
         tied="output.weight" not in file.tensors,
         end_tokens=keys.end_tokens(),
+        mixture=keys.mixture(family),
+        qk_norm_whole=family is Family.OLMOE,
     )
     if rope_factors is None:
         return bare
@@ -69,11 +84,34 @@ class _Keys:
             raise self.error(
                 "this architecture is not supported", "general.architecture", SUPPORTED
             )
-        if self.integer("expert_count", 0):
+        family = ARCHITECTURES[str(named)]
+        if self.integer("expert_count", 0) and family not in NORMALISED:
             raise self.error(
-                "mixtures of experts are not supported", self.spelled("expert_count"), SUPPORTED
+                "mixtures of this architecture are not supported",
+                self.spelled("expert_count"),
+                "qwen3moe, olmoe",
             )
-        return ARCHITECTURES[str(named)]
+        return family
+
+    def mixture(self, family: Family) -> Mixture | None:
+        if family not in NORMALISED:
+            return None
+        for key in _SHARED:
+            if self.integer(key, 0):
+                raise self.error("shared experts are not supported", self.spelled(key), "0")
+        for key, neutral in _NEUTRAL.items():
+            if self.number(key, neutral[0]) not in neutral:
+                raise self.error("this setting is not supported", self.spelled(key), str(neutral))
+        normed = self.spelled("expert_weights_norm")
+        return Mixture(
+            num_experts=self.integer("expert_count"),
+            num_active=self.integer("expert_used_count"),
+            expert_size=self.integer(
+                "expert_feed_forward_length",
+                self.integer("feed_forward_length") if family is Family.OLMOE else None,
+            ),
+            normalised=bool(self.file.metadata.get(normed, NORMALISED[family])),
+        )
 
     def spelled(self, key: str) -> str:
         return f"{self.file.metadata['general.architecture']}.{key}"

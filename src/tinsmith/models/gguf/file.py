@@ -120,14 +120,16 @@ def tensors_of(file: GgufFile, names: Collection[str]) -> Iterator[tuple[str, ND
 def rows_of(file: GgufFile, name: str, begin: int, end: int) -> NDArray[np.float32]:
     """Return rows begin .. end of a matrix as fp32; each is whole blocks, and decoded by itself.
 
+    Of several matrices in one tensor the rows are numbered through.
+
     Raises:
         CheckpointError: the file was cut short since its header was read.
     """
     tensor = file.tensors[name]
-    row_bytes = tensor.num_bytes // tensor.shape[0]
+    row_bytes = tensor.num_bytes // math.prod(tensor.shape[:-1])
     part = replace(
         tensor,
-        shape=(end - begin, *tensor.shape[1:]),
+        shape=(end - begin, tensor.shape[-1]),
         offset=tensor.offset + begin * row_bytes,
         num_bytes=(end - begin) * row_bytes,
     )

@@ -1,5 +1,7 @@
 """How a GGUF file names and lays out what a decoder has: keys, tensors, and the order of q and k rows.
 
+A mixture's experts lie in one tensor a matrix, (experts, out, in).
+
 Files of the llama architecture hold the rows of q and k for a rotation of neighbouring channels, all others, and
 every Hugging Face folder, for one of the two halves of a head; `interleaved` and `halved` turn one into the other.
 
@@ -8,6 +10,7 @@ Source: ggml's docs/gguf.md; `LlamaModel.permute` of llama.cpp's conversion scri
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,7 +19,13 @@ from numpy.typing import NDArray
 from tinsmith.models.config import DecoderConfig, Family
 from tinsmith.models.names import EMBEDDING, FINAL_NORM, HEAD, expected_tensors
 
-ARCHITECTURES: Final = {"llama": Family.LLAMA, "qwen2": Family.QWEN2, "qwen3": Family.QWEN3}
+ARCHITECTURES: Final = {
+    "llama": Family.LLAMA,
+    "qwen2": Family.QWEN2,
+    "qwen3": Family.QWEN3,
+    "qwen3moe": Family.QWEN3_MOE,
+    "olmoe": Family.OLMOE,
+}
 """What a file calls the architecture; Mistral's files say llama, and compute the same."""
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
@@ -36,15 +45,25 @@ _INNER: Final = {
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm",
+    "mlp.gate": "ffn_gate_inp",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
 
 
-def file_names(config: DecoderConfig) -> dict[str, str]:
-    """Return the name in a file of every tensor of the decoder, by its published name."""
-    return {name: _file_name(name) for name in expected_tensors(config)}
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """Where a published tensor lies in a file."""
+
+    name: str
+    expert: int | None = None
+    """Its number in a tensor of all experts; None: the tensor is its own."""
+
+
+def file_places(config: DecoderConfig) -> dict[str, FilePlace]:
+    """Return where in a file every tensor of the decoder lies, by its published name."""
+    return {name: _file_place(name) for name in expected_tensors(config)}
 
 
 def rotated_heads(name: str, config: DecoderConfig) -> int:
@@ -68,9 +87,12 @@ def interleaved(rows: NDArray[np.float32], num_heads: int) -> NDArray[np.float32
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def _file_name(name: str) -> str:
+def _file_place(name: str) -> FilePlace:
     if name in _OUTER:
-        return _OUTER[name]
+        return FilePlace(_OUTER[name])
     _, _, layer, inner = name.split(".", 3)
     module, _, kind = inner.rpartition(".")
-    return f"blk.{layer}.{_INNER[module]}.{kind}"
+    if module.startswith("mlp.experts."):
+        *_, expert, matrix = module.split(".")
+        return FilePlace(f"blk.{layer}.{_INNER[f'mlp.{matrix}']}_exps.{kind}", int(expert))
+    return FilePlace(f"blk.{layer}.{_INNER[module]}.{kind}")

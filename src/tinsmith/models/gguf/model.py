@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.gguf.config import parse_gguf_config
 from tinsmith.models.gguf.file import GgufFile, rows_of, tensors_of
-from tinsmith.models.gguf.layout import ROPE_FACTORS, file_names, halved, rotated_heads
+from tinsmith.models.gguf.layout import ROPE_FACTORS, FilePlace, file_places, halved, rotated_heads
 from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.stored import check_shapes
@@ -47,32 +47,42 @@ def stored_model(file: GgufFile) -> tuple[DecoderConfig, Mapping[str, torch.Tens
         CheckpointError: a tensor is missing, unexpected or of the wrong shape; or later, when the file was cut short.
     """
     config = read_decoder(file)
-    names = file_names(config)
-    published = {stored: name for name, stored in names.items()}
-    check_shapes(
-        {
-            published.get(stored, stored): tensor.shape
-            for stored, tensor in file.tensors.items()
-            if stored != ROPE_FACTORS
-        },
-        expected_tensors(config),
-        source=str(file.path),
-        files={},
-    )
-
+    places, expected = file_places(config), expected_tensors(config)
+    check_shapes(_found_shapes(file, places), expected, source=str(file.path), files={})
     there = replace(file, metadata={})  # which is mostly a vocabulary
 
     def read(name: str) -> torch.Tensor:
-        ((_, values),) = tensors_of(there, {names[name]})
+        place = places[name]
+        if place.expert is not None:
+            return read_rows(name, 0, expected[name][0])
+        ((_, values),) = tensors_of(there, {place.name})
         heads = rotated_heads(name, config)
         return torch.from_numpy(halved(values, heads) if heads else values)
 
     def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
         if rotated_heads(name, config):
             return read(name)[begin:end]
-        return torch.from_numpy(rows_of(there, names[name], begin, end))
+        place = places[name]
+        first = 0 if place.expert is None else place.expert * expected[name][0]
+        return torch.from_numpy(rows_of(there, place.name, first + begin, first + end))
 
-    return config, RowsInTurn(names, read, read_rows)
+    return config, RowsInTurn(expected, read, read_rows)
+
+
+def _found_shapes(file: GgufFile, places: Mapping[str, FilePlace]) -> dict[str, tuple[int, ...]]:
+    """Shapes by published name, or by the file's own where no published tensor lies there."""
+    published: dict[str, list[str]] = {}
+    for name, place in places.items():
+        published.setdefault(place.name, []).append(name)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for stored, tensor in file.tensors.items():
+        names = published.get(stored, [stored])
+        together = places[names[0]].expert is not None if stored in published else False
+        if together and (len(tensor.shape) != 3 or tensor.shape[0] != len(names)):
+            shapes[stored] = tensor.shape
+        elif stored != ROPE_FACTORS:
+            shapes |= dict.fromkeys(names, tensor.shape[1:] if together else tensor.shape)
+    return shapes
 
 
 def _rope_factors(file: GgufFile) -> NDArray[np.float32] | None:

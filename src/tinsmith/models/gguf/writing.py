@@ -14,10 +14,17 @@ from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingTyp
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
-from tinsmith.models.gguf.config import LLAMA3_BOUNDS
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling, Mixture
+from tinsmith.models.gguf.config import LLAMA3_BOUNDS, NORMALISED
 from tinsmith.models.gguf.file import Value
-from tinsmith.models.gguf.layout import ROPE_FACTORS, file_names, interleaved, rotated_heads
+from tinsmith.models.gguf.layout import (
+    ARCHITECTURES,
+    ROPE_FACTORS,
+    file_places,
+    interleaved,
+    rotated_heads,
+)
+from tinsmith.models.names import ROUTER
 from tinsmith.models.rotary import inverse_frequencies
 from tinsmith.types.errors import CheckpointError, ConfigError
 
@@ -75,19 +82,46 @@ def write_gguf(
         whole.replace(path)
 
 
-def stored_values(values: NDArray[np.float32], stored_as: StoredAs) -> NDArray[np.generic]:
-    """Return values as a file stores them: a matrix as `stored_as`, all else as fp32."""
-    if values.ndim == 2 and stored_as is StoredAs.F16:
+def stored_values(
+    name: str, values: NDArray[np.float32], stored_as: StoredAs
+) -> NDArray[np.generic]:
+    """Return a published tensor's values as a file stores them: a router and a vector as fp32, all else as asked."""
+    matrix = values.ndim >= 2 and not name.endswith(f".{ROUTER}.weight")
+    if matrix and stored_as is StoredAs.F16:
         with np.errstate(over="ignore"):
             return values.astype(np.float16)
     return values
 
 
 def _architecture(config: DecoderConfig) -> str:
-    return "llama" if config.family is Family.MISTRAL else config.family.value
+    family = Family.LLAMA if config.family is Family.MISTRAL else config.family
+    return next(name for name, each in ARCHITECTURES.items() if each is family)
+
+
+def _add_mixture(writer: GGUFWriter, config: DecoderConfig, mixture: Mixture) -> None:
+    """What is said of a mixture.
+
+    Raises:
+        ConfigError: llama.cpp would compute another one.
+    """
+    allowed = NORMALISED[config.family]
+    if mixture.normalised is not allowed or mixture.dense_layers:
+        field = "dense_layers" if mixture.dense_layers else "norm_topk_prob"
+        raise ConfigError(
+            "a GGUF file of this architecture has no way to say this",
+            field=field,
+            value=mixture.dense_layers or mixture.normalised,
+            allowed="none" if mixture.dense_layers else str(allowed),
+            fix="export it as a folder: --to merged",
+        )
+    writer.add_expert_count(mixture.num_experts)
+    writer.add_expert_used_count(mixture.num_active)
+    writer.add_expert_feed_forward_length(mixture.expert_size)
 
 
 def _add_shape(writer: GGUFWriter, config: DecoderConfig, name: str, stored_as: StoredAs) -> None:
+    if config.mixture is not None:
+        _add_mixture(writer, config, config.mixture)
     writer.add_name(name)
     writer.add_file_type(_TYPES[stored_as][1])
     writer.add_context_length(config.max_positions)
@@ -127,16 +161,20 @@ def _tensors(
 ) -> Iterator[tuple[str, NDArray[np.generic]]]:
     if isinstance(config.rope_scaling, Llama3Scaling):
         yield ROPE_FACTORS, _rope_factors(config, config.rope_scaling)
-    for name, stored in file_names(config).items():
-        values = weights[name].detach().numpy().astype(np.float32, copy=False)
-        heads = rotated_heads(name, config)
-        kept = stored_values(interleaved(values, heads) if heads else values, stored_as)
+    together: dict[str, list[str]] = {}
+    for name, place in file_places(config).items():
+        together.setdefault(place.name, []).append(name)
+    for stored, names in together.items():
+        values = [weights[name].detach().numpy().astype(np.float32, copy=False) for name in names]
+        whole = np.stack(values) if stored.endswith("_exps.weight") else values[0]
+        heads = rotated_heads(names[0], config)
+        kept = stored_values(names[0], interleaved(whole, heads) if heads else whole, stored_as)
         if not np.isfinite(kept).all():
             raise CheckpointError(
                 "a weight is not finite, or too large for fp16",
-                field=name,
+                field=names[0],
                 value=stored_as.value,
-                fix="export as f32" if np.isfinite(values).all() else None,
+                fix="export as f32" if np.isfinite(whole).all() else None,
             )
         yield stored, np.ascontiguousarray(kept)
 

@@ -31,6 +31,12 @@ class CustomLoss:
 
     name: str
     graph: Graph
+    nodes: tuple[SentNode, ...]
+    """As they were sent: what a copy in another process is read from."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as it was sent: what a graph is made of are functions of this process."""
+        return CustomLoss.of, (self.name, self.graph.inputs, self.nodes)
 
     @classmethod
     def of(cls, name: str, inputs: Sequence[LossInput], nodes: Sequence[SentNode]) -> CustomLoss:
@@ -45,7 +51,7 @@ class CustomLoss:
             )
         graph = parse(inputs, nodes)
         _compute_constants(graph)
-        return cls(name, graph)
+        return cls(name, graph, tuple(nodes))
 
     def objective(self) -> CustomObjective:
         """The loss as one request computes it."""

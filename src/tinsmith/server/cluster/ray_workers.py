@@ -162,7 +162,7 @@ class RayWorkers:
         return self._weights[weights.id]
 
     def _answered(self, known: _Started, work_id: str, done: Future[Outcome]) -> None:
-        from ray.exceptions import RayActorError
+        from ray.exceptions import OutOfMemoryError, RayActorError
 
         error = done.exception()
         if error is None:
@@ -172,7 +172,7 @@ class RayWorkers:
                 self._lose(known, outcome.cause)
             else:
                 self.dispatcher.answered(known.name, work_id, outcome)
-        elif isinstance(error, RayActorError):
+        elif isinstance(error, (RayActorError, OutOfMemoryError, MemoryError)):
             self._lose(known, _said(error))
         else:
             logger.error("worker %s failed: %s", known.name, error)
@@ -180,13 +180,20 @@ class RayWorkers:
             self.dispatcher.answered(known.name, work_id, Refused(error=failed))
 
     def _look_after(self) -> None:
+        from ray.exceptions import RayError
+
         while not self._stopping.is_set():
             self._awake.clear()
             try:
                 self._kill_doomed()
                 self._start_missing()
                 self._ping()
-            except Exception:  # the thread must go on: without it no worker is ever replaced
+            except (
+                RayError,
+                RuntimeError,
+                ValueError,
+                OSError,
+            ):  # what Ray raises where it is going away
                 logger.exception("looking after workers failed")
             self._awake.wait(LOOK_SECONDS)
 

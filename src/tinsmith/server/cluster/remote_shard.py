@@ -16,6 +16,7 @@ from tinsmith.engine.cluster.stage_calls import (
     TreeRows,
 )
 from tinsmith.engine.cluster.stages import Stage
+from tinsmith.models.routes import Recorded
 from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import TinsmithError
 
@@ -78,6 +79,10 @@ class RemoteStage:
     def sample(self, asked: CachedRows, x: FloatArray | None) -> FloatArray:
         """As `StageCalls`."""
         return self._ask(Stage.sample, asked, x)
+
+    def routed(self) -> Recorded | None:
+        """As `StageCalls`."""
+        return self._ask(Stage.routed)
 
     def duplicate(self, pool: int, page: int, copies: Sequence[int]) -> None:
         """As `StageCalls`."""

@@ -166,11 +166,14 @@ class CheckpointRows:
             checkpoint = read(folder)
         except CheckpointError:
             return None  # it is refused, with the reason, where it is named
-        kind = checkpoint.spec.kind
+        spec = checkpoint.spec
+        kind = spec.kind
         rows = self._database.query(
             "SELECT base_model FROM training_runs WHERE model_id = ?", path.session
         )
-        own = ModelName(base=checkpoint.base.name, kind=kind, alpha=checkpoint.spec.alpha)
+        own = ModelName(
+            base=checkpoint.base.name, kind=kind, alpha=spec.alpha, router=spec.train_router
+        )
         return CheckpointRecord(
             path=path,
             base_model=rows[0]["base_model"] if rows else str(own),

@@ -80,7 +80,12 @@ def to_adam(request: OptimStep) -> AdamParams:
 
 
 def to_adapter_spec(
-    settings: LoraSettings | None, *, kind: AdapterKind, seed: int, alpha: float = ALPHA
+    settings: LoraSettings | None,
+    *,
+    kind: AdapterKind,
+    seed: int,
+    alpha: float = ALPHA,
+    router: bool = False,
 ) -> AdapterSpec:
     """Return the adapter of a new model; `seed` is used if the settings have none, None means all defaults.
 
@@ -89,7 +94,7 @@ def to_adapter_spec(
         ConfigError: for a rank or a choice of parts that is not possible.
     """
     if settings is None:
-        return AdapterSpec(kind=kind, seed=seed, alpha=alpha)
+        return AdapterSpec(kind=kind, seed=seed, alpha=alpha, train_router=router)
     rank, default = settings.rank, AdapterSpec().rank
     if kind is AdapterKind.FULL:
         if rank not in (0, default):
@@ -109,6 +114,7 @@ def to_adapter_spec(
         train_attn=settings.train_attn,
         train_mlp=settings.train_mlp,
         train_unembed=settings.train_unembed,
+        train_router=router,
     )
 
 

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tinsmith.engine.cache import pages_for
 from tinsmith.engine.checkpoints import load_session, read, save
@@ -30,14 +29,14 @@ from tinsmith.models.base import OpenedBase
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.slots import load, values
+from tinsmith.ops.bf16_products import Bf16Products
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.select import select
-from tinsmith.ops.stock import StockKernels
 from tinsmith.studies.bits.cells import AdapterUse, Cell, Dtype
 from tinsmith.studies.bits.load import Load, random_tokens, serve
 from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome, Size
 from tinsmith.types.adapters import AdapterSpec
-from tinsmith.types.datum import AdamParams, Datum, LossName
+from tinsmith.types.datum import AdamParams, Datum, DatumOutput, LossName
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.sampling import SampledSequence, SampleRequest, SamplingParams
@@ -48,15 +47,6 @@ _B_BOUND: Final = 0.02
 
 _ROLLOUT: Final = 16
 """Tokens of a training rollout."""
-
-
-class Bf16Products(StockKernels):
-    """Products of operands rounded to bf16, as on most accelerators; everything else in fp32."""
-
-    def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
-        """`mm` in bf16."""
-        product = torch.mm(a.bfloat16(), b.bfloat16()).float()
-        return product if into is None else into.add_(product)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +171,7 @@ def _completions(
     data = [_scored(np.concatenate([prompt, one.tokens])) for one in sequences]
     outputs = session.forward(data, LossName.CROSS_ENTROPY).outputs
     return tuple(
-        _completion(one, output.logprobs[size.prompt - 1 :])
+        _completion(one, output, size.prompt)
         for one, output in zip(sequences, outputs, strict=True)
     )
 
@@ -190,16 +180,17 @@ def _scored(sequence: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> Datum:
     return Datum(tokens=sequence[:-1], inputs={"target_tokens": sequence[1:]})
 
 
-def _completion(
-    one: SampledSequence, scored: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-) -> Completion:
+def _completion(one: SampledSequence, output: DatumOutput, prompt: int) -> Completion:
     assert one.top is not None
+    before = prompt - 1
     return Completion(
         tokens=tuple(one.tokens.tolist()),
         logprobs=tuple(one.logprobs.tolist()),
-        scored=tuple(scored.tolist()),
+        scored=tuple(output.logprobs[before:].tolist()),
         top_tokens=tuple(one.top.tokens[:, 0].tolist()),
         top_logprobs=tuple(one.top.logprobs[:, 0].tolist()),
+        routes=() if one.routes is None else tuple(one.routes[before:].tolist()),
+        routed=() if output.routes is None else tuple(output.routes[before:].tolist()),
     )
 
 

@@ -58,6 +58,7 @@ def apart(own: Completions, other: Completion, *, spread: Completions) -> Apart:
         div_index=first,
         avg_std_top1_prob=_avg_std(spread),
         flip_rate=float(np.mean(flipped[after])),
+        unequal_routes=_unequal_routes(own, other, same),
     )
 
 
@@ -101,7 +102,27 @@ def _from_trainer(own: Completions) -> Apart:
         np.concatenate([_floats(part) for part in parts])
         for parts in ([one.logprobs for one in own], [one.scored for one in own])
     )
-    return _apart(q, p, div_index=None, avg_std_top1_prob=None, flip_rate=None)
+    routes = [_routes_differ(one.routes, one.routed) for one in own if one.routes]
+    return _apart(
+        q,
+        p,
+        div_index=None,
+        avg_std_top1_prob=None,
+        flip_rate=None,
+        unequal_routes=float(np.concatenate(routes).mean()) if routes else None,
+    )
+
+
+def _unequal_routes(own: Completions, other: Completion, same: NDArray[np.bool_]) -> float | None:
+    """Among the compared tokens; None where there is none, or no mixture."""
+    if not other.routes or not same.any():
+        return None
+    differ = np.array([_routes_differ(one.routes, other.routes) for one in own])
+    return float(differ[same].mean())
+
+
+def _routes_differ(a: Sequence[int], b: Sequence[int]) -> NDArray[np.bool_]:
+    return np.array(a, np.int64) != np.array(b, np.int64)
 
 
 def _apart(
@@ -111,6 +132,7 @@ def _apart(
     div_index: int | None,
     avg_std_top1_prob: float | None,
     flip_rate: float | None,
+    unequal_routes: float | None,
 ) -> Apart:
     d = q.astype(np.float64) - p.astype(np.float64)
     some = bool(d.size)
@@ -123,6 +145,7 @@ def _apart(
         mean_difference=mean(np.abs(d)) if some else None,
         kl_k3=mean(kl.k3(d)) if some else None,
         flip_rate=flip_rate,
+        unequal_routes=unequal_routes,
     )
 
 

@@ -54,6 +54,10 @@ class Completion:
     top_tokens: tuple[int, ...]
     """The most probable token at each position."""
     top_logprobs: tuple[float, ...]
+    routes: tuple[int, ...] = ()
+    """Of a mixture: a number for each token that tells the experts of the row it was drawn from."""
+    routed: tuple[int, ...] = ()
+    """The trainer's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,7 @@ def sweep_html(sweep: Sweep) -> str:
                 ),
             ),
             Section("sampling", "Sampling", [_sampling(sweep.cells)]),
+            *([Section("routes", "Routes", [_routes(sweep.routed)])] if sweep.routed else []),
             Section("training", "Training", [_training(measured)]),
             Section("peers", "Under the names of other stacks", [_peers(measured)], "Peers' names"),
             Section("cells", "Cells", [_cells(sweep.cells)]),
@@ -92,13 +93,15 @@ def sweep_table(sweep: Sweep) -> ConsoleTable:
     table.add_column("cell", min_width=23)
     for name in ("unique", "patterns", "unequal", "max |d|", "trainer"):
         table.add_column(name, justify="right", no_wrap=True)
+    if sweep.routed:
+        table.add_column("routes", justify="right", no_wrap=True)
     table.add_column("weights")
     table.add_column("verdict")
     for cell in sweep.cells:
         style = "bold red" if cell.verdict.wrong else ""
         verdict = Text(cell.verdict.value, style=style)
         if cell.trained is None:
-            table.add_row(Text(cell.title), *[""] * 6, verdict)
+            table.add_row(Text(cell.title), *[""] * (len(table.columns) - 2), verdict)
             continue
         table.add_row(
             Text(cell.title),
@@ -107,6 +110,7 @@ def sweep_table(sweep: Sweep) -> ConsoleTable:
             _share(_worst(cell, lambda each: each.against.unequal_bits)),
             _size(_worst(cell, lambda each: each.against.max_difference)),
             _share(_worst(cell, lambda each: each.trainer.unequal_bits)),
+            *([_share(cell.unequal_routes)] if sweep.routed else []),
             "equal" if cell.trained.equal else "other",
             verdict,
         )
@@ -116,7 +120,8 @@ def sweep_table(sweep: Sweep) -> ConsoleTable:
 LEGEND: Final = (
     "unique: different completions of N at temperature 0 / 1; patterns: with the bits of their log-probabilities; "
     "unequal, max |d|: share of tokens with other bits than in the reference cell, and nats; trainer: share with other "
-    "bits than the trainer's; kept: equal as promised, seen: a fault on purpose that shows, equal and different: "
+    "bits than the trainer's; routes, of a mixture: share with other experts than either; kept: equal as promised, "
+    "seen: a fault on purpose that shows, equal and different: "
     "nothing is promised"
 )
 """What the columns of `sweep_table` are."""
@@ -265,6 +270,23 @@ def _sampled_row(cell: CellResult, place: int) -> TableRow:
             _number(other.mean_difference),
             _number(other.kl_k3),
             _number(other.flip_rate),
+        ),
+    )
+
+
+def _routes(cells: Sequence[CellResult]) -> Table:
+    return table_of(
+        "Share of tokens that take another expert in some layer, the larger of both temperatures: than in the "
+        "reference cell, where both have the same token after the same tokens; and than by the cell's own trainer.",
+        cells,
+        ("Cell", lambda cell: text(cell.title)),
+        (
+            "changed routes|from the reference",
+            lambda cell: _figure(_share(_worst(cell, lambda each: each.against.unequal_routes))),
+        ),
+        (
+            "changed routes|sampler from trainer",
+            lambda cell: _figure(_share(_worst(cell, lambda each: each.trainer.unequal_routes))),
         ),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -57,11 +57,13 @@ class Apart:
     kl_k3: float | None
     flip_rate: float | None
     """Share of the positions after the same tokens at which another token is the most probable one."""
+    unequal_routes: float | None = None
+    """Of a mixture: share of the compared tokens whose row took another expert in some layer."""
 
     @property
     def same(self) -> bool:
-        """Whether tokens and bits are the same."""
-        return self.div_index is None and self.unequal_bits == 0.0
+        """Whether tokens, bits and routes are the same."""
+        return self.div_index is None and self.unequal_bits == 0.0 and not self.unequal_routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,17 @@ class CellResult:
     seconds: float = 0.0
     machine: Mapping[str, str] | None = None
 
+    @property
+    def unequal_routes(self) -> float | None:
+        """Largest share of tokens routed otherwise than in the reference cell or by its trainer; None: no mixture."""
+        shares = [
+            apart.unequal_routes
+            for one in self.sampled
+            for apart in (one.against, one.trainer)
+            if apart.unequal_routes is not None
+        ]
+        return max(shares) if shares else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
@@ -146,6 +159,11 @@ class Sweep:
     steps: int
     machine: Mapping[str, str]
     cells: tuple[CellResult, ...]
+
+    @property
+    def routed(self) -> tuple[CellResult, ...]:
+        """Cells of a mixture, whose routes were compared."""
+        return tuple(cell for cell in self.cells if cell.unequal_routes is not None)
 
     @property
     def wrong(self) -> tuple[CellResult, ...]:
@@ -178,6 +196,8 @@ def story(sweep: Sweep) -> tuple[str, ...]:
         for cell in sweep.cells
         if "neighbours" in cell.changes and "batch" in cell.changes and cell.sampled
     ]
+    if sweep.routed:
+        sentences.append(_routes(sweep.routed))
     sentences += [f"{cell.title} is seen: {found(cell)}." for cell in seen]
     sentences += [f"{cell.title} is not seen by anything." for cell in unseen]
     if absent:
@@ -218,6 +238,17 @@ def _uniques(cell: CellResult) -> str:
         f"{one.unique} unique of {one.completions} completions at temperature {one.temperature:g}"
         for one in cell.sampled
     )
+
+
+def _routes(cells: Sequence[CellResult]) -> str:
+    """What changes the experts that a mixture's tokens take."""
+    moved = [
+        f"{cell.title} ({100 * (cell.unequal_routes or 0.0):.2g} %)"
+        for cell in cells
+        if cell.unequal_routes
+    ]
+    still = f"In {len(cells) - len(moved)} of {len(cells)} cells every compared token takes the same experts"
+    return f"{still}; not in {listed(moved)}." if moved else f"{still}."
 
 
 def _spread(cell: CellResult) -> str:

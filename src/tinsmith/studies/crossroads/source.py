@@ -114,7 +114,9 @@ def _made(values: Mapping[str, Value]) -> Task:
         demonstrate=lambda item, random: _walked(item, _taken(item, random), steps),
         base_steps=_between("practice", values, 0, most),
         answer=lambda item: _walked(item, SIGNS[item["sign"]], steps),
-        baselines={f"always {road}": lambda item, road=road: _walked(item, road) for road in ROADS},
+        baselines={
+            f"always {road}": lambda item, road=road: _walked(item, road, steps) for road in ROADS
+        },
         keys=_RUN,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment, KindEntry, Plan
 from tinsmith.lab.experiment.keys import Keys
-from tinsmith.lab.experiment.places import BY_EXAMPLE
+from tinsmith.lab.experiment.places import BY_EXAMPLE, OPTIONS
 from tinsmith.lab.papers.kinds import SEED_RL
 from tinsmith.lab.papers.subject import PapersSubject
 from tinsmith.lab.runs.kinds import Kind
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tinsmith.pages.document import Document
 
 
-_NOT_HERE: Final = BY_EXAMPLE | {"select_by", "gradient", "shuffle_labels"}
+_NOT_HERE: Final = BY_EXAMPLE | OPTIONS | {"select_by", "gradient", "shuffle_labels"}
 
 KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {

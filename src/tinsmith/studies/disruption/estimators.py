@@ -83,6 +83,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     test_items: int | None = None
     weight_decay: float | None = None
     grad_clip_norm: float | None = None
+    watch: str | None = None
     seed: int | None = None
     arithmetic: str | None = None
     held_out: float = 0.2
@@ -281,6 +282,13 @@ class GRPO(PaperClassifier):
     kl_penalty_coef: float | None = None
     zero_variance_filter: bool | None = None
     gradient: str | None = None
+    force_options: bool | None = None
+    entropy_bonus: float | None = None
+    snr_filter: float | None = None
+    early_stop: bool | None = None
+    confidence_penalty: float | None = None
+    confidence_prefixes: str | None = None
+    env_loss_coef: float | None = None
     sft_steps: int | None = None
     """Supervised steps before the first rollout."""
     sft_learning_rate: float | None = None

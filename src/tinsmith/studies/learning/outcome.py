@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tinsmith.lab.study.driver import Outcome, TunedArm
 from tinsmith.lab.study.results import Draws, Seconds, hashes_in, seconds_in
+from tinsmith.lab.study.task_arms import ArmRead, read_runs
 from tinsmith.studies.learning.keys import WORDS, ArmName
 from tinsmith.studies.learning.page import learning_page
-from tinsmith.studies.learning.reading import ArmRead, read_runs
 from tinsmith.studies.learning.results import (
     LearnedArm,
     LearningFound,

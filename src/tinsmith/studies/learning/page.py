@@ -8,8 +8,14 @@ from typing import Final
 from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.drawn_metrics import last_values
 from tinsmith.lab.results.judging import of_claim
-from tinsmith.lab.study.page import seconds_section, settings_section, study_document
+from tinsmith.lab.study.page import (
+    hashes_section,
+    seconds_section,
+    settings_section,
+    study_document,
+)
 from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.study.tried_rates import Tried, rate_words
 from tinsmith.lab.user_task.page import prompt_block, shown_replies
 from tinsmith.pages.curves import Chart, Line, chart_svg
@@ -36,7 +42,6 @@ from tinsmith.pages.tables import (
     absent,
     measured,
     number,
-    plain,
     table_of,
     text,
     whole,
@@ -44,7 +49,6 @@ from tinsmith.pages.tables import (
 from tinsmith.pages.wording import p_words, signed
 from tinsmith.studies.learning.headline import headline
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
-from tinsmith.studies.learning.reading import ArmRead
 from tinsmith.studies.learning.results import LearnedArm, LearningFound, Moved
 from tinsmith.studies.learning.story import holds, rate_of, shown_measure
 from tinsmith.types.seeds import derive
@@ -85,7 +89,7 @@ def learning_page(
             Section("claims", "Claims", _claims(found)),
             *([Section("rates", "Learning rates", (_rates(found),))] if found.rates else []),
             seconds_section(seconds),
-            Section("hashes", "Hashes", (_hashes(found),)),
+            hashes_section(found.hashes),
             settings_section(found),
         ),
     )
@@ -350,12 +354,3 @@ def _rates(found: LearningFound) -> Table:
         ("behind|95 % interval", lambda row: behind(row[1])),
         (text("Finding"), lambda row: text(rate_words(row[1], chosen.get(row[0])))),
     )
-
-
-def _hashes(found: LearningFound) -> Table:
-    kinds = ("weights", "rollouts", "metrics", "trace")
-    rows = [
-        (run, *((found.hashes[run].get(f"{kind}_sha256") or "missing")[:16] for kind in kinds))
-        for run in sorted(found.hashes)
-    ]
-    return plain("The first 16 digits of each SHA-256.", ("Run", *kinds), rows, words=True)

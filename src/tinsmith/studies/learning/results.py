@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.lab.study.results import Draws, StudyValues
+from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.estimates import Bootstrap, Difference
@@ -19,7 +20,6 @@ from tinsmith.stats.mean_claims import (
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.stats.significance import holm
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
-from tinsmith.studies.learning.reading import ArmRead, parity_of
 from tinsmith.studies.learning.settings import Effort, LearningSettings
 
 TOTAL: Final = "total"

@@ -12,7 +12,7 @@ from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment, KindEntry, Plan
 from tinsmith.lab.experiment.frame import RunFrame
 from tinsmith.lab.experiment.keys import Keys
-from tinsmith.lab.experiment.places import SMALL_MODEL, WITHOUT_SLICE
+from tinsmith.lab.experiment.places import OPTIONS, SMALL_MODEL, WITHOUT_SLICE
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.studies.rubrics.frame import Asking, RubricFrame
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KINDS: Final[Mapping[Kind, KindEntry]] = MappingProxyType(
     {
         Kind.RLVR: KindEntry(
-            keys=Keys(RubricFrame, RlSettings, Asking, without=WITHOUT_SLICE),
+            keys=Keys(RubricFrame, RlSettings, Asking, without=WITHOUT_SLICE | OPTIONS),
             values={
                 At.NANO: {
                     "steps": 120, "learning_rate": 6e-4, "lora_rank": 16, "group_size": 8, "groups_per_batch": 8,

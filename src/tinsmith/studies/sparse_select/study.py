@@ -10,8 +10,8 @@ from tinsmith.lab.progress import Say
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws
+from tinsmith.lab.study.task_arms import read_runs
 from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.studies.learning.reading import read_runs
 from tinsmith.studies.sparse_select.outcome import read_outcome
 from tinsmith.studies.sparse_select.settings import ArmName, OpenSource, sparse_study
 

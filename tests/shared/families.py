@@ -9,6 +9,10 @@ import torch
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "llama3_rope", "llama_bias")
 """The four families, Llama 3.1's RoPE scaling, and Llama with every bias."""
 
+MIXTURES = ("qwen3_moe", "qwen3_moe_64", "olmoe", "olmoe_64")
+"""Mixtures of 8 experts, two a token, and of 64, eight a token; Qwen3's first layer of three is dense, and its weights
+are normalised; OLMoE's are not."""
+
 VOCAB_SIZE = 320
 MAX_POSITIONS = 512
 
@@ -37,6 +41,35 @@ _OWN = {
         }
     },
     "llama_bias": {"attention_bias": True, "mlp_bias": True},
+    "qwen3_moe": {
+        "num_hidden_layers": 3,
+        "head_dim": 32,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+        "moe_intermediate_size": 40,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": True,
+        "mlp_only_layers": [0],
+    },
+    "qwen3_moe_64": {
+        "head_dim": 16,
+        "moe_intermediate_size": 24,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "norm_topk_prob": True,
+    },
+    "olmoe": {
+        "intermediate_size": 40,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "eos_token_id": 0,
+    },
+    "olmoe_64": {
+        "intermediate_size": 24,
+        "num_experts": 64,
+        "num_experts_per_tok": 8,
+        "eos_token_id": 0,
+    },
 }
 
 
@@ -49,7 +82,7 @@ def make_hf_model(
     tied: bool | None = None,
     max_shard_size: str = "1GB",
 ) -> None:
-    """Save a model of one of `FAMILIES` with random weights, norms and biases.
+    """Save a model of one of `FAMILIES` or `MIXTURES` with random weights, norms and biases.
 
     Weights are large enough for logits that are not flat. `tied` defaults to the family's own.
     """
@@ -60,7 +93,8 @@ def make_hf_model(
     settings = {**_SHAPE, **_OWN[family]}
     if tied is not None:
         settings["tie_word_embeddings"] = tied
-    config = AutoConfig.for_model("llama" if family.startswith("llama") else family, **settings)
+    kind = "llama" if family.startswith("llama") else family.removesuffix("_64")
+    config = AutoConfig.for_model(kind, **settings)
     model = AutoModelForCausalLM.from_config(config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

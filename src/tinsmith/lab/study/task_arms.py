@@ -1,4 +1,4 @@
-"""Reads the finished runs of an arm: what held-out items earned at each evaluation, one set of values a seed."""
+"""Reads the finished runs of an arm on a task: what held-out items earned at each evaluation, one set a seed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,292 @@
+"""A server under mixed load for hours: training, sampling, saving, cancelling, wrong requests. Is its memory flat?
+
+    python bench/mixed_load.py [MINUTES] [WORKERS]
+
+Clients of the official SDK and bare sockets take turns; each session ends after a few steps, as those of scripts do.
+A share of the time nothing is asked, so that the machine can be used meanwhile. Memory is resident memory, read once a
+minute; what is compared is the median of the second tenth of the time with that of the last, so that caches are full at
+both. Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import tinker
+from tinker import types
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from running import HANG_S, KEY, NANO, Running
+
+T = TypeVar("T")
+
+GROWTH = 0.02
+IDLE = 0.7
+"""Of a round's time that is waited after it."""
+KINDS = ("", ":dora", ":qlora", ":full")
+"""In turn, and not drawn: weights that are kept for a while differ in size, and their mix is to stay."""
+HEADERS = {"x-api-key": KEY}
+
+
+@dataclass(slots=True)
+class Load:
+    """What was asked, and what went wrong."""
+
+    server: Running
+    rng: random.Random
+    asked: Counter[str] = field(default_factory=Counter[str])
+    hung: list[str] = field(default_factory=list[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+    def wait(self, name: str, result: Callable[[float], T]) -> T:
+        """What a future's `result` returns; a hang is noted."""
+        self.asked[name] += 1
+        try:
+            return result(HANG_S)
+        except TimeoutError:
+            self.hung.append(name)
+            raise
+
+
+def datums(rng: random.Random, count: int) -> list[types.Datum]:
+    """Ragged datums, half of which share a stem."""
+    stem = [rng.randrange(5, 90) for _ in range(24)]
+    made: list[types.Datum] = []
+    for i in range(count):
+        begin = stem if i % 2 else [rng.randrange(5, 90) for _ in range(8)]
+        tokens = [*begin, *(rng.randrange(5, 90) for _ in range(rng.randrange(4, 40)))]
+        inputs = {
+            "target_tokens": types.TensorData(
+                data=[*tokens[1:], 0], dtype="int64", shape=[len(tokens)]
+            ),
+            "weights": types.TensorData(
+                data=[1.0] * len(tokens), dtype="float32", shape=[len(tokens)]
+            ),
+        }
+        made.append(
+            types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
+        )
+    return made
+
+
+def session(load: Load) -> None:
+    """A client's life: train, save, sample from what was trained, go on from a checkpoint, end."""
+    rng = load.rng
+    client = tinker.ServiceClient(base_url=load.server.url, api_key=KEY)
+    rest = tinker.RestClient(base_url=load.server.url, api_key=KEY)
+    kind = KINDS[load.asked["session"] % len(KINDS)]
+    rank = 32 if kind == ":full" else 8
+    made = client.create_lora_training_client(
+        base_model=NANO + kind, rank=rank, seed=rng.randrange(1000)
+    )
+    training = made.result()
+    for _ in range(2):
+        backward = training.forward_backward(datums(rng, rng.randrange(2, 9)), "cross_entropy")
+        stepped = training.optim_step(types.AdamParams(learning_rate=1e-4))
+        load.wait("forward_backward", backward.result)
+        load.wait("optim_step", stepped.result)
+        sampler = training.save_weights_and_get_sampling_client().result()
+        prompt = types.ModelInput.from_ints(
+            [rng.randrange(5, 90) for _ in range(rng.randrange(2, 60))]
+        )
+        params = types.SamplingParams(max_tokens=rng.randrange(1, 40), stop=[])
+        drawn = [sampler.sample(prompt, num_samples=4, sampling_params=params) for _ in range(3)]
+        for each in drawn:
+            load.wait("sample", each.result)
+    state = load.wait("save_state", training.save_state(name="kept").result)
+    weights = load.wait("save_weights", training.save_weights_for_sampler(name="sampled").result)
+    other = client.create_training_client_from_state(state.path).result()
+    load.wait("forward", other.forward(datums(rng, 2), "cross_entropy").result)
+    for path in (state.path, weights.path):
+        load.wait("delete", rest.delete_checkpoint_from_tinker_path(path).result)
+    if rng.random() < 0.8:
+        load.wait("finish", client.close("success").result)
+    else:  # its snapshots stay, as those of a client that was killed
+        for model in (training.model_id, other.model_id):
+            post(load, "unload_model", {"model_id": model})
+            load.asked["unload"] += 1
+    load.asked["session"] += 1
+
+
+def post(load: Load, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+    """A request of the protocol, which must be accepted."""
+    url = f"{load.server.url}/api/v1/{path}"
+    answer = httpx.post(url, json=body, headers=HEADERS, timeout=HANG_S)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def cancelled(load: Load) -> None:
+    """Long samples, given up while they are drawn."""
+    made = post(load, "create_session", {})["session_id"]
+    opened = {"session_id": made, "sampling_session_seq_id": 0, "base_model": NANO}
+    sampler = post(load, "create_sampling_session", opened)["sampling_session_id"]
+    asked = {
+        "sampling_session_id": sampler,
+        "seq_id": 0,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+        "sampling_params": {"max_tokens": 400},
+        "num_samples": 4,
+    }
+    request = post(load, "asample", asked)["request_id"]
+    time.sleep(load.rng.random() / 4)
+    post(load, "cancel_future", {"request_id": request})
+    post(load, "retrieve_future", {"request_id": request})
+    post(load, f"sessions/{made}/finish", {"reason": {"type": "success"}})
+    load.asked["cancel"] += 1
+
+
+def mistakes(load: Load) -> None:
+    """Requests that are wrong, each in another way; all are refused with a 4xx, or cut."""
+    url, rng = load.server.url, load.rng
+    posted: tuple[tuple[str, bytes, dict[str, str]], ...] = (
+        ("/api/v1/asample", b"{", HEADERS),
+        ("/api/v1/asample", b'{"sampling_session_id": "none", "seq_id": 0}', HEADERS),
+        ("/api/v1/create_model", b'{"session_id": "x", "model_seq_id": -1}', HEADERS),
+        ("/api/v1/forward_backward", os.urandom(rng.randrange(1, 3000)), HEADERS),
+        ("/api/v1/optim_step", b'{"model_id": "none", "seq_id": 3}', HEADERS),
+        ("/api/v1/load_weights", b'{"path": "tinker://../../etc", "model_id": "m"}', HEADERS),
+        ("/api/v1/create_session", b"{}", {"x-api-key": "tml-wrong"}),
+        ("/v1/chat/completions", b'{"model": "none", "messages": []}', HEADERS),
+        ("/v1/completions", b'{"model": "tinsmith/nano", "prompt": 3, "n": -1}', HEADERS),
+        ("/nowhere", b"", HEADERS),
+    )
+    for path, body, headers in posted:
+        answer = httpx.post(url + path, content=body, headers=headers, timeout=HANG_S)
+        load.asked["mistake"] += 1
+        if not 400 <= answer.status_code < 500:
+            load.wrong.append(f"{path}: {answer.status_code}")
+    half(load, 200)
+
+
+def half(load: Load, length: int) -> None:
+    """A request of which only the beginning comes."""
+    host, _, port = load.server.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
+        head = f"POST /api/v1/asample HTTP/1.1\r\nhost: {host}\r\nx-api-key: {KEY}\r\n"
+        connection.sendall(f"{head}content-length: {length}\r\n\r\n{{".encode())
+    load.asked["half"] += 1
+
+
+def chats(load: Load) -> None:
+    """Completions, some of them streams that are left before their end."""
+    body = {"model": NANO, "prompt": "tin", "max_tokens": 200, "n": 2}
+    headers = {"authorization": f"Bearer {KEY}"}
+    url = f"{load.server.url}/v1/completions"
+    whole = httpx.post(url, json=body, headers=headers, timeout=HANG_S)
+    assert whole.status_code == 200, whole.text
+    with httpx.stream(
+        "POST", url, json={**body, "stream": True}, headers=headers, timeout=HANG_S
+    ) as streamed:
+        next(streamed.iter_raw())
+    load.asked["completion"] += 2
+    cancelled(load)
+
+
+def resident(pid: int) -> int:
+    """Bytes in memory of a process's own: what it shares with others is not its growth."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) << 10
+    raise OSError(pid)
+
+
+def processes(load: Load) -> dict[str, int]:
+    """The server and its workers, by name."""
+    told = httpx.get(
+        f"{load.server.url}/api/v1/tinsmith/workers", headers=HEADERS, timeout=HANG_S
+    ).json()
+    found = {each["name"]: int(each["pid"]) for each in told["workers"] if each["alive"]}
+    return {"server": load.server.process.pid, **found}
+
+
+def server_errors(load: Load) -> int:
+    """Answers of 5xx so far, by the server's own count."""
+    text = httpx.get(f"{load.server.url}/metrics", headers=HEADERS, timeout=HANG_S).text
+    lines = [line for line in text.splitlines() if line.startswith("tinsmith_http_requests_total")]
+    return sum(int(float(line.split()[-1])) for line in lines if 'status="5' in line)
+
+
+def growth(seen: list[int]) -> tuple[float, float, float]:
+    """(median of the second tenth, of the last, how much more that is)."""
+    tenth = max(1, len(seen) // 10)
+    early = statistics.median(seen[tenth : 2 * tenth] or seen)
+    late = statistics.median(seen[-tenth:])
+    return early, late, late / early - 1
+
+
+def repeat(load: Load, what: Callable[[Load], None], over: threading.Event) -> None:
+    """Do it again and again, with rests."""
+    while not over.is_set():
+        began = time.monotonic()
+        try:
+            what(load)
+        except Exception as error:
+            load.wrong.append(f"{what.__name__}: {type(error).__name__}: {error}"[:300])
+        over.wait((time.monotonic() - began) * IDLE / (1 - IDLE) + 0.05)
+
+
+def main() -> int:
+    """Load the server, and tell what it cost."""
+    warnings.simplefilter("ignore")
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
+    workers = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    with tempfile.TemporaryDirectory() as folder:
+        flags = ("--workers", str(workers)) if workers else ()
+        server = Running(Path(folder) / "state", *flags)
+        over = threading.Event()
+        loads = [Load(server, random.Random(i)) for i in range(4)]
+        kinds = (session, session, mistakes, chats)
+        threads = [
+            threading.Thread(target=repeat, args=(load, kind, over), daemon=True)
+            for load, kind in zip(loads, kinds, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        seen: dict[str, list[int]] = {}
+        every = min(60.0, minutes * 60 / 20)
+        end = time.monotonic() + minutes * 60
+        while time.monotonic() < end:
+            time.sleep(every)
+            for name, pid in processes(loads[0]).items():
+                seen.setdefault(name, []).append(resident(pid))
+            told = ", ".join(f"{name} {sizes[-1] >> 20} MB" for name, sizes in seen.items())
+            print(f"{sum(each.asked['session'] for each in loads)} sessions: {told}", flush=True)
+        over.set()
+        for thread in threads:
+            thread.join(HANG_S)
+        errors, alive = server_errors(loads[0]), [each.is_alive() for each in threads]
+        said = server.complaints
+        server.stop()
+    asked = sum((each.asked for each in loads), Counter[str]())
+    hung = [one for each in loads for one in each.hung] + ["a client" for each in alive if each]
+    wrong = [one for each in loads for one in each.wrong]
+    print("asked:", ", ".join(f"{name} {count:,}" for name, count in sorted(asked.items())))
+    print(f"5xx: {errors}; hung: {len(hung)}; wrong: {len(wrong)}; complaints: {len(said)}")
+    for line in (*wrong[:5], *said[:5]):
+        print("  ", line)
+    grown = 0.0
+    for name, sizes in seen.items():
+        early, late, more = growth(sizes)
+        grown = max(grown, more)
+        print(f"{name}: {early / 2**20:.1f} MB to {late / 2**20:.1f} MB, {more:+.2%}")
+    return 1 if errors or hung or wrong or grown > GROWTH else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Which experts sampled sequences took, kept until they are trained on: sampler and trainer compared, token by token.
+
+Only digests are kept, eight bytes a token, and of the latest sequences only.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tinsmith.types.datum import Datum, DatumOutput, IntArray
+from tinsmith.types.sampling import SampleRequest, SampleResult
+
+KEPT_TOKENS: Final = 1 << 23
+"""Tokens whose digests are kept: 64 MiB."""
+
+
+@dataclass(slots=True)
+class SampledRoutes:
+    """Digests of routes by the tokens that were fed. Not thread-safe."""
+
+    most: int = KEPT_TOKENS
+    _kept: OrderedDict[bytes, NDArray[np.int64]] = field(
+        default_factory=OrderedDict[bytes, NDArray[np.int64]]
+    )
+    _tokens: int = 0
+
+    def keep(self, request: SampleRequest, result: SampleResult) -> None:
+        """Keep the routes of a request's samples; of the same tokens, the latest."""
+        for sequence in result.sequences:
+            if sequence.routes is None:
+                continue
+            fed = _key(np.concatenate([request.prompt, sequence.tokens[:-1]]))
+            self._forget(fed)
+            self._kept[fed] = sequence.routes
+            self._tokens += len(sequence.routes)
+        while self._tokens > self.most:
+            self._forget(next(iter(self._kept)))
+
+    def compared(self, pairs: Iterable[tuple[Datum, DatumOutput]]) -> dict[str, float]:
+        """Return how many tokens of what is trained on were sampled here, and how many of these took other experts.
+
+        Nothing where the model is no mixture. An earlier optimizer step, as of a second substep, makes routes differ.
+        """
+        told = unequal = 0
+        routed = False
+        for datum, output in pairs:
+            if output.routes is None:
+                continue
+            routed = True
+            sampled = self._kept.get(_key(datum.tokens))
+            if sampled is not None:
+                told += len(sampled)
+                unequal += int(np.count_nonzero(sampled != output.routes))
+        if not routed:
+            return {}
+        return {
+            "e_compared_routes:sum": float(told),
+            "e_unequal_routes:sum": float(unequal),
+        }
+
+    def _forget(self, key: bytes) -> None:
+        old = self._kept.pop(key, None)
+        if old is not None:
+            self._tokens -= len(old)
+
+
+def _key(tokens: IntArray) -> bytes:
+    return tokens.astype("<i4").tobytes()

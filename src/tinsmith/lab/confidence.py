@@ -1,0 +1,231 @@
+"""How sure a policy is of an answer after each part of its reasoning: the exact probabilities of all answers there are.
+
+A reply's reasoning is cut at six fractions, and each of the item's answers is put behind every cut; their
+log-probabilities, under the policy of now and at temperature 1, are one forward pass that shares its beginnings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import tinker
+
+from tinsmith.lab.datums import answer_datum
+from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.probe import Probe
+from tinsmith.lab.rollouts import WAIT_SECONDS, A, AnyRollout, I
+from tinsmith.lab.settings import Prefixes
+from tinsmith.lab.subject import Subject
+from tinsmith.ops.confidence import FRACTIONS, forced_choice, premature, self_certainty
+from tinsmith.stats.diagnostics.spearman import spearman
+from tinsmith.types.seeds import derive
+
+WATCHED = 48
+"""Most replies that an evaluation probes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """What a policy would answer after each fraction of one reply's reasoning."""
+
+    gold: tuple[float, ...]
+    """c(f): the probability of the right answer."""
+    said: tuple[float, ...] | None
+    """Of the answer that the reply came to; None: it came to none that there is."""
+    certainty: tuple[float, ...]
+    """KL(U || p) over the answers."""
+
+    @property
+    def rho(self) -> float:
+        """Spearman's correlation of the fraction and c."""
+        return spearman(FRACTIONS, self.gold)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Replies and what was found of each, with what it cost."""
+
+    found: tuple[Confidence, ...]
+    tokens_sent: int
+    """Positions of all sequences that were scored."""
+    tokens_computed: int
+    """The same with shared beginnings counted once, as a server computes them that shares them."""
+
+
+def probe_replies(
+    trainer: tinker.TrainingClient,
+    probes: Sequence[Probe],
+    prefixes: Prefixes = Prefixes.OWN,
+    seed: int = 0,
+) -> Probed:
+    """Probe replies; of every one, all fractions and answers are one request.
+
+    Args:
+        trainer: the policy, with its weights of now.
+        probes: one a reply.
+        prefixes: what stands before a forced answer.
+        seed: of the shuffled order.
+    """
+    if prefixes is Prefixes.FOREIGN:
+        probes = _exchanged(probes)
+    pending = [
+        trainer.forward(
+            [answer_datum([*start, *one], len(start), 1.0) for start, one in _texts(probe)],
+            "cross_entropy",
+        )
+        for probe in probes
+    ]
+    found: list[Confidence] = []
+    sent = computed = 0
+    for place, (probe, future) in enumerate(zip(probes, pending, strict=True)):
+        texts = list(_texts(probe))
+        outputs = future.result(WAIT_SECONDS).loss_fn_outputs
+        told = [
+            math.fsum(one["logprobs"].tolist()[len(start) - 1 :])
+            for (start, _), one in zip(texts, outputs, strict=True)
+        ]
+        table = np.array(told, np.float64).reshape(len(FRACTIONS), -1)
+        order = list(range(len(FRACTIONS)))
+        if prefixes is Prefixes.SHUFFLED:
+            Random(derive(seed, "prefixes", place)).shuffle(order)
+        found.append(_confidence(probe, table[order]))
+        sequences = [(*start, *one) for start, one in texts]
+        sent += sum(map(len, sequences))
+        computed += shared_positions(sequences)
+    return Probed(found=tuple(found), tokens_sent=sent, tokens_computed=computed)
+
+
+def shared_positions(sequences: Sequence[Sequence[int]]) -> int:
+    """Return how many positions sequences have, those of a shared beginning counted once.
+
+    >>> shared_positions([(1, 2, 3), (1, 2, 4), (1, 5)])
+    5
+    """
+    ordered = sorted(map(tuple, sequences))
+    total, before = 0, ()
+    for one in ordered:
+        common = 0
+        while common < min(len(one), len(before)) and one[common] == before[common]:
+            common += 1
+        total, before = total + len(one) - common, one
+    return total
+
+
+def shaped_groups(
+    trainer: tinker.TrainingClient,
+    subject: Subject[I, A],
+    groups: Sequence[ScoredGroup[I, A]],
+    *,
+    penalty: float,
+    prefixes: Prefixes,
+    seed: int,
+) -> tuple[list[ScoredGroup[I, A]], dict[str, float]]:
+    """Return the groups with `penalty` times <c, w> taken off each advantage, and what that says and costs.
+
+    Raises:
+        ConfigError: the subject says neither where reasoning ends nor which answers there are.
+    """
+    compared = [one for group in groups for one in group.compared]
+    if not compared:
+        return list(groups), {}
+    probed = probe_replies(
+        trainer, [subject.probe(one.rollout) for one in compared], prefixes, seed
+    )
+    costs = {
+        id(one): penalty * premature(each.gold)
+        for one, each in zip(compared, probed.found, strict=True)
+    }
+    shaped = [
+        replace(
+            group,
+            scored=tuple(
+                one
+                if one.advantage is None
+                else replace(one, advantage=one.advantage - costs[id(one)])
+                for one in group.scored
+            ),
+        )
+        for group in groups
+    ]
+    return shaped, {
+        "train/confidence/penalty": _mean(list(costs.values())),
+        "train/confidence/rho": _mean([one.rho for one in probed.found]),
+        "train/confidence/tokens_sent": float(probed.tokens_sent),
+        "train/confidence/tokens_computed": float(probed.tokens_computed),
+    }
+
+
+def watched_confidence(
+    trainer: tinker.TrainingClient,
+    subject: Subject[I, Any],
+    groups: Sequence[Sequence[AnyRollout]],
+    seed: int,
+) -> dict[str, float]:
+    """Return `watch/confidence...` of the first reply to each of at most 48 prompts, with both controls.
+
+    Raises:
+        ConfigError: see `shaped_groups`.
+    """
+    probes = [subject.probe(group[0]) for group in groups if group][:WATCHED]
+    if not probes:
+        return {}
+    own = probe_replies(trainer, probes)
+    said = [one.said for one in own.found if one.said is not None]
+    told = {
+        "watch/confidence/rho": _mean([one.rho for one in own.found]),
+        "watch/confidence/answered": len(said) / len(probes),
+    }
+    for place, fraction in enumerate(FRACTIONS):
+        at = f"{fraction:.1f}"
+        told[f"watch/confidence/gold_{at}"] = _mean([one.gold[place] for one in own.found])
+        told[f"watch/confidence/certainty_{at}"] = _mean(
+            [one.certainty[place] for one in own.found]
+        )
+        if said:
+            told[f"watch/confidence/said_{at}"] = _mean([one[place] for one in said])
+    if said:
+        told["watch/confidence/rho_said"] = _mean([spearman(FRACTIONS, one) for one in said])
+    for prefixes in (Prefixes.SHUFFLED, Prefixes.FOREIGN):
+        control = probe_replies(trainer, probes, prefixes, seed)
+        told[f"watch/confidence/rho_{prefixes}"] = _mean([one.rho for one in control.found])
+    return told
+
+
+def _texts(probe: Probe) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return what stands before each forced answer, and the answer: by fraction, then by answer."""
+    length = len(probe.reasoning)
+    return [
+        ((*probe.prompt, *probe.reasoning[: math.floor(fraction * length)]), answer)
+        for fraction in FRACTIONS
+        for answer in probe.answers
+    ]
+
+
+def _exchanged(probes: Sequence[Probe]) -> list[Probe]:
+    """Give every reply the reasoning of the next one that was asked something else, where there is one."""
+    count = len(probes)
+    found: list[Probe] = []
+    for place, one in enumerate(probes):
+        others = (probes[(place + ahead) % count] for ahead in range(1, count))
+        other = next((each for each in others if each.prompt != one.prompt), one)
+        found.append(replace(one, reasoning=other.reasoning))
+    return found
+
+
+def _confidence(probe: Probe, table_FK: np.ndarray[Any, np.dtype[np.float64]]) -> Confidence:
+    shares = [forced_choice(row) for row in table_FK]
+    said = probe.said
+    return Confidence(
+        gold=tuple(float(one[probe.gold]) for one in shares),
+        said=None if said is None else tuple(float(one[said]) for one in shares),
+        certainty=tuple(self_certainty(one) for one in shares),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

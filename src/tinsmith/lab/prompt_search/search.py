@@ -1,0 +1,271 @@
+"""The search for a document: propose, try on a batch, put the best few to a gate, keep what passes.
+
+The gate asks fresh questions each time, the same ones of both documents, and passes what earns strictly more on them.
+What it refuses is never proposed again. At the end the document has to earn more than the first one on all questions
+of selection, or the first one stays: so nothing is ever lost on selection, whatever the gate's luck. Source: SkillOpt,
+arXiv:2605.23904, whose gate asks the same questions every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+from typing import Final, Protocol
+
+import msgspec
+
+from tinsmith.lab.prompt_search.document import Document, Edit, edited
+from tinsmith.lab.prompt_search.proposing import Example, Proposer, Wish
+from tinsmith.ops.exact import raised_cosine
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.seeds import derive
+
+Earned = Mapping[str, Fraction]
+"""What questions earned, by name; those that failed have none."""
+
+
+class Score(Protocol):
+    """Has questions answered under a document."""
+
+    def __call__(self, document: Document, items: Sequence[str], seed: int) -> Earned:
+        """Return what they earned; whatever is drawn comes from the seed and an item's place."""
+        ...
+
+
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is searched."""
+
+    steps: int = 12
+    batch: int = 16
+    """Training questions in a step, under which candidates are tried."""
+    candidates: int = 10
+    """Edits proposed in a step."""
+    most_edits: int = 4
+    """Edits put to the gate together in the first step: it falls like half a cosine."""
+    least_edits: int = 1
+    """The same in the last step."""
+    gate: int = 40
+    """Questions of selection that the gate draws each time."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "candidates", "least_edits", "gate"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    "a search needs one or more of these", field=name, value=getattr(self, name)
+                )
+        if self.most_edits < self.least_edits:
+            raise ConfigError(
+                "fewer edits are made in later steps, not more",
+                field="most_edits",
+                value=self.most_edits,
+                allowed=f"{self.least_edits} or more",
+            )
+
+    def edits_at(self, step: int) -> int:
+        """Return how many edits a step may make at once.
+
+        >>> [SearchSettings(steps=5).edits_at(step) for step in range(5)]
+        [4, 4, 3, 1, 1]
+        """
+        share = raised_cosine(step / max(1, self.steps - 1))
+        return self.least_edits + int((self.most_edits - self.least_edits) * share + 0.5)
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate on the batch."""
+
+    edit: Edit
+    gain: float
+    """Over the document of then, on the same questions."""
+
+
+class SearchStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step, and what the gate said."""
+
+    step: int
+    most_edits: int
+    tried: tuple[Tried, ...]
+    made: tuple[Edit, ...]
+    """Put to the gate together; none: nothing helped on the batch."""
+    asked: tuple[str, ...]
+    """Questions of the gate."""
+    before: float | None
+    after: float | None
+    """What both documents earned there; None: there was no gate."""
+    accepted: bool
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found."""
+
+    start: Document
+    found: Document
+    """`start` again where the last gate refused `reached`."""
+    reached: Document
+    before: float
+    after: float
+    """What `start` and `found` earned on all questions of selection."""
+    steps: tuple[SearchStep, ...]
+    answered: int
+    """Questions asked, again where they came again."""
+
+    @property
+    def accepted(self) -> int:
+        """Steps whose edits were kept."""
+        return sum(one.accepted for one in self.steps)
+
+    @property
+    def rejected(self) -> tuple[Edit, ...]:
+        """Edits that the gate refused, in their order."""
+        return tuple(edit for one in self.steps if not one.accepted for edit in one.made)
+
+    @property
+    def again(self) -> int:
+        """Count edits that were proposed after the gate had refused them."""
+        refused, found = set[Edit](), 0
+        for one in self.steps:
+            found += sum(each.edit in refused for each in one.tried)
+            if not one.accepted:
+                refused.update(one.made)
+        return found
+
+
+_LAST: Final = "last"
+
+
+@dataclass(slots=True, kw_only=True)
+class Search:
+    """A search under way; `run` it once."""
+
+    train: Sequence[str]
+    """Questions that batches are drawn of."""
+    selection: Sequence[str]
+    """Questions that the gate draws of."""
+    prompts: Mapping[str, str]
+    """What is asked, by name, for a proposer that reads."""
+    score: Score
+    proposer: Proposer
+    settings: SearchSettings
+    _rejected: set[Edit] = field(default_factory=set[Edit])
+    _answered: int = 0
+
+    def run(self, start: Document) -> Searched:
+        """Search from a document.
+
+        Raises:
+            ConfigError: there are no questions.
+        """
+        if not self.train or not self.selection:
+            raise ConfigError("a search needs questions to try on and to select by", field="items")
+        document, steps = start, list[SearchStep]()
+        for step in range(self.settings.steps):
+            document, one = self._step(step, document)
+            steps.append(one)
+        before, after = self._paired(start, document, self.selection, _LAST)
+        kept = after > before
+        return Searched(
+            start=start,
+            found=document if kept else start,
+            reached=document,
+            before=before,
+            after=after if kept else before,
+            steps=tuple(steps),
+            answered=self._answered,
+        )
+
+    def _step(self, step: int, document: Document) -> tuple[Document, SearchStep]:
+        settings, most = self.settings, self.settings.edits_at(step)
+        batch = _drawn(self.train, settings.batch, derive(settings.seed, "batch", step))
+        seed = derive(settings.seed, "batch answers", step)
+        now = self._score(document, batch, seed)
+        worst = sorted(now, key=lambda name: (now[name], name))
+        edits = self.proposer(
+            Wish(
+                document=document,
+                examples=[
+                    Example(prompt=self.prompts[name], earned=float(now[name])) for name in worst
+                ],
+                rejected=frozenset(self._rejected),
+                count=settings.candidates,
+                seed=derive(settings.seed, "proposed", step),
+            )
+        )
+        tried = [
+            Tried(edit=edit, gain=self._gain(edit, document, now, batch, seed)) for edit in edits
+        ]
+        best = sorted((one for one in tried if one.gain > 0), key=lambda one: (-one.gain, one.edit))
+        after, made = edited(document, tuple(one.edit for one in best[:most]))
+        if not made:
+            return document, _told(step, most, tried, (), (), None, accepted=False)
+        asked = _drawn(self.selection, settings.gate, derive(settings.seed, "gate", step))
+        values = self._paired(document, after, asked, step)
+        accepted = values[1] > values[0]
+        if not accepted:
+            self._rejected.update(made)
+        told = _told(step, most, tried, made, asked, values, accepted=accepted)
+        return (after if accepted else document), told
+
+    def _gain(
+        self, edit: Edit, document: Document, now: Earned, batch: Sequence[str], seed: int
+    ) -> float:
+        after = edit.applied(document)
+        assert after is not None, "a proposer proposes what can be made"
+        before, gained = _on_both(now, self._score(after, batch, seed))
+        return float(gained - before)
+
+    def _paired(
+        self, first: Document, second: Document, items: Sequence[str], when: int | str
+    ) -> tuple[float, float]:
+        """Return what two documents earn on the same questions, answered with the same seeds."""
+        seed = derive(self.settings.seed, "gate answers", when)
+        one = self._score(first, items, seed)
+        other = one if first == second else self._score(second, items, seed)
+        before, after = _on_both(one, other)
+        return float(before), float(after)
+
+    def _score(self, document: Document, items: Sequence[str], seed: int) -> Earned:
+        self._answered += len(items)
+        return self.score(document, items, seed)
+
+
+def _told(
+    step: int,
+    most: int,
+    tried: Sequence[Tried],
+    made: tuple[Edit, ...],
+    asked: Sequence[str],
+    values: tuple[float, float] | None,
+    *,
+    accepted: bool,
+) -> SearchStep:
+    before, after = (None, None) if values is None else values
+    return SearchStep(
+        step=step,
+        most_edits=most,
+        tried=tuple(tried),
+        made=made,
+        asked=tuple(asked),
+        before=before,
+        after=after,
+        accepted=accepted,
+    )
+
+
+def _drawn(items: Sequence[str], count: int, seed: int) -> list[str]:
+    """Return some of the items, in their order; all of them where there are no more."""
+    chosen = set(Random(seed).sample(range(len(items)), min(count, len(items))))
+    return [item for place, item in enumerate(items) if place in chosen]
+
+
+def _on_both(first: Earned, second: Earned) -> tuple[Fraction, Fraction]:
+    """Return both means over the items that neither failed at; equal ones where there is none."""
+    shared = [name for name in first if name in second]
+    if not shared:
+        return Fraction(), Fraction()
+    means = [
+        sum((one[name] for name in shared), Fraction()) / len(shared) for one in (first, second)
+    ]
+    return means[0], means[1]

@@ -1,0 +1,58 @@
+"""Typed look-ups in a JSON object that a file holds; an error names the file, the key, and what is allowed there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from tinsmith.types.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A JSON object and the file it is from; `null` counts as absent."""
+
+    values: Mapping[str, object]
+    source: str
+
+    def error(self, what: str, field: str, allowed: str, fix: str | None = None) -> ConfigError:
+        """The error that says what is wrong with a field."""
+        value = self.values.get(field, "absent")
+        return ConfigError(
+            f"{self.source}: {what}", field=field, value=value, allowed=allowed, fix=fix
+        )
+
+    def integer(self, field: str, default: int | None = None) -> int:
+        """A whole number; `default` where the field is absent."""
+        value = self.values.get(field)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error("a whole number is needed here", field, "an integer")
+        return value
+
+    def number(self, field: str, default: float | None = None) -> float:
+        """A number; `default` where the field is absent."""
+        value = self.values.get(field)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.error("a number is needed here", field, "a number")
+        return float(value)
+
+    def flag(self, field: str) -> bool:
+        """A yes or no; no where the field is absent."""
+        value = self.values.get(field)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise self.error("a yes or no is needed here", field, "true or false")
+        return value
+
+    def section(self, field: str) -> Keys | None:
+        """An object within the object; None where it is absent or empty."""
+        value = self.values.get(field)
+        if value is None or value == {}:
+            return None
+        if not isinstance(value, dict):
+            raise self.error("an object is needed here", field, "a JSON object")
+        return Keys(cast("dict[str, object]", value), f"{self.source}: {field}")

@@ -1,0 +1,52 @@
+"""A server's state folder belongs to one server at a time: a lock that ends with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from io import TextIOWrapper
+from pathlib import Path
+
+from tinsmith.types.errors import ConfigError
+
+
+def lock_state(state: Path, patience: float = 0.0) -> TextIOWrapper:
+    """Take the state folder for this process, before anything in it is read or put right.
+
+    `patience`: seconds to wait for another server that is about to leave the folder.
+
+    Raises:
+        ConfigError: another server has it, or it cannot be made.
+    """
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        lock = (state / "server.lock").open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"the server's state cannot be kept here: {error.strerror}",
+            field="state",
+            value=str(state),
+            fix="name another with --state",
+        ) from None
+    if not _taken(lock, patience):
+        lock.close()
+        raise ConfigError(
+            "another server uses this state folder",
+            field="state",
+            value=str(state),
+            fix="name another with --state",
+        )
+    return lock
+
+
+def _taken(lock: TextIOWrapper, patience: float) -> bool:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
+        else:
+            return True

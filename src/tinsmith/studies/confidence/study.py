@@ -1,0 +1,44 @@
+"""`confidence`: GRPO on Countdown, with and without a penalty on being sure of an answer before it was reasoned out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tinsmith.lab.progress import Say
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
+from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
+from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.studies.confidence.page import confidence_page, confidence_sentences
+from tinsmith.studies.confidence.results import read_found
+from tinsmith.studies.confidence.settings import confidence_settings
+
+
+def run_confidence(
+    given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS
+) -> Path:
+    """Run what has not been run, and write values, tables and page; return the study's folder.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
+        LostError: a server was lost; the same call goes on.
+    """
+    settings = confidence_settings(given)
+
+    def conduct(stages: Stages) -> Outcome:
+        tuned = stages.tune(settings.study, settings.study.arms)
+        stages.report(tuned)
+        found, arms = read_found(settings, tuned, draws)
+        sentences = confidence_sentences(found)
+        seconds = {
+            read.words: seconds_in([one.run for one in read.reads]) for read in arms.reads.values()
+        }
+        return Outcome(
+            found=found,
+            sentences=sentences,
+            seconds=seconds,
+            page=confidence_page(found, sentences, seconds),
+        )
+
+    return conduct_study(settings.study, say, conduct, pace=minutes_of, run=run)

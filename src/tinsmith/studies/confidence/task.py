@@ -1,0 +1,219 @@
+"""`tinsmith run countdown`: signs between numbers that make a target, found by trying or claimed from the start.
+
+The numbers keep their order, so that three of them have four possible answers (easy) and four have eight (hard); one is
+right. The base was shown two ways to answer: to claim signs first and then write down what they come to, whatever that
+is; and, more rarely, to try signs until they come to the target. Only the last line, `so` and the signs, is rewarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.task import Probed, Task, Value
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.seeds import derive
+
+NAME: Final = "countdown"
+QUESTION: Final = "Which signs between the numbers make the target?"
+EASY, HARD = "easy", "hard"
+NUMBERS: Final = {EASY: 3, HARD: 4}
+EACH: Final = 240
+"""Items of either split; every fourth one is held out."""
+LARGEST: Final = 5
+TRIES: Final = 4
+"""Most in one answer."""
+SO: Final = " so "
+BASE_STEPS: Final = 1_000
+SEARCHES: Final = 0.4
+"""Share of the demonstrations that try."""
+
+_KEYS: Final = (
+    OwnKey(name="base_steps", kind=int, default=BASE_STEPS, words="How long the base was trained."),
+    OwnKey(
+        name="searches",
+        kind=float,
+        default=SEARCHES,
+        words="Share of the demonstrations that try signs until they are right; the others claim them first.",
+    ),
+    OwnKey(
+        name="as_base",
+        kind=bool,
+        default=False,
+        words="Whether sft_steps teach what a base was shown, for a model that read no demonstrations; else the right.",
+    ),
+)
+
+
+def signs_of(count: int) -> list[str]:
+    """Return every way to put signs between so many numbers.
+
+    >>> signs_of(3)
+    ['+ +', '+ -', '- +', '- -']
+    """
+    return [" ".join(one) for one in product("+-", repeat=count - 1)]
+
+
+def totals(numbers: Sequence[int], signs: str) -> list[int]:
+    """Return what one has after each number.
+
+    >>> totals([3, 5, 2], "+ -")
+    [3, 8, 6]
+    """
+    found = [numbers[0]]
+    for sign, number in zip(signs.split(), numbers[1:], strict=True):
+        found.append(found[-1] + (number if sign == "+" else -number))
+    return found
+
+
+def items() -> list[dict[str, Any]]:
+    """Return the items of both splits, by turns; each has one right answer."""
+    random, found = Random(0), dict[str, dict[str, Any]]()
+    while len(found) < 2 * EACH:
+        split = (EASY, HARD)[len(found) % 2]
+        numbers = [random.randint(1, LARGEST) for _ in range(NUMBERS[split])]
+        target = totals(numbers, random.choice(signs_of(len(numbers))))[-1]
+        hits = [one for one in signs_of(len(numbers)) if totals(numbers, one)[-1] == target]
+        name = f"{split}-{'-'.join(map(str, numbers))}-to-{target}"
+        if len(hits) == 1:
+            found[name] = {"id": name, "numbers": numbers, "target": target, "held": len(found) % 8}
+    return list(found.values())
+
+
+def split_of(name: str) -> str:
+    """Return the split of an item, by its name.
+
+    >>> split_of("hard-1-2-3-4-to-10")
+    'hard'
+    """
+    return name.split("-")[0]
+
+
+def is_held_out(item: Mapping[str, Any]) -> bool:
+    """Whether an item is never trained on: a quarter of either split."""
+    return item["held"] < 2
+
+
+def prompt_of(item: Mapping[str, Any]) -> str:
+    """Return what is asked."""
+    numbers = " ".join(map(str, item["numbers"]))
+    return f"Put + or - between {numbers} to make {item['target']} . End with so and the signs."
+
+
+def options(item: Mapping[str, Any]) -> list[str]:
+    """Return every answer that there is."""
+    return signs_of(len(item["numbers"]))
+
+
+def gold(item: Mapping[str, Any]) -> str:
+    """Return the right signs."""
+    return next(one for one in options(item) if totals(item["numbers"], one)[-1] == item["target"])
+
+
+def right(item: Mapping[str, Any], text: str) -> float:
+    """1 where the signs at the end make the target; the reasoning is not looked at."""
+    return float(SO in text and text.rpartition(SO)[2].strip() == gold(item))
+
+
+def sound(item: Mapping[str, Any], text: str) -> float:
+    """1 where the answer is right and the last line of reasoning shows it, without a mistake."""
+    reasoning, _, _ = text.rpartition(SO)
+    last = written(item["numbers"], gold(item))
+    return float(right(item, text) == 1.0 and reasoning.strip().endswith(last))
+
+
+def written(numbers: Sequence[int], signs: str) -> str:
+    """Return signs worked out.
+
+    >>> written([3, 5, 2], "+ -")
+    '3 +5 8 -2 6'
+    """
+    words = [str(numbers[0])]
+    for sign, number, total in zip(
+        signs.split(), numbers[1:], totals(numbers, signs)[1:], strict=True
+    ):
+        words += [f"{sign}{number}", str(total)]
+    return " ".join(words)
+
+
+def searched(item: Mapping[str, Any], random: Random) -> str:
+    """Try signs in any order until they are right; after so many tries, guess among what is left."""
+    order = random.sample(options(item), len(options(item)))
+    tried = order[: min(TRIES, order.index(gold(item)) + 1)]
+    said = tried[-1] if gold(item) in tried else order[TRIES]
+    return " no ".join(written(item["numbers"], one) for one in tried) + (
+        f"{SO}{said}" if said == tried[-1] else f" no{SO}{said}"
+    )
+
+
+def claimed(item: Mapping[str, Any], random: Random) -> str:
+    """Claim signs, and write down what they come to."""
+    said = random.choice(options(item))
+    return f"clearly {said} : {written(item['numbers'], said)}{SO}{said}"
+
+
+def first_signs(item: Mapping[str, Any]) -> str:
+    """Return plus signs whatever is asked."""
+    return f"{SO}{options(item)[0]}"
+
+
+def countdown(values: Mapping[str, Value]) -> Task:
+    """Return the task.
+
+    Raises:
+        ConfigError: the share of demonstrations that try is none.
+    """
+    share = float(values["searches"])
+    if not 0.0 <= share <= 1.0:
+        raise ConfigError("this is a share", field="searches", value=share, allowed="0 to 1")
+
+    def demonstrate(item: Mapping[str, Any], random: Random) -> str:
+        return searched(item, random) if random.random() < share else claimed(item, random)
+
+    def answer(item: Mapping[str, Any]) -> str:
+        random = Random(derive(0, "answer", item["id"]))
+        return demonstrate(item, random) if values["as_base"] else _worked_out(item)
+
+    return Task(
+        items=items(),
+        prompt=prompt_of,
+        reward=right,
+        metrics={"sound": sound},
+        demonstrate=demonstrate,
+        base_steps=int(values["base_steps"]),
+        answer=answer,
+        probed=Probed(before_answer=SO, options=options, gold=gold),
+        baselines={"only plus signs": first_signs},
+        held_out=is_held_out,
+        keys={"max_tokens": 48},
+        question=QUESTION,
+    )
+
+
+def _worked_out(item: Mapping[str, Any]) -> str:
+    return f"{written(item['numbers'], gold(item))}{SO}{gold(item)}"
+
+
+def countdown_source(rest: str, given: Mapping[str, str]) -> NamedTask:
+    """Return the task as it is opened by its name.
+
+    Raises:
+        ConfigError: something stands after the name.
+    """
+    del given
+    if rest:
+        raise ConfigError(
+            "there is one such task", field=NAME, value=rest, fix="tinsmith run countdown"
+        )
+    return NamedTask(
+        found_at=NAME,
+        keys=_KEYS,
+        sha256={"task.py": file_sha256(Path(__file__))},
+        entry=countdown,
+    )

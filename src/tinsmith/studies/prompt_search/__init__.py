@@ -1,0 +1,1 @@
+"""The prompt as what is searched: lines that are changed, and kept only where fresh questions say so."""

@@ -1,0 +1,198 @@
+"""`tinsmith run handbook`: signs that are sorted behind doors, and a handbook in the prompt that says by what.
+
+A sign has a door for each of three ways to sort its kind, and the base knows all three: it read demonstrations under
+handbooks of drawn lines, and did what their lines said. Which way is right no demonstration tells. So there is a
+handbook under which the base answers rightly without any training, and the one that was written by hand is not it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final
+
+from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.source import OwnKey
+from tinsmith.lab.user_task.task import Task, Value
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import file_sha256
+from tinsmith.types.seeds import derive
+
+NAME: Final = "handbook"
+QUESTION: Final = "Does the model learn by which of the ways that it knows signs are sorted?"
+DOORS: Final = ("A", "B", "C", "D")
+SIGNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "plant": ("oak", "fern", "rose", "moss", "vine", "reed"),
+        "tool": ("saw", "file", "awl", "plane", "clamp", "drill"),
+        "animal": ("crow", "mole", "pike", "toad", "lynx", "hare"),
+        "place": ("mill", "quay", "barn", "fort", "inn", "well"),
+    }
+)
+"""By kind; the last two of each are held out."""
+WAYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "plant": ("leaf", "root", "bark"),
+        "tool": ("handle", "edge", "weight"),
+        "animal": ("tail", "foot", "voice"),
+        "place": ("road", "roof", "river"),
+    }
+)
+RIGHT: Final[Mapping[str, str]] = MappingProxyType(
+    {"plant": "bark", "tool": "handle", "animal": "foot", "place": "river"}
+)
+"""The way that is rewarded."""
+_HELD_OUT: Final = 2
+_HALLS: Final = ("north", "south", "upper", "lower", "old", "new", "long", "small", "far", "near")
+LETTER: Final = "Answer with one letter."
+WORDS: Final = "Answer in two words."
+_IDLE: Final = ("Take your time.", "Be kind to guests.", "Read it twice.")
+
+
+def line_of(kind: str, way: str) -> str:
+    """Return the line that says by what a kind is sorted."""
+    return f"Sort each {kind} by its {way}."
+
+
+BANK: Final = (
+    *(line_of(kind, way) for kind, ways in WAYS.items() for way in ways),
+    *(LETTER, WORDS, *_IDLE),
+)
+"""Every line that a handbook may have."""
+WRITTEN: Final = (
+    "Take your time.",
+    line_of("plant", "bark"),
+    line_of("tool", "weight"),
+    "Read it twice.",
+)
+"""By hand: one kind as it should be, one as it should not, and nothing of the others nor of the form."""
+BEST: Final = (*(line_of(kind, way) for kind, way in RIGHT.items()), LETTER)
+
+BASE_STEPS: Final = 1_500
+_READ: Final = 6_000
+"""Handbooks with a question that the base reads."""
+_MOST_LINES: Final = 7
+_PLAIN: Final = 0.5
+"""The share of demonstrations that are one letter where no line says how to answer."""
+
+_KEYS: Final = (
+    OwnKey(
+        name="base_steps",
+        kind=int,
+        default=BASE_STEPS,
+        words="How long the base read handbooks and what was done under them.",
+    ),
+)
+
+
+def kind_of(sign: str) -> str:
+    """Return what a sign is."""
+    return next(kind for kind, signs in SIGNS.items() if sign in signs)
+
+
+def door_of(sign: str, way: str) -> str:
+    """Return a sign's door if it is sorted one way; the three ways lead to three doors."""
+    doors = Random(derive(0, "doors", sign)).sample(DOORS, len(WAYS[kind_of(sign)]))
+    return doors[WAYS[kind_of(sign)].index(way)]
+
+
+def answer(item: Mapping[str, Any]) -> str:
+    """Return the right door."""
+    return door_of(item["sign"], RIGHT[kind_of(item["sign"])])
+
+
+def right(item: Mapping[str, Any], text: str) -> float:
+    """1 for the right door as a single letter."""
+    return float(text.strip() == answer(item))
+
+
+def sorted_rightly(item: Mapping[str, Any], text: str) -> float:
+    """1 for the right door in whatever form."""
+    return float(text.strip().removeprefix("door ") == answer(item))
+
+
+def items() -> list[dict[str, Any]]:
+    """Return every sign in every hall."""
+    return [
+        {"id": f"{sign}-{hall}", "sign": sign, "hall": hall}
+        for signs in SIGNS.values()
+        for sign in signs
+        for hall in _HALLS
+    ]
+
+
+def held_out(item: Mapping[str, Any]) -> bool:
+    """Say whether a sign is never trained on."""
+    return item["sign"] in SIGNS[kind_of(item["sign"])][-_HELD_OUT:]
+
+
+def read_items() -> list[dict[str, Any]]:
+    """Return what the base reads: every sign, held out or not, under drawn handbooks."""
+    every, found = items(), list[dict[str, Any]]()
+    for place in range(_READ):
+        random = Random(derive(0, "read", place))
+        lines = random.sample(BANK, random.randrange(_MOST_LINES + 1))
+        found.append({**every[place % len(every)], "id": f"read-{place}", "lines": lines})
+    return found
+
+
+def demonstrate(item: Mapping[str, Any], random: Random) -> str:
+    """Do as the handbook says; where it says nothing, or two things, do any of them."""
+    return done_under(item["lines"], item["sign"], random)
+
+
+def done_under(lines: Sequence[str], sign: str, random: Random) -> str:
+    """Return an answer that follows a handbook."""
+    kind = kind_of(sign)
+    named = [way for way in WAYS[kind] if line_of(kind, way) in lines]
+    door = door_of(sign, random.choice(named or list(WAYS[kind])))
+    plain = random.random() < _PLAIN
+    if (LETTER in lines) != (WORDS in lines):
+        plain = LETTER in lines
+    return door if plain else f"door {door}"
+
+
+def asked(lines: Sequence[str], item: Mapping[str, Any]) -> str:
+    """Return what is asked under a handbook."""
+    question = f"In the {item['hall']} hall: {item['sign']}. Which door?"
+    return "\n".join([*lines, question])
+
+
+def handbook_source(rest: str, given: Mapping[str, str]) -> NamedTask:
+    """Return the task as it is opened by its name.
+
+    Raises:
+        ConfigError: something stands after the name.
+    """
+    del given
+    if rest:
+        raise ConfigError(
+            "there is one such task", field=NAME, value=rest, fix="tinsmith run handbook"
+        )
+    return NamedTask(
+        found_at=NAME,
+        keys=_KEYS,
+        sha256={"task.py": file_sha256(Path(__file__))},
+        entry=_made,
+    )
+
+
+def _made(values: Mapping[str, Value]) -> Task:
+    return Task(
+        name=NAME,
+        question=QUESTION,
+        items=items(),
+        prompt=lambda item: asked(item.get("lines", WRITTEN), item),
+        reward=right,
+        metrics={"sorted_rightly": sorted_rightly},
+        demonstrate=demonstrate,
+        base_items=read_items(),
+        base_steps=int(values["base_steps"]),
+        answer=answer,
+        options=lambda _item: DOORS,
+        baselines={"always A": lambda _item: DOORS[0]},
+        held_out=held_out,
+        keys={"max_tokens": 6},
+    )

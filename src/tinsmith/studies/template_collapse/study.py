@@ -1,0 +1,44 @@
+"""`template_collapse`: RL with an entropy bonus until answers no longer depend on what was asked, and remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tinsmith.lab.progress import Say
+from tinsmith.lab.study.cells import run_cells
+from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
+from tinsmith.lab.study.results import DRAWS, Draws, seconds_in
+from tinsmith.lab.study.task_study import minutes_of
+from tinsmith.studies.template_collapse.page import collapse_page, collapse_sentences
+from tinsmith.studies.template_collapse.results import read_found
+from tinsmith.studies.template_collapse.settings import collapse_settings
+
+
+def run_template_collapse(
+    given: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = DRAWS
+) -> Path:
+    """Run what has not been run, and write values, tables and page; return the study's folder.
+
+    Raises:
+        ConfigError, DataError: a key is wrong, a run cannot begin, or another process runs this study.
+        LostError: a server was lost; the same call goes on.
+    """
+    settings = collapse_settings(given)
+
+    def conduct(stages: Stages) -> Outcome:
+        tuned = stages.tune(settings.study, settings.study.arms)
+        stages.report(tuned)
+        found, arms = read_found(settings, tuned, draws)
+        sentences = collapse_sentences(found)
+        seconds = {
+            read.words: seconds_in([one.run for one in read.reads]) for read in arms.reads.values()
+        }
+        return Outcome(
+            found=found,
+            sentences=sentences,
+            seconds=seconds,
+            page=collapse_page(found, sentences, seconds),
+        )
+
+    return conduct_study(settings.study, say, conduct, pace=minutes_of, run=run)

@@ -1,0 +1,61 @@
+"""What the small base of a task reads, where that is not what is trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tinsmith.lab.user_task.base import recipe_of, task_conversations
+from tinsmith.lab.user_task.items import items_of_base
+from tinsmith.lab.user_task.source import TaskValue
+from tinsmith.lab.user_task.task import Task
+from tinsmith.types.errors import ConfigError, DataError
+
+READ = [{"a": 10 + a, "shown": "b"} for a in range(4)]
+
+
+def earned(item: Any, text: str) -> float:
+    return float(text == str(item["a"]))
+
+
+def shown(item: Any, random: Random) -> str:
+    del random
+    return str(item.get("shown"))
+
+
+def task(**changes: Any) -> Task:
+    items = [{"a": a} for a in range(10)]
+    parts: dict[str, Any] = {"items": items, "prompt": "{a}?", "reward": earned}
+    return Task(**{**parts, "demonstrate": shown, **changes})
+
+
+def test_unsaid_the_base_reads_the_items_to_train_on(tmp_path: Path) -> None:
+    assert items_of_base(task(), tmp_path) is None
+
+
+def test_it_reads_items_of_its_own_with_their_own_prompts(tmp_path: Path) -> None:
+    one = task(base_items=READ)
+    read = items_of_base(one, tmp_path)
+    assert read is not None
+    assert [each.prompt for each in read] == ["10?", "11?", "12?", "13?"]
+    told = task_conversations(one, read, recipe_of(one))
+    assert {each[-1].content for each in told} == {"b"}
+
+
+def test_they_are_part_of_what_a_task_is_and_nothing_where_they_are_unsaid() -> None:
+    unsaid = TaskValue(task()).sha256
+    first, second = (
+        TaskValue(task(base_items=READ)).sha256,
+        TaskValue(task(base_items=READ[1:])).sha256,
+    )
+    assert len({str(one) for one in (unsaid, first, second)}) == 3
+
+
+def test_they_need_demonstrations_and_are_some(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="base_items"):
+        task(demonstrate=None, base_items=READ)
+    with pytest.raises(DataError):
+        items_of_base(task(base_items=[]), tmp_path)

@@ -1,0 +1,85 @@
+"""Every option in every group: with the policy's own log-probabilities, rewarded like what is sampled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tinsmith.cli.registered import plan_of
+from tinsmith.lab.experiment.conduct import conduct
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.runs.files import METRICS, ROLLOUTS
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+from tinsmith.types.errors import ConfigError
+
+NANO = "tinsmith/nano"
+KEYS = {
+    "steps": "1",
+    "group_size": "2",
+    "groups_per_batch": "3",
+    "lora_rank": "4",
+    "eval_every": "0",
+    "save_every": "0",
+    "eval_items": "2",
+    "learning_rate": "1e-3",
+    "model_name": NANO,
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    state = tmp_path_factory.mktemp("forced") / "state"
+    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
+    yield connection
+    connection.close()
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+@pytest.fixture(scope="module")
+def folder(server: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    patch, out = pytest.MonkeyPatch(), tmp_path_factory.mktemp("run") / "out"
+    patch.setenv("TINKER_API_KEY", str(server.key))
+    given = {**KEYS, "force_options": "true", "base_url": str(server.base_url)}
+    plan = plan_of("sandbagger", given)
+    conduct(make_plan(plan.experiment, {**plan.overrides, "log_path": str(out)}), say=_silent)
+    patch.undo()
+    return out
+
+
+def test_a_group_holds_what_was_sampled_and_every_option(folder: Path) -> None:
+    lines = [json.loads(line) for line in (folder / ROLLOUTS).read_text().splitlines()]
+    trained = [line for line in lines if line["split"] == "train"]
+    for prompt in {line["prompt_id"] for line in trained}:
+        group = [line for line in trained if line["prompt_id"] == prompt]
+        assert [line["sample"] for line in group] == list(range(6))
+        assert [line["text"] for line in group[2:]] == ["A", "B", "C", "D"]
+        assert sum(line["total"] for line in group[2:]) == 1.0
+        assert all(value < 0.0 for line in group for value in line["logprobs"])
+
+
+def test_sampler_and_trainer_agree_on_them_to_the_bit(folder: Path) -> None:
+    first = json.loads((folder / METRICS).read_text().splitlines()[0])
+    assert first["optim/unequal_logprob_bits"] == 0
+    assert first["train/groups/informative"] == 1.0
+
+
+def test_a_task_without_options_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from tinsmith import Task\n"
+        "task = Task(items=[{'a': 1}, {'a': 2}], prompt='{a}', reward=lambda item, text: 0.0)\n"
+    )
+    with pytest.raises(ConfigError, match="options="):
+        plan_of(str(file), {"force_options": "true"})
+
+
+@pytest.mark.parametrize("name", ["rlvr", "adversarial/gated", "remedy/exp6"])
+def test_where_no_item_names_its_answers_there_is_no_such_key(name: str) -> None:
+    with pytest.raises(ConfigError, match="force_options"):
+        plan_of(name, {"force_options": "true"})

@@ -1,0 +1,99 @@
+"""A loss on what the environment answers: on which tokens, with what weight, and the policy's own as it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import pytest
+
+from tinsmith.lab.datums import answered_logprobs, known_logprobs, policy_datum
+from tinsmith.lab.rollouts import Rollout, Turn
+from tinsmith.lab.settings import RlSettings, told_apart
+from tinsmith.lab.user_task.borders import TemplateBorders
+from tinsmith.renderers.choose import renderer_for
+from tinsmith.renderers.corpus import builtin_corpus
+from tinsmith.renderers.renderer import Message, Renderer, Role
+from tinsmith.renderers.tokenizer import train_tokenizer
+from tinsmith.types.errors import ConfigError
+
+FIRST = Turn(observation=(1, 2, 3), tokens=(4, 5), logprobs=(-0.5, -0.25), text="one")
+SECOND = Turn(
+    observation=(6, 7, 8),
+    own_words=(False, True, False),
+    observed=(-3.0, -2.0, -1.0),
+    tokens=(9,),
+    logprobs=(-0.125,),
+    text="two",
+)
+ROLLOUT: Rollout[Any, Any] = Rollout(item=None, sample=0, turns=(FIRST, SECOND), answer=None)
+ADVANTAGES = ([1.0, 1.0], [1.0])
+
+
+def inputs(name: str, foreseen: float) -> Sequence[float]:
+    return policy_datum(ROLLOUT, ADVANTAGES, foreseen).loss_fn_inputs[name].tolist()
+
+
+def test_without_a_weight_nothing_that_was_answered_has_an_advantage() -> None:
+    assert inputs("advantages", 0.0) == [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    assert inputs("logprobs", 0.0) == [0.0, 0.0, -0.5, -0.25, 0.0, 0.0, 0.0, -0.125]
+
+
+def test_with_one_only_the_environments_own_words_have_it_and_actions_are_as_before() -> None:
+    assert inputs("advantages", 0.25) == [0.0, 0.0, 1.0, 1.0, 0.0, 0.25, 0.0, 1.0]
+    assert inputs("logprobs", 0.25) == [0.0, 0.0, -0.5, -0.25, 0.0, -2.0, 0.0, -0.125]
+
+
+def test_the_gradient_of_the_ratio_at_one_is_that_of_the_log_probability() -> None:
+    """d/dx exp(x - x0) at x0 is 1, as d/dx x is: so the datum's loss teaches as cross-entropy does."""
+    told, step = -2.0, 1e-6
+    ratio = (math.exp(told + step - told) - math.exp(told - step - told)) / (2 * step)
+    assert abs(ratio - 1.0) < 1e-9
+
+
+def test_what_is_known_of_a_conversation() -> None:
+    told, known = known_logprobs(ROLLOUT)
+    assert list(compress(told, known)) == [-0.5, -0.25, -2.0, -0.125]
+    assert answered_logprobs(ROLLOUT) == [-2.0]
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return renderer_for(train_tokenizer(builtin_corpus()[:200], 400))
+
+
+@pytest.mark.parametrize("text", ["found 7", "none", "a b c", "The paper?"])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_the_template_around_an_answer_is_not_the_answers(
+    renderer: Renderer, text: str, stopped: bool
+) -> None:
+    example, weights = renderer.build_supervised_example(
+        (Message(role=Role.USER, content="go"), Message(role=Role.ASSISTANT, content="look"))
+    )
+    reply = [token for token, weight in zip(example, weights, strict=True) if weight]
+    reply = reply if stopped else reply[:-1]
+    observation = renderer.extend((), reply, (Message(role=Role.USER, content=text),))[len(reply) :]
+    own = TemplateBorders(renderer).own_words(reply, observation)
+    assert len(own) == len(observation)
+    said = renderer.parse_response([*compress(observation, own)]).message.content
+    assert said.strip() == text
+    assert not own[-1]
+
+
+def settings(**changes: Any) -> RlSettings:
+    return RlSettings(steps=1, learning_rate=1e-3, **changes)
+
+
+def test_the_key_came_later_and_leaves_names_alone() -> None:
+    assert "env_loss_coef" not in told_apart(settings())
+    assert told_apart(settings(env_loss_coef=0.05))["env_loss_coef"] == 0.05
+
+
+@pytest.mark.parametrize(
+    "changes", [{"env_loss_coef": -0.1}, {"env_loss_coef": 0.1, "num_substeps": 2}]
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        settings(**changes)

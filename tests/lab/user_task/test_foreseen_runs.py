@@ -1,0 +1,78 @@
+"""Whole runs with a loss on what the environment answers: one model, the same bits again, and nothing at weight 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from own_task import KEYS, Ran, command, lines
+
+from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
+
+NANO = "tinsmith/nano"
+TASK = """\
+from tinsmith import Task
+
+
+def long(item, text):
+    return len(text) / 100
+
+
+task = Task(
+    items=[{"id": f"item-{n}", "n": n} for n in range(8)],
+    prompt="Item {n}:",
+    held_out=0.5,
+    reward=long,
+    reply=lambda item, said: f"heard {len(said)} of {item['n']}" if len(said) < 3 else None,
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    state = tmp_path_factory.mktemp("foreseen") / "state"
+    connection = open_connection(None, EmbeddedSettings(models={NANO: NANO}, state=state, seed=5))
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def run(
+    server: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., Ran]:
+    monkeypatch.setenv("TINSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINKER_API_KEY", str(server.key))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+
+    def run(**changes: str) -> Ran:
+        keys = {**KEYS, "base_url": str(server.base_url), "model_name": NANO, **changes}
+        return command(capsys, "run", "mine.py", *(f"{key}={value}" for key, value in keys.items()))
+
+    return run
+
+
+def test_what_is_answered_is_learned_under_the_policy_that_read_it(
+    run: Callable[..., Ran], tmp_path: Path
+) -> None:
+    for name, weight in (("none", "0"), ("some", "0.5"), ("again", "0.5")):
+        ran = run(log_path=name, env_loss_coef=weight, watch="environment")
+        assert ran.code == 0, ran
+    none, some, again = (
+        lines(tmp_path / name, "metrics.jsonl") for name in ("none", "some", "again")
+    )
+    assert some == again
+    first = some[0]
+    assert first["train/env_tokens"] > 0
+    assert first["train/env_nll"] > 0.0
+    # The environment's tokens are among those that are compared: the ratio of each is exactly 1.
+    assert first["optim/unequal_logprob_bits"] == first["optim/kl_sample_train"] == 0.0
+    assert "train/env_nll" not in none[0]
+    assert none[0]["train/reward/total"] == first["train/reward/total"]
+    assert none[0]["optim/grad_norm"] != first["optim/grad_norm"]
+    assert none[0]["watch/env_nll"] == first["watch/env_nll"]
+    assert some[-1]["watch/env_nll"] < none[-1]["watch/env_nll"]

@@ -1,0 +1,185 @@
+"""What a session holds in memory ends with it; snapshots that lie in files are the same bits again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from running import HANG_S, KEY, Running
+from tinsmith.engine.engine import Engine
+from tinsmith.server import snapshots
+from tinsmith.server.app import build_app
+from tinsmith.server.database.records import Finished
+from tinsmith.server.service import Service
+from tinsmith.types.errors import InputError
+
+NANO = "tinsmith/nano"
+Script = Callable[[Service, "Client"], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine({NANO: NANO})
+
+
+class Client:
+    """Speaks to a service as the SDK does, without a socket."""
+
+    def __init__(self, service: Service) -> None:
+        transport = httpx.ASGITransport(build_app(service, key=KEY, max_body=1 << 20))
+        self.http = httpx.AsyncClient(
+            transport=transport, base_url="http://test/api/v1/", headers={"x-api-key": KEY}
+        )
+        self.service = service
+
+    async def post(self, path: str, body: dict[str, object]) -> dict[str, str]:
+        answer = await self.http.post(path, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json() or {}
+
+    async def result(self, asked: dict[str, str]) -> bytes:
+        outcome = await self.service.futures.wait(asked["request_id"], HANG_S)
+        assert isinstance(outcome, Finished), outcome
+        return outcome.body
+
+    async def model(self, session: str, kind: str = "") -> str:
+        body = {"session_id": session, "model_seq_id": 0, "base_model": NANO + kind}
+        made = await self.post("create_model", {**body, "lora_config": {"rank": 2, "seed": 1}})
+        await self.result(made)
+        return made["model_id"]
+
+    async def snapshot(self, model: str, seq: int) -> str:
+        asked: dict[str, object] = {"model_id": model, "seq_id": seq}
+        held = await self.post(
+            "save_weights_for_sampler", {**asked, "sampling_session_seq_id": seq}
+        )
+        return str(json.loads(await self.result(held))["sampling_session_id"])
+
+    async def sample(self, sampler: str, seq: int) -> bytes:
+        asked: dict[str, object] = {
+            "sampling_session_id": sampler,
+            "seq_id": seq,
+            "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]},
+            "sampling_params": {"max_tokens": 6, "seed": 5},
+            "num_samples": 2,
+        }
+        return await self.result(await self.post("asample", asked))
+
+    async def move(self, model: str, seed: int) -> None:
+        """Change a model's weights, as training does."""
+        session = self.service.runs.live[model].session
+        assert session is not None
+        adapter, drawn = session.adapter, torch.Generator().manual_seed(seed)
+
+        def change() -> None:
+            for weight in adapter.weights():
+                weight.value += 0.02 * torch.randn(weight.value.shape, generator=drawn)
+            adapter.changed()
+
+        await asyncio.wrap_future(self.service.worker.call(change))
+
+
+def serve(engine: Engine, state: Path, script: Script) -> None:
+    async def live() -> None:
+        service = Service(engine, state, seed=0, max_queue=16)
+        try:
+            await script(service, Client(service))
+        finally:
+            await service.close()
+
+    asyncio.run(live())
+
+
+def test_a_session_that_has_ended_holds_nothing(engine: Engine, tmp_path: Path) -> None:
+    async def script(service: Service, client: Client) -> None:
+        ended = (await client.post("create_session", {}))["session_id"]
+        other = (await client.post("create_session", {}))["session_id"]
+        model, kept = await client.model(ended), await client.model(other)
+        sampler = await client.snapshot(model, 1)
+        await client.sample(sampler, 0)
+        answer = await client.http.post(
+            f"sessions/{ended}/finish", json={"reason": {"type": "success"}}
+        )
+        assert answer.status_code in (200, 204)
+        await asyncio.wrap_future(service.worker.call(lambda: None))
+        assert list(service.runs.live) == [kept]
+        assert sampler not in service.samplers.live
+        refused = await client.http.post(
+            "asample",
+            json={
+                "sampling_session_id": sampler,
+                "seq_id": 1,
+                "prompt": {"chunks": [{"type": "encoded_text", "tokens": [1]}]},
+                "sampling_params": {"max_tokens": 1},
+                "num_samples": 1,
+            },
+        )
+        assert refused.status_code == 400
+        assert "its session has ended" in refused.text
+
+    serve(engine, tmp_path / "state", script)
+
+
+@pytest.mark.parametrize("kind", ["", ":dora", ":qlora", ":full"])
+def test_a_snapshot_in_a_file_is_the_same_bits(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(snapshots, "KEPT", 1)
+    state = tmp_path / "state"
+
+    async def script(service: Service, client: Client) -> None:
+        session = (await client.post("create_session", {}))["session_id"]
+        body = {"session_id": session, "model_seq_id": 0, "base_model": NANO + kind}
+        rank = 32 if kind == ":full" else 2
+        made = await client.post("create_model", {**body, "lora_config": {"rank": rank, "seed": 1}})
+        await client.result(made)
+        model, held, first = made["model_id"], list[str](), list[bytes]()
+        for i in range(3):
+            await client.move(model, i)
+            held.append(await client.snapshot(model, i + 1))
+            first.append(await client.sample(held[-1], 0))
+        assert len(set(first)) == 3  # of other weights, other log-probabilities
+        assert len(list((state / "snapshots").iterdir())) == 2
+        assert [await client.sample(each, 1) for each in held] == first
+        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+        await asyncio.wrap_future(service.worker.call(lambda: None))
+        assert list((state / "snapshots").iterdir()) == []
+
+    serve(engine, state, script)
+
+
+def test_losses_end_with_their_session(engine: Engine, tmp_path: Path) -> None:
+    async def script(service: Service, client: Client) -> None:
+        session = (await client.post("create_session", {}))["session_id"]
+        losses = service.runs.losses
+        folder = losses.folder / session
+        folder.mkdir(parents=True)
+        (folder / "abc.json").write_text("{}")
+        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+        await asyncio.wrap_future(service.worker.call(lambda: None))
+        assert not folder.exists()
+        with pytest.raises(InputError, match="no such custom loss"):
+            losses.named(f"{session}:train:0", "custom", {"loss_id": f"{session}:loss:abc"})
+
+    serve(engine, tmp_path / "state", script)
+
+
+def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:
+    server = Running(tmp_path / "state")
+    try:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        head = f"POST /api/v1/asample HTTP/1.1\r\nhost: {host}\r\nx-api-key: {KEY}\r\n"
+        with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
+            connection.sendall(f"{head}content-length: 90\r\n\r\n{{".encode())
+        counted = server.http.get("/metrics").text
+        assert 'status="5' not in counted
+        assert server.complaints == []
+    finally:
+        server.stop()

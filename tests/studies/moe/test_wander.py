@@ -1,0 +1,373 @@
+"""`moe/wander`: what each side computes, that canonical stands still, and that what moves is seen and told."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tinsmith.engine.sampler import Sampler
+from tinsmith.engine.sequences import Policy
+from tinsmith.models.base import open_base
+from tinsmith.models.folder import write_folder
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.presets import PRESETS
+from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base
+from tinsmith.studies.moe.measures import changed_routes, compared, greedy_parted
+from tinsmith.studies.moe.ours import Ours, our_decoder
+from tinsmith.studies.moe.page import wander_html
+from tinsmith.studies.moe.results import (
+    Compared,
+    Distance,
+    Greedy,
+    Row,
+    StepRatios,
+    Wander,
+    Way,
+    wander_json,
+    wander_story,
+)
+from tinsmith.studies.moe.seen import Seen, Text
+from tinsmith.studies.moe.settings import Dtype, Engine, Side, WanderSettings, wander_settings
+from tinsmith.studies.moe.step import ExactStep, OwnGradient, angle, coin_advantages, step_ratios
+from tinsmith.studies.moe.study import run_wander
+from tinsmith.studies.moe.theirs import Theirs
+from tinsmith.types.datum import LossName
+from tinsmith.types.errors import ConfigError
+from tinsmith.types.sampling import SampleRequest, SamplingParams
+
+pytestmark = pytest.mark.whole
+
+SMALL = {
+    "prompts": "2",
+    "samples": "2",
+    "tokens": "5",
+    "prompt_tokens": "12",
+    "batches": "3",
+    "base_steps": "2",
+}
+CANONICAL = Side(Engine.CANONICAL, Dtype.FP32)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> WanderSettings:
+    return wander_settings({**SMALL, "out": str(tmp_path_factory.mktemp("wander"))})
+
+
+@pytest.fixture(scope="module")
+def base(settings: WanderSettings) -> MeasuredBase:
+    return measured_base(settings, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def texts(settings: WanderSettings, base: MeasuredBase) -> list[Text]:
+    return drawn_texts(settings, base)
+
+
+@pytest.fixture(scope="module")
+def ours(base: MeasuredBase) -> Ours:
+    return Ours(our_decoder(CANONICAL, base.config, base.weights))
+
+
+def _same(one: Sequence[Seen], other: Sequence[Seen]) -> bool:
+    return all(
+        a.logprobs.tobytes() == b.logprobs.tobytes() and np.array_equal(a.experts, b.experts)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_what_is_decoded_is_what_the_sampler_says(ours: Ours, texts: list[Text]) -> None:
+    decoder = ours.decoder
+    requests = [
+        SampleRequest(
+            prompt=text.prompt,
+            params=SamplingParams(temperature=0.0, max_tokens=5, stop=(), seed=0),
+        )
+        for text in texts
+    ]
+    results = Sampler(decoder.config, decoder.kernels).sample(
+        requests, [Policy(decoder, {})] * len(requests)
+    )
+    drawn = [result.sequences[0] for result in results]
+    greedy = ours.greedy([text.prompt for text in texts], 5, 3)
+    assert [one.tokens.tolist() for one in drawn] == [one.tolist() for one in greedy]
+    followed = ours.decode(
+        [
+            Text(prompt=text.prompt, completion=one.tokens)
+            for text, one in zip(texts, drawn, strict=True)
+        ],
+        2,
+    )
+    for seen, one in zip(followed, drawn, strict=True):
+        assert seen.logprobs.tobytes() == one.logprobs.tobytes()
+
+
+def test_canonical_stands_still(ours: Ours, texts: list[Text]) -> None:
+    alone = ours.forward(texts, 1)
+    assert _same(ours.forward(texts, 3), alone)
+    assert _same(ours.decode(texts, 1), alone)
+    assert _same(ours.decode(texts, 4), alone)
+    assert [seen.experts.shape for seen in alone] == [
+        (len(text.tokens) - 1, 4, 2) for text in texts
+    ]
+
+
+@pytest.mark.parametrize("dtype", Dtype)
+def test_transformers_is_asked_about_the_same_tokens(
+    dtype: Dtype, base: MeasuredBase, texts: list[Text]
+) -> None:
+    theirs = Theirs(base.folder, dtype)
+    canonical = Ours(our_decoder(Side(Engine.CANONICAL, dtype), base.config, base.weights))
+    limit, most = (5e-5, 0) if dtype is Dtype.FP32 else (0.2, 12)
+    beside = canonical.forward(texts, 1)
+    for seen in (theirs.forward(texts, 3), theirs.decode(texts, 3), theirs.decode(texts, 1)):
+        found = compared(seen, beside)
+        assert found.max_logprob_difference <= limit
+        assert found.changed_routes <= most
+        assert found.tokens == sum(len(text.tokens) - 1 for text in texts)
+    if dtype is Dtype.FP32:
+        prompts = [text.prompt for text in texts]
+        for one, other in zip(
+            theirs.greedy(prompts, 5, 3), canonical.greedy(prompts, 5, 1), strict=True
+        ):
+            assert one.tolist() == other.tolist()
+
+
+def test_the_gradient_of_transformers_is_ours(
+    base: MeasuredBase, texts: list[Text], ours: Ours
+) -> None:
+    advantages = [0.5, -0.5, 1.0, -1.0]
+    sampled = [seen.logprobs + np.float32(0.01) for seen in ours.forward(texts, 4)]
+    own, _ = OwnGradient(ours.decoder)(texts, sampled, advantages, LossName.IMPORTANCE_SAMPLING)
+    theirs = Theirs(base.folder, Dtype.FP32).gradient(texts, sampled, advantages, 3)
+    assert set(theirs) == set(own)
+    norm = math.sqrt(sum(float((own[name] ** 2).sum()) for name in own))
+    apart = math.sqrt(sum(float(((own[name] - theirs[name]) ** 2).sum()) for name in own))
+    assert norm > 0.0
+    assert apart <= 1e-4 * norm
+
+
+def test_a_step_without_a_difference_has_ratios_of_one(texts: list[Text], ours: Ours) -> None:
+    seen = ours.forward(texts, 4)
+    advantages = [1.0, -1.0, 0.5, -0.5]
+    exact = ExactStep.of(ours.decoder, texts, seen, advantages)
+    still = step_ratios(
+        CANONICAL,
+        4,
+        texts,
+        advantages,
+        sampler=seen,
+        trainer=seen,
+        exact=exact,
+        whole=exact.gradient,
+    )
+    assert (still.not_one, still.least_ratio, still.largest_ratio) == (0.0, 1.0, 1.0)
+    assert (still.unequal_routes, still.whole_angle) == (0, 0.0)
+    assert set(still.angles.values()) == {0.0}
+    assert set(still.clipped.values()) == {0.0}
+
+
+def test_a_step_whose_sampler_differs_is_seen(texts: list[Text], ours: Ours) -> None:
+    seen = ours.forward(texts, 4)
+    advantages = [1.0, -1.0, 0.5, -0.5]
+    exact = ExactStep.of(ours.decoder, texts, seen, advantages)
+    other = [
+        Seen(
+            logprobs=one.logprobs + np.float32([-0.5, 0.0, 0.3, 0.0, -2.0]),
+            experts=np.where(np.arange(len(one.experts))[:, None, None] == 3, 7, one.experts),
+        )
+        for one in seen
+    ]
+    found = step_ratios(
+        CANONICAL, 4, texts, advantages, sampler=other, trainer=seen, exact=exact, whole=None
+    )
+    assert found.unequal_routes == 4
+    assert found.not_one == 0.6
+    assert found.largest_ratio == pytest.approx(math.exp(2.0), rel=1e-5)
+    assert found.least_ratio == pytest.approx(math.exp(-0.3), rel=1e-5)
+    assert found.clipped["ppo"] == pytest.approx(0.3)  # a threshold on the side of the advantage
+    assert found.clipped["cispo"] == pytest.approx(0.2)  # above 4
+    assert all(1.0 < each < 90.0 for each in found.angles.values())
+    assert found.whole_angle is None
+
+
+def test_angles() -> None:
+    x, y = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 2.0])
+    assert angle({"a": x, "b": y}, {"a": x.clone(), "b": y.clone()}) == 0.0
+    assert angle({"a": x}, {"a": y}) == pytest.approx(90.0)
+    assert angle({"a": x}, {"a": -x}) == pytest.approx(180.0)
+    assert angle({"a": x, "b": y}, {"a": x, "b": 0 * y}) == pytest.approx(
+        math.degrees(math.atan2(2, 3))
+    )
+    assert angle({"a": 0 * x}, {"a": x}) == 90.0
+
+
+def test_advantages_are_a_groups() -> None:
+    found = np.array(coin_advantages(40, 4, 1)).reshape(10, 4)
+    assert np.abs(found.sum(axis=1)).max() == 0.0
+    assert np.abs(found).max() > 0.0
+    assert coin_advantages(40, 4, 1) == found.ravel().tolist()
+
+
+def _seen(changed: Sequence[int], moved: float = 0.0, length: int = 6) -> Seen:
+    experts = np.zeros((length, 2, 2), np.int16)
+    experts[..., 1] = 1
+    experts[list(changed), 1, 1] = 5
+    return Seen(logprobs=np.full(3, -1.0 + moved, np.float32), experts=experts)
+
+
+def test_changed_routes_are_counted_by_token_and_text() -> None:
+    one = [_seen([]), _seen([1, 4], 0.25), _seen([])]
+    found = compared(one, [_seen([]), _seen([]), _seen([])])
+    assert changed_routes(one[1], _seen([])).tolist() == [False, True, False, False, True, False]
+    assert (found.changed_routes, found.tokens) == (2, 18)
+    assert (found.changed_texts, found.texts) == (1, 3)
+    assert found.unequal_bits == pytest.approx(1 / 3)
+    assert found.max_logprob_difference == 0.25
+    assert found.low == 0.0
+    assert found.share < found.high <= 2 / 6
+    none = compared([_seen([])], [_seen([])])
+    assert (none.share, none.low) == (0.0, 0.0)
+    assert none.high > 0.1
+
+
+def test_greedy_texts_part_where_they_first_differ() -> None:
+    alone = [np.array([1, 2, 3]), np.array([4, 5, 6]), np.array([7, 8, 9])]
+    together = [np.array([1, 2, 3]), np.array([4, 0, 6]), np.array([0, 8, 0])]
+    found = greedy_parted(CANONICAL, 3, together, alone)
+    assert (found.parted, found.texts, found.first) == (2, 3, (0, 1))
+
+
+# The whole study
+
+
+def test_the_study_writes_what_it_found(tmp_path: Path) -> None:
+    said: list[str] = []
+    given = {**SMALL, "out": str(tmp_path / "out"), "sides": "canonical,fast", "base_steps": "0"}
+    assert run_wander({**given, "dry_run": "true"}, said.append) == tmp_path / "out"
+    assert not (tmp_path / "out").exists()
+    out = run_wander(given, said.append)
+    found = json.loads((out / "wander.json").read_text())
+    assert found["ok"]
+    rows = found["rows"]
+    assert {(row["arithmetic"], row["dtype"], row["way"], row["batch"]) for row in rows} == {
+        (engine, dtype, way, batch)
+        for engine in ("canonical", "fast")
+        for dtype in ("fp32", "bf16")
+        for way, batch in (("decode", 1), ("forward", 3), ("decode", 3))
+    }
+    for row in rows:
+        assert row["tokens"] > 0
+        if row["arithmetic"] == "canonical":
+            assert (row["changed_routes"], row["max_logprob_difference"]) == (0, 0.0)
+    still = [step for step in found["rl_step"] if step["arithmetic"] == "canonical"]
+    assert all(step["ratios_not_one"] == 0.0 for step in still)
+    assert all(step["whole_angle_degrees"] == 0.0 for step in still)
+    for name in ("wander.html", "wander.md"):
+        assert "Canonical: 0 of" in (out / name).read_text()
+    assert any("every log-probability has the same bits" in line for line in said)
+
+
+def test_a_dense_model_is_refused(tmp_path: Path) -> None:
+    config = replace(PRESETS["nano"], num_layers=1)
+    write_folder(tmp_path / "dense", config, initial_weights(config, 0))
+    settings = wander_settings({**SMALL, "model": str(tmp_path / "dense")})
+    with pytest.raises(ConfigError, match="only a mixture"):
+        measured_base(settings, lambda _: None)
+
+
+def test_a_text_longer_than_the_context_is_refused() -> None:
+    settings = wander_settings({**SMALL, "tokens": "2000"})
+    with pytest.raises(ConfigError, match="context"):
+        measured_base(settings, lambda _: None)
+
+
+def test_the_base_is_the_same_again(base: MeasuredBase, settings: WanderSettings) -> None:
+    again = measured_base(settings, lambda _: None)
+    assert again.fingerprint == base.fingerprint
+    assert open_base(str(again.folder)).identity.fingerprint == base.fingerprint
+
+
+# What is told
+
+
+def _compared(changed: int, largest: float) -> Compared:
+    return Compared(
+        tokens=200,
+        changed_routes=changed,
+        low=changed / 400,
+        high=changed / 100,
+        texts=8,
+        changed_texts=min(changed, 8),
+        unequal_bits=float(largest > 0),
+        max_logprob_difference=largest,
+        mean_logprob_difference=largest / 10,
+    )
+
+
+def _wander(canonical: Compared, other: Compared) -> Wander:
+    sides = ((Engine.CANONICAL, canonical), (Engine.TRANSFORMERS, other))
+    return Wander(
+        model="tinsmith/moe-nano",
+        fingerprint="f" * 64,
+        settings={"batches": [4], "seed": 0},
+        machine={"cpu": "one"},
+        rows=tuple(
+            Row(engine=engine, dtype=Dtype.BF16, way=way, batch=batch, compared=each)
+            for engine, each in sides
+            for way, batch in ((Way.DECODE, 1), (Way.FORWARD, 4))
+        ),
+        distances=(Distance(engine=Engine.TRANSFORMERS, dtype=Dtype.BF16, compared=other),),
+        greedy=(
+            Greedy(
+                engine=Engine.TRANSFORMERS,
+                dtype=Dtype.BF16,
+                batch=4,
+                texts=8,
+                parted=2,
+                first=(3, 9),
+            ),
+        ),
+        steps=tuple(
+            StepRatios(
+                engine=engine,
+                dtype=Dtype.BF16,
+                batch=4,
+                tokens=200,
+                unequal_routes=each.changed_routes,
+                not_one=each.unequal_bits,
+                least_ratio=1.0 - each.max_logprob_difference,
+                largest_ratio=1.0 + each.max_logprob_difference,
+                clipped={"ppo": 0.01, "cispo": 0.0},
+                angles={"importance_sampling": 3.0, "ppo": 4.0, "cispo": 3.0},
+                whole_angle=7.0,
+            )
+            for engine, each in sides
+        ),
+    )
+
+
+def test_what_moves_is_told_with_counts_and_interval() -> None:
+    done = _wander(_compared(0, 0.0), _compared(3, 0.12))
+    story = " ".join(wander_story(done))
+    assert "Canonical: 0 of 400 routed tokens" in story
+    assert "3 of 200 tokens (1.50 %, 0.75 to 3.00) take another expert" in story
+    assert "every importance ratio is exactly 1" in story
+    assert "turns by 7" in story
+    assert wander_json(done)["ok"] is True
+    html = wander_html(done)
+    for words in ("3 of 200", "2 of 8", "1.5 %", "What cannot be said", 'aria-label="Degrees'):
+        assert words in html
+
+
+def test_a_canonical_row_that_moves_is_not_ok() -> None:
+    done = _wander(_compared(0, 1e-9), _compared(0, 0.0))
+    assert wander_json(done)["ok"] is False
+    assert "SOMETHING MOVED" in " ".join(wander_story(done))
+    assert "no route of 200 tokens changes" in " ".join(wander_story(done))

@@ -1,0 +1,162 @@
+"""Made-up runs of `prompt_search`, and real searches on a made-up base that follows every handbook to the letter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.progress import Say
+from tinsmith.lab.prompt_search.document import Document
+from tinsmith.lab.prompt_search.proposing import Grammar
+from tinsmith.lab.prompt_search.search import Search
+from tinsmith.lab.study.arms import Cell
+from tinsmith.studies.prompt_search.searching import Examined, Found
+from tinsmith.studies.prompt_search.settings import PromptSettings
+from tinsmith.studies.prompt_search.task import WRITTEN, answer, done_under, held_out, items
+from tinsmith.types.seeds import derive
+
+ITEMS = {item["id"]: item for item in items()}
+TRAIN = [name for name, item in ITEMS.items() if not held_out(item)]
+HELD = [name for name, item in ITEMS.items() if held_out(item)]
+
+
+@dataclass(frozen=True)
+class Base:
+    """Answers as a handbook says; rewarded with each item's own answer, or with another one's."""
+
+    shuffled: bool
+    samples: int = 1
+
+    def __call__(self, document: Document, names: Sequence[str], seed: int) -> dict[str, Fraction]:
+        found: dict[str, Fraction] = {}
+        for name in names:
+            item = ITEMS[name]
+            other = TRAIN[derive(3, name) % len(TRAIN)] if self.shuffled else name
+            rights = [
+                done_under(document, item["sign"], Random(derive(seed, name, sample)))
+                == answer(ITEMS[other])
+                for sample in range(self.samples)
+            ]
+            found[name] = Fraction(sum(rights), self.samples)
+        return found
+
+
+def searched(settings: PromptSettings, cell: Cell, file: Path, say: Say) -> Found:
+    """Search on the made-up base."""
+    del say
+    seed = int(cell.overrides["seed"])
+    shuffled = cell.overrides.get("shuffle_labels") == "true"
+    one = Search(
+        train=TRAIN[::2],
+        selection=TRAIN[1::2],
+        prompts={name: name for name in TRAIN},
+        score=Base(shuffled),
+        proposer=Grammar(settings.task.bank),
+        settings=msgspec.structs.replace(settings.search, seed=seed),
+    ).run(settings.task.written)
+    ask = Base(shuffled=False, samples=4)
+
+    def examined(document: Document) -> Examined:
+        values = {name: str(value) for name, value in ask(document, HELD, seed).items()}
+        return Examined(sampled=values, greedy=values)
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(str(one.found))
+    return Found(searched=one, start=examined(one.start), found=examined(one.found), unreadable=0)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes a folder for each cell: how often an arm is right after RL, by its name."""
+
+    after: Mapping[str, float]
+
+    def __call__(self, cells: Sequence[Cell], say: Say) -> None:
+        del say
+        for cell in cells:
+            if not cell.folder.exists():
+                self._make(cell)
+
+    def _make(self, cell: Cell) -> None:
+        plan, name = make_plan(cell.experiment, cell.overrides), cell.folder.name
+        settings = plan.settings
+        cell.folder.mkdir(parents=True)
+        config = {
+            "name": plan.experiment.name,
+            "kind": plan.frame.kind.value,
+            "settings": {
+                "steps": settings.steps,
+                "seed": settings.seed,
+                "groups_per_batch": 8,
+                "group_size": 8,
+            },
+            "task": {"name": "handbook"},
+            "data": {"fingerprint": "f" * 64, "train": len(TRAIN), "test": len(HELD)},
+        }
+        hashes = {f"{kind}_sha256": f"{name}-{kind}" for kind in ("weights", "rollouts", "metrics")}
+        task = {
+            "terms": ["right"],
+            "items": [{"id": item, "prompt": item, "unit": item} for item in HELD],
+            "baselines": [{"name": "always A", "by_item": dict.fromkeys(HELD, 0.25)}],
+        }
+        told = {"status": "finished", "hashes": hashes}
+        for file, value in (("config", config), ("manifest", told), ("task", task)):
+            (cell.folder / f"{file}.json").write_text(json.dumps(value))
+        rows = [{"step": step, "optim/unequal_logprob_bits": 0} for step in range(settings.steps)]
+        _lines(cell.folder, "metrics", rows)
+        _lines(cell.folder, "timings", [{"step": 1, "train_s": 2.0, "step_s": 3.0}])
+        before = searched_before(settings.seed)
+        chance = self.after[name.split("-rate")[0]]
+        after = {
+            item: [
+                derive(settings.seed, item, sample) % 1000 < 1000 * chance for sample in range(4)
+            ]
+            for item in HELD
+        }
+        _lines(
+            cell.folder,
+            "rollouts",
+            [
+                line
+                for step, rights in ((0, before), (settings.steps, after))
+                for split, count in (("eval", 4), ("eval_greedy", 1))
+                for line in _rollouts(step, split, count, rights)
+            ],
+        )
+
+
+def searched_before(seed: int) -> dict[str, list[bool]]:
+    """Return what each held-out item's answers under the hand-written handbook are, as a search asks for them."""
+    found = Base(shuffled=False, samples=4)(WRITTEN, HELD, seed)
+    return {name: [place < 4 * value for place in range(4)] for name, value in found.items()}
+
+
+def _rollouts(
+    step: int, split: str, count: int, rights: Mapping[str, Sequence[bool]]
+) -> list[object]:
+    return [
+        {
+            "step": step,
+            "split": split,
+            "prompt_id": item,
+            "sample": sample,
+            "text": "A",
+            "outcome": "ok",
+            "terms": {"right": float(rights[item][sample])},
+            "total": float(rights[item][sample]),
+        }
+        for item in HELD
+        for sample in range(count)
+    ]
+
+
+def _lines(folder: Path, name: str, rows: Sequence[object]) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"{name}.jsonl").write_text(text)

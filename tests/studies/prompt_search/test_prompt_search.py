@@ -1,0 +1,124 @@
+"""`prompt_search` from made-up runs and searches on a made-up base: what it says, what it claims, what it is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_searches import Maker, searched
+
+from tinsmith.cli.registered import STUDIES, source_of
+from tinsmith.lab.study.results import Draws
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.studies.prompt_search.searching import halves
+from tinsmith.studies.prompt_search.settings import PromptSettings, ProposedBy, prompt_settings
+from tinsmith.studies.prompt_search.study import run_prompt_search
+from tinsmith.types.errors import ConfigError
+
+DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
+LOW = {"rl": 0.3, "rl_shuffled": 0.2}
+HIGH = {"rl": 1.0, "rl_shuffled": 0.2}
+
+
+def _silent(message: str) -> None:
+    del message
+
+
+def asked(**given: str) -> PromptSettings:
+    return prompt_settings(given, source_of)
+
+
+def found(out: Path, after: Mapping[str, float], **given: str) -> dict[str, Any]:
+    run_prompt_search(
+        {"out": str(out), **given},
+        _silent,
+        open_source=source_of,
+        run=Maker(after),
+        search=searched,
+        draws=DRAWS,
+    )
+    return json.loads((out / "study.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("study") / "out"
+    found(out, LOW)
+    return out
+
+
+def test_it_says_first_what_came_out(study: Path) -> None:
+    first = json.loads((study / "study.json").read_text())["sentences"][0]
+    assert "raises what held-out questions earn over the prompt written by hand" in first
+    assert "above RL" in first
+    assert "from shuffled answers nothing may be claimed" in first
+
+
+def test_it_says_so_where_rl_goes_further(tmp_path: Path) -> None:
+    first = found(tmp_path / "out", HIGH, search_steps="1")["sentences"][0]
+    assert "but not as far as RL from that prompt, which had more answers rewarded" in first
+
+
+def test_gains_are_those_of_the_searches_and_none_ends_lower_on_selection(study: Path) -> None:
+    values = json.loads((study / "study.json").read_text())
+    gains = {one["name"]: one["gain"] for one in values["gains"]}
+    assert gains["prompt"]["low"] > 0.1
+    assert abs(gains["prompt_shuffled"]["value"]) < 0.15
+    assert all(one["after"] >= one["before"] for one in values["searches"])
+    assert all(one["again"] == 0 for one in values["searches"])
+    assert values["same_before"] is True
+    assert len(values["files"]) == 10
+
+
+def test_nothing_is_claimed_of_shuffled_answers(study: Path) -> None:
+    values = json.loads((study / "study.json").read_text())
+    (control,) = values["controls"]
+    assert any(check["finding"] != "passed" for check in control["checks"])
+    learned = next(one for one in values["learned"] if one["first"] == "prompt searched")
+    assert all(check["finding"] == "passed" for check in learned["checks"])
+
+
+def test_the_page_stands_beside_the_values_and_shows_every_step(study: Path) -> None:
+    html = (study / "index.html").read_text()
+    assert "Prompt search" in html
+    assert "What was tried, step by step." in html
+    assert "| prompt searched, seed 1 |" in (study / "study.md").read_text()
+
+
+def test_sizes_and_places_say_what_is_run() -> None:
+    smallest = asked(size="smallest")
+    assert smallest.study.seeds == (1,)
+    assert smallest.search.steps == 3
+    assert asked().study.seeds == (1, 2, 3, 4, 5)
+    assert asked(search_steps="7", gate="9").search.gate == 9
+    small = asked(at="small", proposer="model")
+    assert (small.task.written, small.proposer) == ((), ProposedBy.MODEL)
+    assert small.deciding()["task"] == "instructions"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"size": "large"},
+        {"proposer": "nobody"},
+        {"task": "sandbagger"},
+        {"gate": "0"},
+        {"most_edits": "none"},
+        {"learning_rate": "1e-3"},
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        asked(**given)
+
+
+def test_a_task_of_one_item_cannot_be_halved() -> None:
+    with pytest.raises(ConfigError, match="too few"):
+        halves((), 0)
+
+
+def test_it_is_registered() -> None:
+    assert STUDIES["prompt_search"].keys.default("proposer") == "grammar"
