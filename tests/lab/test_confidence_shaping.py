@@ -99,7 +99,11 @@ def test_positions_of_nothing_and_of_the_same_twice() -> None:
 def test_a_subject_without_reasoning_is_refused(connection: Connection, tmp_path: Path) -> None:
     from tinsmith.lab.rl import train
 
-    opened = open_run(connection, tmp_path / "run", replace(RL, confidence_penalty=1.0))
+    opened = open_run(
+        connection,
+        tmp_path / "run",
+        replace(RL, confidence_penalty=1.0, zero_variance_filter=False),
+    )
     with pytest.raises(ConfigError, match="reasoning"):
         train(opened)
     opened.folder.close()
