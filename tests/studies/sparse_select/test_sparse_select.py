@@ -41,6 +41,7 @@ TINY = {
     "seeds": "1",
     "steps": "2",
     "sparse_steps": "2",
+    "sparse_rates": "1e-3",
     "groups_per_batch": "2",
     "group_size": "10",
     "batch_size": "4",
@@ -69,10 +70,17 @@ def test_arms_draw_as_many_rollouts_as_grpo_or_a_tenth() -> None:
 
 
 def test_rates_and_steps_of_both_methods_are_apart() -> None:
-    asked = sparse_study({"learning_rate": "2e-3", "steps": "30", "sparse_rate": "5e-4"}, source_of)
+    asked = sparse_study(
+        {"learning_rate": "2e-3", "steps": "30", "sparse_rates": "5e-4"}, source_of
+    )
     rates = {arm.name: arm.rates for arm in asked.study.arms}
     assert rates[ArmName.GRPO] == (2e-3,)
     assert rates[ArmName.EQUAL] == (5e-4,)
+    several = sparse_study({}, source_of)
+    tried = {arm.name: len(several.study.tuning(arm)) for arm in several.study.arms}
+    assert tried == {"grpo": 0, "sparse": 4, "sparse_tenth": 4, "sparse_good": 4}
+    (cell, *_) = several.study.tuning(several.study.arms[1]).values()
+    assert (cell.overrides["examined"], cell.overrides["seed"]) == ("validation", "0")
     steps = {arm.name: arm.keys["steps"] for arm in asked.study.arms}
     assert steps[ArmName.GRPO] == "30"
     assert steps[ArmName.TENTH] != "30"
@@ -84,7 +92,7 @@ def test_rates_and_steps_of_both_methods_are_apart() -> None:
         ({"size": "huge"}, "size"),
         ({"task": "nothing"}, "task"),
         ({"asked_items": "3"}, "sets this key"),
-        ({"sparse_rate": "0"}, "sparse_rate"),
+        ({"sparse_rates": "0"}, "sparse_rates"),
         ({"sparse_steps": "0"}, "sparse_steps"),
         ({"stepz": "3"}, "stepz"),
     ],
