@@ -14,7 +14,7 @@ from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.driver import Outcome, Tuned
-from tinsmith.lab.study.results import Draws, Seconds, StudyValues, hashes_in, seconds_in
+from tinsmith.lab.study.results import Draws, Seconds, StudyValues, hashes_in, limits_of, seconds_in
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import counted, listed, signed, told
@@ -140,6 +140,7 @@ def sentences_of(found: SparseFound) -> tuple[str, ...]:
         f"Bad answers pushed down beside good ones are worth {signed(equal.sampled.value - good.sampled.value)} over "
         "good ones alone.",
         *(f"{claim.sentence()}." for claim in found.beats),
+        *limits_of(found, {arm.words: arm.rate for arm in found.arms}),
     )
 
 
