@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from tinsmith.lab.papers.sets import load_slice
     from tinsmith.lab.service.connect import connect
     from tinsmith.lab.user_task.run import TaskRun, run
-    from tinsmith.lab.user_task.task import Answered, Task, of_conversation, of_group
+    from tinsmith.lab.user_task.task import (
+        Answered,
+        Probed,
+        Task,
+        of_conversation,
+        of_group,
+    )
     from tinsmith.studies.disruption.comparing import compare
     from tinsmith.studies.disruption.estimators import GRPO, SFT
 
@@ -20,6 +26,7 @@ __all__ = [
     "GRPO",
     "SFT",
     "Answered",
+    "Probed",
     "Task",
     "TaskRun",
     "__version__",
@@ -34,6 +41,7 @@ __all__ = [
 _LAZY = {
     "Answered": "tinsmith.lab.user_task.task",
     "GRPO": "tinsmith.studies.disruption.estimators",
+    "Probed": "tinsmith.lab.user_task.task",
     "SFT": "tinsmith.studies.disruption.estimators",
     "Task": "tinsmith.lab.user_task.task",
     "TaskRun": "tinsmith.lab.user_task.run",

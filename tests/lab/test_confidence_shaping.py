@@ -12,6 +12,7 @@ from small_study import open_run
 from tinsmith.lab.confidence import probe_replies, shared_positions
 from tinsmith.lab.datums import answer_datum
 from tinsmith.lab.probe import Probe
+from tinsmith.lab.rl import train
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import LATER, Prefixes, RlSettings, told_apart
 from tinsmith.ops.confidence import FRACTIONS, premature
@@ -97,13 +98,8 @@ def test_positions_of_nothing_and_of_the_same_twice() -> None:
 
 
 def test_a_subject_without_reasoning_is_refused(connection: Connection, tmp_path: Path) -> None:
-    from tinsmith.lab.rl import train
-
-    opened = open_run(
-        connection,
-        tmp_path / "run",
-        replace(RL, confidence_penalty=1.0, zero_variance_filter=False),
-    )
+    shaped = replace(RL, confidence_penalty=1.0, zero_variance_filter=False)
+    opened = open_run(connection, tmp_path / "run", shaped)
     with pytest.raises(ConfigError, match="reasoning"):
         train(opened)
     opened.folder.close()

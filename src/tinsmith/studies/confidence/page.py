@@ -54,7 +54,7 @@ def _head(found: ConfidenceFound) -> str:
         reached = "reaches" if ratio.value >= TIMES else "does not reach"
         how = f"it {reached} {TIMES} times plain GRPO's right answers on the hard split ({_range(ratio)} times)"
     claim = "the gate allows" if allowed else "the gate does not allow"
-    return f"Over {seeds}, of the penalty on being sure early {claim} that it ends above plain GRPO: {how}."
+    return f"Over {seeds}, {claim} the claim that a penalty on being sure early ends above plain GRPO: {how}."
 
 
 def _rho(found: ConfidenceFound, name: str) -> str:

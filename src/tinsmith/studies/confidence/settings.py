@@ -18,7 +18,7 @@ PLAIN, SHAPED, MIXED, NOISE = "plain", "shaped", "mixed", "noise"
 ETA: Final = "1.0"
 """Of the penalty, as published."""
 
-_RATES: Final = MappingProxyType({Size.SMALLEST: 2e-3, Size.NANO: 2e-3, Size.SMALL: 3e-4})
+_RATES: Final = MappingProxyType({Size.SMALLEST: 1e-3, Size.NANO: 1e-3, Size.SMALL: 3e-4})
 _PENALTY: Final = MappingProxyType({"confidence_penalty": ETA, "zero_variance_filter": "false"})
 
 
@@ -28,9 +28,9 @@ def _arm(name: str, words: str, keys: Mapping[str, str]) -> TaskArm:
 
 _ARMS: Final = (
     _arm(PLAIN, "GRPO", {}),
-    _arm(SHAPED, "GRPO, confidence shaped", _PENALTY),
-    _arm(MIXED, "shaped, prefixes shuffled", {**_PENALTY, "confidence_prefixes": "shuffled"}),
-    _arm(NOISE, "shaped, shuffled labels", {**_PENALTY, "shuffle_labels": "true"}),
+    _arm(SHAPED, "GRPO, shaped", _PENALTY),
+    _arm(MIXED, "prefixes shuffled", {**_PENALTY, "confidence_prefixes": "shuffled"}),
+    _arm(NOISE, "shuffled labels", {**_PENALTY, "shuffle_labels": "true"}),
 )
 _EVERY: Final = {"watch": "confidence", "save_every": "0"}
 
@@ -40,6 +40,7 @@ SIZES: Final[Sizes] = MappingProxyType(
             **_EVERY,
             "seeds": "1",
             "base_steps": "60",
+            "groups_per_batch": "2",
             "steps": "2",
             "eval_every": "2",
             "eval_items": "16",
@@ -47,8 +48,9 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
         Size.NANO: {
             **_EVERY,
+            "groups_per_batch": "4",
             "steps": "32",
-            "eval_every": "8",
+            "eval_every": "16",
             "eval_items": "64",
             "eval_samples": "2",
         },
