@@ -94,7 +94,7 @@ def _drawn(
     )
     if step == 0:
         run.saw(0, groups)
-    kept = _kept(groups, settings)
+    kept = kept_rollouts(groups, settings)
     if not kept:
         raise ConfigError(
             "no item has right and wrong answers, so that there is nothing to tell apart",
@@ -105,7 +105,7 @@ def _drawn(
     if run.connection is None:
         raise BackendError("without a server's address its distributions cannot be asked for")
     base = AskedPolicy.base(run.connection, run.model_name)
-    chosen = _gated(base, kept, settings)
+    chosen = gated_rollouts(base, kept, settings)
     gated = sum(sum(one.gated) for one in chosen)
     return chosen, {
         "sparse/rollouts": float(len(chosen)),
@@ -116,7 +116,7 @@ def _drawn(
     }
 
 
-def _kept(
+def kept_rollouts(
     groups: Sequence[ScoredGroup[Any, Any]], settings: SparseSettings
 ) -> list[tuple[AnyRollout, float]]:
     """Return rollouts of the items whose pass rate is nearest a half, without the longest, and their advantages."""
@@ -140,9 +140,10 @@ def _from_a_half(group: ScoredGroup[Any, Any]) -> float:
     return abs(math.fsum(totals) / len(totals) - 0.5)
 
 
-def _gated(
+def gated_rollouts(
     base: AskedPolicy, kept: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
 ) -> list[Chosen]:
+    """Ask the base where it was uncertain, and return the rollouts with what is pushed of them and what is held."""
     spreads = base.spreads([one.sequence() for one, _ in kept])
     found: list[Chosen] = []
     for (one, advantage), spread in zip(kept, spreads, strict=True):
@@ -171,7 +172,7 @@ def _update(
     best = _most_probable(run.base(), [one.rollout for one in part])
     mass: list[float] = []
     datums = [
-        _datum(one, tops, 1.0 / gated, settings.base_kl_coef / other, mass)
+        datum_of(one, tops, 1.0 / gated, settings.base_kl_coef / other, mass)
         for one, tops in zip(part, best, strict=True)
     ]
     sent = run.trainer.forward_backward(datums, "cross_entropy")
@@ -205,7 +206,16 @@ def _most_probable(client: tinker.SamplingClient, rollouts: Sequence[AnyRollout]
     return found
 
 
-def _datum(one: Chosen, tops: _Tops, push: float, stay: float, mass: list[float]) -> tinker.Datum:
+def datum_of(one: Chosen, tops: _Tops, push: float, stay: float, mass: list[float]) -> tinker.Datum:
+    """Return a rollout as cross-entropy with several targets a position.
+
+    Args:
+        one: the rollout.
+        tops: the base's most probable tokens at each position, with log-probabilities; None at the first.
+        push: what an advantage is multiplied with where it is gated.
+        stay: what the base's probabilities are multiplied with at its other tokens.
+        mass: gets the mass of the base that is held at each of those.
+    """
     sequence = one.rollout.sequence()
     length = len(sequence) - 1
     targets = np.zeros((length, KL_TOKENS), np.int64)

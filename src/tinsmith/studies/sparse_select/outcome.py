@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -12,8 +13,8 @@ import numpy as np
 from tinsmith.lab.runs.files import ROLLOUTS
 from tinsmith.lab.runs.reader import json_lines
 from tinsmith.lab.runs.records import Split
-from tinsmith.lab.study.driver import Outcome
-from tinsmith.lab.study.results import Draws, Seconds, StudyValues, hashes_in, seconds_in
+from tinsmith.lab.study.driver import Outcome, Tuned
+from tinsmith.lab.study.results import Draws, Seconds, StudyValues, hashes_in, limits_of, seconds_in
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import counted, listed, signed, told
@@ -24,7 +25,8 @@ from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.studies.sparse_select.settings import BASE_WORDS, WORDS, ArmName, SparseStudy
 from tinsmith.types.errors import DataError
 
-_SCORE = "total"
+SCORE: Final = "total"
+"""What is compared: the reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,9 @@ class SparseFound(StudyValues):
         return next(one for one in self.arms if one.name is name)
 
 
-def read_outcome(asked: SparseStudy, reads: Mapping[ArmName, ArmRead], draws: Draws) -> Outcome:
+def read_outcome(
+    asked: SparseStudy, tuned: Tuned, reads: Mapping[ArmName, ArmRead], draws: Draws
+) -> Outcome:
     """Return all that the study has to show.
 
     Raises:
@@ -92,14 +96,16 @@ def read_outcome(asked: SparseStudy, reads: Mapping[ArmName, ArmRead], draws: Dr
     first = reads[ArmName.GRPO]
     run = first.reads[0].run
     base = [_at(first, first.steps[0], greedy=greedy) for greedy in (False, True)]
-    arms = tuple(_arm(asked, name, read, draws.tables) for name, read in reads.items())
+    arms = tuple(
+        _arm(tuned[name.value].rate, name, read, draws.tables) for name, read in reads.items()
+    )
     found = SparseFound(
         data=run.config.data.fingerprint,
         num_items=base[0].num_items,
         seeds=asked.study.seeds,
         tuning_seed=asked.study.tuning_seed,
         settings=asked.deciding(),
-        rates={},
+        rates={one.arm.words: one.tried for one in tuned.values() if one.tried},
         hashes=hashes_in([one.run for read in reads.values() for one in read.reads]),
         task=run.config.task.name,
         base=(_measure(base[0], draws.tables), _measure(base[1], draws.tables)),
@@ -134,6 +140,7 @@ def sentences_of(found: SparseFound) -> tuple[str, ...]:
         f"Bad answers pushed down beside good ones are worth {signed(equal.sampled.value - good.sampled.value)} over "
         "good ones alone.",
         *(f"{claim.sentence()}." for claim in found.beats),
+        *limits_of(found, {arm.words: arm.rate for arm in found.arms}),
     )
 
 
@@ -158,8 +165,8 @@ def _gap(one: Behind) -> str:
     return f"{signed(one.gap.value)} from GRPO{ends}, standard error {one.standard_error:.3f}"
 
 
-def _arm(asked: SparseStudy, name: ArmName, read: ArmRead, draws: Bootstrap) -> ArmFigures:
-    arm = next(one for one in asked.study.arms if one.name == name.value)
+def _arm(rate: float | None, name: ArmName, read: ArmRead, draws: Bootstrap) -> ArmFigures:
+    assert rate is not None, "every arm is trained"
     sampled, greedy = (_at(read, read.steps[-1], greedy=each) for each in (False, True))
     drawn = [_drawn(one.run.folder) for one in read.reads]
     gated = [
@@ -171,7 +178,7 @@ def _arm(asked: SparseStudy, name: ArmName, read: ArmRead, draws: Bootstrap) -> 
     return ArmFigures(
         name=name,
         words=WORDS[name],
-        rate=arm.rates[0],
+        rate=rate,
         steps=read.steps[-1],
         sampled=_measure(sampled, draws),
         greedy=_measure(greedy, draws),
@@ -256,7 +263,7 @@ def _judged(
 
 
 def _at(read: ArmRead, step: int, *, greedy: bool = False) -> MeanRuns:
-    found = read.at(step, _SCORE, greedy=greedy)
+    found = read.at(step, SCORE, greedy=greedy)
     if found is None:
         raise DataError("a run has no score", field="cells", value=read.words)
     return found

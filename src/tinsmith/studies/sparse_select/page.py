@@ -8,6 +8,7 @@ from tinsmith.lab.results.claim_tables import claims_table
 from tinsmith.lab.results.judging import of_claim
 from tinsmith.lab.study.page import seconds_section, settings_section, study_document
 from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.tried_rates import rate_words
 from tinsmith.pages.document import Block, Document, Section, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.palette import series_mark
@@ -48,6 +49,7 @@ def sparse_page(
         beside=(_rewards(found),),
         sections=(
             Section("arms", "Arms", (_arms(found), _behind(found))),
+            *([Section("rates", "Learning rates", (_rates(found),))] if found.rates else []),
             Section(
                 "claims",
                 "Claims",
@@ -141,6 +143,20 @@ def _gap(one: Behind) -> Cell:
     low, high = one.gap.low, one.gap.high
     interval = None if low is None or high is None else Interval(low, high, 0.95)
     return signed_cell(one.gap.value, interval)
+
+
+def _rates(found: SparseFound) -> Table:
+    chosen = {arm.words: arm.rate for arm in found.arms}
+    return table_of(
+        f"Reward on a fifth of the training items, seed {found.tuning_seed}; what is held out was not looked at to "
+        "choose. GRPO's rate was chosen by hand on the same seed.",
+        [(name, one) for name, tried in found.rates.items() for one in tried],
+        ("Arm", lambda row: text(row[0])),
+        ("rate", lambda row: Cell(text=f"{row[1].rate:g}", number=True)),
+        ("validation|sampled", lambda row: number(row[1].validation)),
+        ("validation|greedy", lambda row: number(row[1].tie_break)),
+        (text("Finding"), lambda row: text(rate_words(row[1], chosen.get(row[0])))),
+    )
 
 
 def _hashes(found: SparseFound) -> Table:

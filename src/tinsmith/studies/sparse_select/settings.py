@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -15,6 +15,7 @@ from tinsmith.lab.settings import Pushed, RlSettings
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, learning_rates
+from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
@@ -60,6 +61,7 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
             "seeds": "1",
             "steps": "20",
             "sparse_steps": "20",
+            "sparse_rates": "1e-3",
             "held_out_items": "24",
             "practice": "200",
         },
@@ -72,7 +74,7 @@ AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
         "steps": "40",
         "groups_per_batch": "8",
         "learning_rate": "3e-4",
-        "sparse_rate": "1e-4",
+        "sparse_rates": "1e-4",
         "steps_on": "3",
         "shown": "4",
     }
@@ -110,14 +112,18 @@ _KEYS: Final = StudyKeys(
         StudyKey("out", "runs/sparse-select", "The study's folder."),
         StudyKey("seeds", SIZES[Size.NANO]["seeds"], "That are reported."),
         StudyKey("tuning_seed", "0", "On which the settings were chosen; none of the others."),
-        StudyKey("sparse_rate", "1e-3", "Learning rate of sparse selection."),
-        StudyKey("sparse_steps", "150", "Its optimizer steps."),
+        StudyKey(
+            "sparse_rates",
+            "1e-4,3e-4,1e-3,3e-3",
+            "Learning rates of sparse selection; several: each arm's is chosen on a validation part.",
+        ),
+        StudyKey("sparse_steps", "60", "Its optimizer steps."),
         DRY_RUN,
         *CLUSTER_KEYS,
     ),
     passed_on=(_RL.known | _SPARSE_ALONE) - _SET,
     set_by_study=_SET,
-    instead="seeds, sparse_rate, sparse_steps and out",
+    instead="seeds, sparse_rates, sparse_steps and out",
     more="learning_rate and steps are GRPO's. The task's own keys are the study's too, and any key that both kinds of "
     "run share is one of every run.",
 )
@@ -136,9 +142,7 @@ class SparseStudy:
         """Return what decides the results, but for the items and the base."""
         shared = {key: value for key, value in self.study.shared.items() if key != "quiet"}
         arms = {
-            f"{arm.name}.{key}": value
-            for arm in self.study.arms
-            for key, value in (*arm.keys.items(), ("learning_rate", repr(arm.rates[0])))
+            f"{arm.name}.{key}": value for arm in self.study.arms for key, value in arm.keys.items()
         }
         return {**shared, **self.own, **arms}
 
@@ -197,7 +201,7 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
     sparse = {k: v for k, v in passed_on.items() if k in _SPARSE_ALONE}
     sparse |= {"kind": Kind.TASK_SPARSE.value}
     sparse |= {"steps": str(count("sparse_steps", keys.value(given, "sparse_steps"), 1))}
-    rates = learning_rates("sparse_rate", keys.value(given, "sparse_rate"))
+    rates = learning_rates("sparse_rates", keys.value(given, "sparse_rates"))
     items = _items(source, own)
     budget = {
         ArmName.GRPO: total,
@@ -209,7 +213,9 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
         pushed = Pushed.GOOD if name is ArmName.GOOD else Pushed.BOTH
         own_keys = {**sparse, **_drawn(budget[name], items), "pushed": pushed.value}
         made = open_task(source, {**own, **shared, **own_keys, "learning_rate": repr(rates[0])})
-        arms.append(StudyArm(name.value, WORDS[name], made.experiment, rates[:1], own_keys, opened))
+        arm = StudyArm(name.value, WORDS[name], made.experiment, rates, own_keys, opened)
+        apart = {**own_keys, "examined": Examined.VALIDATION.value}
+        arms.append(replace(arm, tuned_as=replace(arm, name=f"{name}-validation", keys=apart)))
     study = Study(name=NAME, question=QUESTION, arms=tuple(arms), shared=shared)
     return SparseStudy(study=study.asked(keys, given), budget=budget, own=own)
 

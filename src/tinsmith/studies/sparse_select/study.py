@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from tinsmith.lab.experiment.experiment import Plan
@@ -10,9 +11,9 @@ from tinsmith.lab.progress import Say
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study
 from tinsmith.lab.study.results import DRAWS, Draws
-from tinsmith.lab.study.task_arms import read_runs
+from tinsmith.lab.study.task_arms import read_runs, tried_on_tasks
 from tinsmith.lab.user_task.entry import UserTaskEntry
-from tinsmith.studies.sparse_select.outcome import read_outcome
+from tinsmith.studies.sparse_select.outcome import SCORE, read_outcome
 from tinsmith.studies.sparse_select.settings import ArmName, OpenSource, sparse_study
 
 
@@ -39,9 +40,16 @@ def run_sparse_select(
             ArmName(name): read_runs(one.arm.words, [cell.folder for cell in one.cells])
             for name, one in tuned.items()
         }
-        return read_outcome(asked, reads, draws)
+        return read_outcome(asked, tuned, reads, draws)
 
-    return conduct_study(asked.study, say, conduct, pace=_minutes, run=run)
+    return conduct_study(
+        asked.study,
+        say,
+        conduct,
+        pace=_minutes,
+        read_tried=partial(tried_on_tasks, score=SCORE),
+        run=run,
+    )
 
 
 def _minutes(plan: Plan) -> float | None:

@@ -1,0 +1,144 @@
+"""Sparse selection: which rollouts are kept, which tokens are pushed, and what a datum's weights come to."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pytest
+import tinker
+
+from tinsmith.lab.grouping import Scored, ScoredGroup
+from tinsmith.lab.rollouts import Rollout, Turn
+from tinsmith.lab.service.asked_policy import AskedPolicy, Spread
+from tinsmith.lab.settings import Pushed, SparseSettings
+from tinsmith.lab.sparse import (
+    KL_TOKENS,
+    Chosen,
+    datum_of,
+    gated_rollouts,
+    kept_rollouts,
+)
+from tinsmith.lab.subject import NamedTerms
+from tinsmith.types.errors import ConfigError
+
+SETTINGS = SparseSettings(steps=3, learning_rate=1e-3, kept_items=2)
+
+
+class Item:
+    """One that is asked about."""
+
+    def __init__(self, name: str) -> None:
+        self.prompt_id = name
+
+
+def rollout(name: str, length: int) -> Rollout[Item, None]:
+    turn = Turn(
+        observation=(9, 9), tokens=tuple(range(length)), logprobs=(0.0,) * length, text="said"
+    )
+    return Rollout(item=Item(name), sample=0, turns=(turn,), answer=None)
+
+
+def group(name: str, totals: list[float], *, length: int = 3) -> ScoredGroup[Item, None]:
+    mean, spread = float(np.mean(totals)), float(np.std(totals))
+    return ScoredGroup(
+        item=Item(name),
+        scored=tuple(
+            Scored(
+                rollout=rollout(name, length + place),
+                terms=NamedTerms(values={"right": total}, total=total),
+                advantage=(total - mean) / spread if spread else None,
+            )
+            for place, total in enumerate(totals)
+        ),
+        failures=(),
+        informative=spread > 0.0,
+    )
+
+
+def names(kept: list[tuple[Rollout[Item, None], float]]) -> list[str]:
+    return [one.item.prompt_id for one, _ in kept]
+
+
+def test_items_nearest_a_half_are_kept_and_those_that_tell_nothing_are_not() -> None:
+    groups = [
+        group("never", [0.0, 0.0, 0.0, 0.0]),
+        group("seldom", [1.0, 0.0, 0.0, 0.0]),
+        group("half", [1.0, 1.0, 0.0, 0.0]),
+        group("often", [1.0, 1.0, 1.0, 0.0]),
+    ]
+    assert set(names(kept_rollouts(groups, SETTINGS))) == {"half", "seldom"}
+
+
+def test_the_longest_fifth_is_dropped() -> None:
+    groups = [group("half", [1.0, 0.0] * 5)]
+    kept = kept_rollouts(groups, SETTINGS)
+    assert [len(one.tokens) for one, _ in kept] == list(range(3, 11))
+
+
+def test_advantages_are_cut_and_good_ones_may_stand_alone() -> None:
+    groups = [group("seldom", [1.0, *[0.0] * 24])]
+    both = kept_rollouts(groups, SETTINGS)
+    assert max(advantage for _, advantage in both) == 2.5
+    assert min(advantage for _, advantage in both) == pytest.approx(-1 / np.sqrt(24), rel=1e-9)
+    alone = SparseSettings(steps=3, learning_rate=1e-3, pushed=Pushed.GOOD)
+    assert [advantage for _, advantage in kept_rollouts(groups, alone)] == [2.5]
+
+
+class _Base:
+    """Uncertain after the third token of every text."""
+
+    def spreads(self, texts: list[list[int]]) -> list[Spread]:
+        return [
+            Spread(
+                rank=(None, *[1] * (len(text) - 1)),
+                entropy=(None, *(1.2 if at == 3 else 0.1 for at in range(1, len(text)))),
+                logprob=(None, *[-0.1] * (len(text) - 1)),
+                argmax=(None, *text[1:]),
+            )
+            for text in texts
+        ]
+
+
+def chosen() -> Chosen:
+    (one,) = gated_rollouts(cast(AskedPolicy, _Base()), [(rollout("a", 3), -2.0)], SETTINGS)
+    return one
+
+
+def test_only_written_tokens_are_pushed_or_held() -> None:
+    one = chosen()
+    assert one.gated == (False, False, True, False)
+    assert one.other == (False, True, False, True)
+
+
+def test_a_datum_pushes_at_gated_tokens_and_holds_the_base_elsewhere() -> None:
+    tops = [None, [(5, 0.0)], [(0, np.log(0.75)), (7, np.log(0.25))], [(3, 0.0)], [(4, 0.0)]]
+    mass: list[float] = []
+    made = datum_of(chosen(), tops, 0.5, 0.1, mass)
+    targets, weights = (_array(made, name) for name in ("target_tokens", "weights"))
+    assert targets.shape == weights.shape == (4, KL_TOKENS)
+    assert weights[0].tolist() == [0.0] * KL_TOKENS
+    assert (targets[1, :2].tolist(), weights[1, :2]) == ([0, 7], pytest.approx([0.075, 0.025]))
+    assert (targets[2, 0], weights[2, 0]) == (1, -1.0)
+    assert np.count_nonzero(weights[2]) == 1
+    assert (targets[3, 0], weights[3, 0]) == (4, pytest.approx(0.1))
+    assert mass == pytest.approx([1.0, 1.0])
+
+
+def _array(made: tinker.Datum, name: str) -> np.ndarray:
+    return made.loss_fn_inputs[name].to_numpy()
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"base_rollouts": 1}, "base_rollouts"),
+        ({"asked_items": 0}, "asked_items"),
+        ({"kept_items": 0}, "kept_items"),
+        ({"entropy_threshold": -0.1}, "entropy_threshold"),
+        ({"temperature": 0.0}, "temperature"),
+    ],
+)
+def test_settings_out_of_range_are_told_by_their_key(values: dict[str, float], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        SparseSettings(steps=3, learning_rate=1e-3, **values)  # pyright: ignore[reportArgumentType]
