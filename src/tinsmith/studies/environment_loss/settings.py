@@ -36,7 +36,7 @@ ARMS: Final = (
     ),
     TaskArm(
         name=CONTROL,
-        words="lambda = 0.05, answers scrambled",
+        words="0.05, scrambled",
         rates=_RATES,
         keys={"env_loss_coef": "0.05", "facts": Facts.SCRAMBLED.value},
     ),
