@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.ops.experts import Mlp, PartsOf
+from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
@@ -25,7 +25,7 @@ from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
-    from tinsmith._native import Low, Matrices
+    from tinsmith._native import Grads, In, Low, Matrices, MixtureArrays
 
 
 def _view(x: Tensor) -> NDArray[np.generic]:
@@ -50,7 +50,48 @@ def _low(part: LowRank | None) -> Low | None:
         list(part.columns),
         part.scaling,
         _maybe(part.gain),
+        _maybe(part.norm),
     )
+
+
+def _lows(
+    deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+) -> tuple[list[Low | None], list[Low | None]]:
+    """An adapter's parts on gate_up and down of every expert that a row takes."""
+    up: list[Low | None] = [None] * len(experts)
+    down: list[Low | None] = [None] * len(experts)
+    for e, _, _ in deal.taken:
+        low_up, low_down = parts(e)
+        up[e], down[e] = _low(low_up), _low(low_down)
+    return up, down
+
+
+def _pairs(routes: Routes, deal: Dealt) -> tuple[In, In, In]:
+    return _view(deal.places), np.array(deal.bounds, np.int64), _view(routes.weights)
+
+
+def _kept(kept: MixtureKept) -> MixtureArrays:
+    return (
+        _view(kept.gate_up),
+        _view(kept.inner),
+        _view(kept.out),
+        _view(kept.xa_up),
+        _view(kept.xa_down),
+        _maybe(kept.direction_up),
+        _maybe(kept.direction_down),
+    )
+
+
+_NO_GRADS: Grads = (None, None, [], None)
+
+
+def _grads(linear: Linear, low: LowRank | None) -> Grads:
+    first = linear.base[0]
+    base = _maybe(first.grad) if isinstance(first, Weight) else None
+    if low is None:
+        return base, None, [], None
+    magnitude = None if low.magnitude is None else low.magnitude.grad
+    return base, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
 
 
 class NativeKernels:
@@ -237,20 +278,46 @@ class NativeKernels:
     def mixture(
         self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
     ) -> Tensor:
-        low_up: list[Low | None] = [None] * len(experts)
-        low_down: list[Low | None] = [None] * len(experts)
-        for e, _, _ in deal.taken:
-            up, down = parts(e)
-            low_up[e], low_down[e] = _low(up), _low(down)
-        where = torch.empty_like(deal.places)
-        where[deal.places] = torch.arange(len(where))
         y = torch.empty_like(x)
-        held_up, held_down = self._matrices(experts)
         native.mixture(
-            _view(x), _view(deal.rows), np.array(deal.bounds, np.int64), _view(where),
-            _view(routes.weights.flatten()[deal.places]), held_up, held_down, low_up, low_down, y.numpy(),
+            _view(x), *_pairs(routes, deal), *self._matrices(experts), *_lows(deal, experts, parts), y.numpy()
         )  # fmt: skip
         return y
+
+    def mixture_kept(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> tuple[Tensor, MixtureKept]:
+        y = torch.empty_like(x)
+        kept = MixtureKept.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
+        native.mixture(
+            _view(x), *_pairs(routes, deal), *self._matrices(experts), *_lows(deal, experts, parts), y.numpy(),
+            _kept(kept),
+        )  # fmt: skip
+        return y, kept
+
+    def mixture_backward(
+        self,
+        dy: Tensor,
+        x: Tensor,
+        routes: Routes,
+        deal: Dealt,
+        experts: Sequence[Mlp],
+        parts: PartsOf,
+        segments: Tensor,
+        kept: MixtureKept,
+    ) -> tuple[Tensor, Tensor]:
+        dx, d_weights = torch.empty_like(dy), torch.empty_like(routes.weights)
+        grads_up: list[Grads] = [_NO_GRADS] * len(experts)
+        grads_down: list[Grads] = [_NO_GRADS] * len(experts)
+        for e, _, _ in deal.taken:
+            up, down = parts(e)
+            grads_up[e] = _grads(experts[e].gate_up, up)
+            grads_down[e] = _grads(experts[e].down, down)
+        native.mixture_backward(
+            _view(dy), _view(x), *_pairs(routes, deal), _view(segments), *self._matrices(experts),
+            *_lows(deal, experts, parts), grads_up, grads_down, _kept(kept), dx.numpy(), d_weights.numpy(),
+        )  # fmt: skip
+        return dx, d_weights
 
     def _matrices(self, experts: Sequence[Mlp]) -> tuple[Matrices, Matrices]:
         """The weights of all experts, looked at once for each mixture: a weight's memory is its own for life."""
