@@ -3,6 +3,8 @@
 // An expert's rows are gathered, go through its two products and its adapter's as any other rows do, and come back as
 // rows of their own; then every row adds its experts', in ascending order. Experts that no row takes are not read, and
 // get no gradient.
+#include <memory>
+
 #include "blocks.hpp"
 #include "experts.hpp"
 
@@ -110,8 +112,8 @@ void mixture(const In& x, const InLong& places, const InLong& bounds, const In& 
   require_dense(y, "mixture: y is contiguous");
   require(y.size() == x.size(), "mixture: y is [rows, H]");
   if (kept) require_kept(*kept, pairs, H, I, low_up, low_down);
-  std::vector<float> outs(kept ? 0 : (size_t)(pairs.total * H));
-  float* all = kept ? std::get<2>(*kept).data() : outs.data();
+  const auto outs = std::unique_ptr<float[]>(kept ? nullptr : new float[(size_t)(pairs.total * H)]);
+  float* const all = kept ? std::get<2>(*kept).data() : outs.get();
   in_blocks(0, (int64_t)pairs.taken.size(), 1, [&] {
     return [&, own = std::vector<float>(), gate_up = std::vector<float>(), inner = std::vector<float>(),
             xa = std::vector<float>()](int64_t at) mutable {
@@ -161,7 +163,7 @@ void mixture_backward(const In& dy, const In& x, const InLong& places, const InL
   }
   const auto& [gate_up, inner, out, xa_up, xa_down, direction_up, direction_down] = kept;
   const int64_t count = (int64_t)segments.size() - 1;
-  std::vector<float> d_own((size_t)(pairs.total * H));
+  const auto d_own = std::unique_ptr<float[]>(new float[(size_t)(pairs.total * H)]);
   in_blocks(0, (int64_t)pairs.taken.size(), 1, [&, &gate_up = gate_up, &inner = inner, &out = out, &xa_up = xa_up,
                                                 &xa_down = xa_down, &direction_up = direction_up,
                                                 &direction_down = direction_down] {
@@ -191,11 +193,11 @@ void mixture_backward(const In& dy, const In& x, const InLong& places, const InL
       kernels().silu_gate_backward(row_of(gate_up, begin), d_inner.data(), I, d_both.data(), 0, M);
       pairs.gather(e, x.data(), H, own);
       backward_linear(M, own.data(), d_both.data(), up.of(e), H, 2 * I, low_up[(size_t)e], grads_up[(size_t)e],
-                      row_of(xa_up, begin), row_of(direction_up, begin), cuts.data(), count, d_own.data() + begin * H,
+                      row_of(xa_up, begin), row_of(direction_up, begin), cuts.data(), count, d_own.get() + begin * H,
                       spare);
     };
   });
-  pairs.add_up(d_own.data(), nullptr, H, dx.data());
+  pairs.add_up(d_own.get(), nullptr, H, dx.data());
 }
 
 }  // namespace
