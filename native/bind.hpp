@@ -60,6 +60,7 @@ void bind_products(nb::module_& m);
 void bind_rows(nb::module_& m);
 void bind_attention(nb::module_& m);
 void bind_mixture(nb::module_& m);
+void bind_experts(nb::module_& m);
 void bind_sampling(nb::module_& m);
 void bind_state(nb::module_& m);
 void bind_graph(nb::module_& m);

@@ -5,6 +5,7 @@
 // element falls into, and whether its strip of B was packed, are free choices of speed.
 #pragma once
 #include "table.hpp"
+#include "transpose.hpp"
 #include "tree_sum.hpp"
 #include "v16.hpp"
 
@@ -140,19 +141,15 @@ static void pack_strip(const Gemm& g, int64_t n, int width, int vectors, float* 
     }
     return;
   }
-  for (int i = 0; i < row; i++) {
-    if (i >= width) {
-      for (int64_t k = 0; k < g.K; k++) packed[k * row + i] = 0.0f;
-      continue;
-    }
-  }
-  // 16 k at a time, so that both sides stay in cache lines.
-  for (int64_t k0 = 0; k0 < g.K; k0 += 16) {
-    const int64_t k1 = k0 + 16 < g.K ? k0 + 16 : g.K;
-    for (int i = 0; i < width; i++) {
-      const float* from = g.B + (n + i) * g.b_cs;
-      for (int64_t k = k0; k < k1; k++) packed[k * row + i] = from[k * g.b_rs];
-    }
+  for (int i = width; i < row; i++)
+    for (int64_t k = 0; k < g.K; k++) packed[k * row + i] = 0.0f;
+  const int64_t whole = g.b_rs == 1 ? g.K / 16 * 16 : 0;
+  for (int i = 0; i < width; i += 16) {
+    const float* from = g.B + (n + i) * g.b_cs;
+    const int64_t turned = i + 16 <= width ? whole : 0;
+    for (int64_t k = 0; k < turned; k += 16) transpose16(from + k, g.b_cs, packed + k * row + i, row);
+    for (int j = 0; j < 16 && i + j < width; j++)
+      for (int64_t k = turned; k < g.K; k++) packed[k * row + i + j] = from[j * g.b_cs + k * g.b_rs];
   }
 }
 

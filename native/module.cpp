@@ -13,6 +13,7 @@ NB_MODULE(_native, m) {
   bind_rows(m);
   bind_attention(m);
   bind_mixture(m);
+  bind_experts(m);
   bind_sampling(m);
   bind_state(m);
   bind_graph(m);

@@ -130,19 +130,38 @@ def route_backward(
 class Matrices:
     def __init__(self, all: list[In]) -> None: ...
 
-Low = tuple[In, list[In], list[tuple[int, int]], float, In | None]
+Low = tuple[In, list[In], list[tuple[int, int]], float, In | None, In | None]
+Grads = tuple[Out | None, Out | None, list[Out | None], Out | None]
+MixtureArrays = tuple[Out, Out, Out, Out, Out, Out | None, Out | None]
 
 def mixture(
     x: In,
-    rows: Int64s,
+    places: Int64s,
     bounds: Int64s,
-    where: Int64s,
     weights: In,
     up: Matrices,
     down: Matrices,
     low_up: list[Low | None],
     low_down: list[Low | None],
     y: Out,
+    kept: MixtureArrays | None = None,
+) -> None: ...
+def mixture_backward(
+    dy: In,
+    x: In,
+    places: Int64s,
+    bounds: Int64s,
+    weights: In,
+    segments: Int64s,
+    up: Matrices,
+    down: Matrices,
+    low_up: list[Low | None],
+    low_down: list[Low | None],
+    grads_up: list[Grads],
+    grads_down: list[Grads],
+    kept: MixtureArrays,
+    dx: Out,
+    d_weights: Out,
 ) -> None: ...
 def row_entropies(logits: In, out: Out) -> None: ...
 def row_dots(x: In, y: In, out: Out) -> None: ...

@@ -8,6 +8,7 @@ backward.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from tinsmith.models.adapter import Adapter
 from tinsmith.models.routes import RouteSums, added, route_metrics
 from tinsmith.models.slots import values as published
 from tinsmith.ops.custom_loss.program import CustomLoss
+from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.losses import LossValue
 from tinsmith.ops.objective import objective_of
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
@@ -128,7 +130,7 @@ class TrainingSession:
             if block.partial is not None:
                 partials = joined(partials, block.partial)
         if backward:
-            _require_finite(partials)
+            _require_finite(self.adapter.decoder.kernels, partials)
             sums.commit(partials, len(units))
         by_index = {order[i]: results for i, results in found.items()}
         values = [by_index[i][1] for i in range(len(datums))]
@@ -142,9 +144,10 @@ class TrainingSession:
         return ForwardBackwardResult(outputs=outputs, metrics=metrics)
 
 
-def _require_finite(partials: Sequence[Partial]) -> None:
+def _require_finite(kernels: Kernels, partials: Sequence[Partial]) -> None:
     found = [grad for partial in partials if not partial.committed for grad in partial.grads]
-    if not all(bool(grad.isfinite().all()) for grad in found):
+    # fp64 holds the square of any finite fp32, and their sum.
+    if not all(math.isfinite(kernels.sum_squares(grad)) for grad in found):
         raise InputError(
             "the gradient of this batch is not finite in fp32; none of it was added",
             field="data",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
+from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Linear, LowRank
 
 
@@ -20,3 +24,60 @@ ExpertParts = tuple[LowRank | None, LowRank | None]
 """An adapter's parts on an expert's gate_up and down."""
 PartsOf = Callable[[int], ExpertParts]
 """By expert."""
+
+
+def held_whole(experts: Sequence[Mlp]) -> bool:
+    """Whether all experts can be computed in one call: their bases are not decoded for each product."""
+    return all(
+        isinstance(linear.base[0], Weight) and linear.bias is None
+        for expert in experts
+        for linear in (expert.gate_up, expert.down)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixtureKept:
+    """What the backward of a mixture needs, a row for each pair of a row and an expert, in the order of `Dealt`."""
+
+    gate_up: Tensor
+    """[pairs, 2 I]"""
+    inner: Tensor
+    """[pairs, I]: silu(gate) * up."""
+    out: Tensor
+    """[pairs, H]: the expert's output."""
+    xa_up: Tensor
+    """[pairs, ranks]: scaling x A of gate_up's adapter."""
+    xa_down: Tensor
+    """[pairs, ranks]: the same of down's."""
+    direction_up: Tensor | None
+    """[pairs, 2 I]: of DoRA whose magnitudes are trained, what they are the factors of."""
+    direction_down: Tensor | None
+    """[pairs, H]: the same of down."""
+
+    @classmethod
+    def empty(
+        cls, pairs: int, experts: Sequence[Mlp], of_one: ExpertParts, device: torch.device
+    ) -> MixtureKept:
+        """Room for it; every expert's parts are shaped like those of one."""
+        up, down = experts[0].gate_up, experts[0].down
+
+        def room(width: int) -> Tensor:
+            return torch.empty(pairs, width, device=device)
+
+        def ranks(low: LowRank | None) -> int:
+            return 0 if low is None else low.a.value.shape[1]
+
+        def direction(linear: Linear, low: LowRank | None) -> Tensor | None:
+            magnitude = None if low is None else low.magnitude
+            return None if magnitude is None or magnitude.grad is None else room(linear.out_size)
+
+        low_up, low_down = of_one
+        return cls(
+            gate_up=room(up.out_size),
+            inner=room(down.in_size),
+            out=room(down.out_size),
+            xa_up=room(ranks(low_up)),
+            xa_down=room(ranks(low_down)),
+            direction_up=direction(up, low_up),
+            direction_down=direction(down, low_down),
+        )

@@ -24,7 +24,7 @@ from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
-    from tinsmith.ops.experts import Mlp, PartsOf
+    from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +173,26 @@ class Kernels(Protocol):
         self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
     ) -> Tensor:
         """The weighted sum of each row's experts, ascending, [rows, H]; their bases are held in full precision."""
+        ...
+
+    def mixture_kept(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> tuple[Tensor, MixtureKept]:
+        """As `mixture`, and what `mixture_backward` needs."""
+        ...
+
+    def mixture_backward(
+        self,
+        dy: Tensor,
+        x: Tensor,
+        routes: Routes,
+        deal: Dealt,
+        experts: Sequence[Mlp],
+        parts: PartsOf,
+        segments: Tensor,
+        kept: MixtureKept,
+    ) -> tuple[Tensor, Tensor]:
+        """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
         ...
 
     def row_entropies(self, logits: Tensor) -> Tensor:

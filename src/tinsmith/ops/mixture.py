@@ -14,8 +14,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from tinsmith.ops.experts import Mlp, PartsOf
-from tinsmith.ops.functions import Weight, _Ctx  # pyright: ignore[reportPrivateUsage]
+from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf, held_whole
+from tinsmith.ops.functions import _Ctx  # pyright: ignore[reportPrivateUsage]
 from tinsmith.ops.kernels import Kernels
 from tinsmith.ops.linear import Kept, Run, backward, forward_kept
 from tinsmith.ops.routing import Dealt, Routes, Routing, dealt
@@ -35,7 +35,7 @@ def mixed(
 ) -> Tensor:
     """The weighted sum of each row's experts, each run of rows with its adapter; nothing is kept."""
     deal = dealt(routes, len(experts))
-    if len(runs) == 1 and all(isinstance(one.gate_up.base[0], Weight) for one in experts):
+    if len(runs) == 1 and held_whole(experts):
         return kernels.mixture(x, routes, deal, experts, runs[0].parts)
     return mixed_one_by_one(kernels, x, routes, deal, experts, runs)
 
@@ -77,19 +77,73 @@ def _filled(runs: tuple[Run, ...]) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.end > run.begin)
 
 
-@dataclass(slots=True)
-class _Recorded:
-    """What backward needs of one expert and the rows that took it."""
+def kept_one_by_one(
+    kernels: Kernels,
+    x: Tensor,
+    routes: Routes,
+    deal: Dealt,
+    experts: Sequence[Mlp],
+    parts: PartsOf,
+) -> tuple[Tensor, MixtureKept]:
+    """As `mixed_one_by_one` for one run that covers all rows, and what backward needs."""
+    y = torch.zeros_like(x)
+    weights = routes.weights.flatten()[deal.places]
+    kept = MixtureKept.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
+    for e, begin, end in deal.taken:
+        rows, whole = deal.rows[begin:end], slice(begin, end)
+        up, down = (Run(0, end - begin, low) for low in parts(e))
+        kept.gate_up[whole], of_up = forward_kept(
+            kernels, x[rows], experts[e].gate_up, (up,), keep=True
+        )
+        kept.inner[whole] = kernels.silu_gate(kept.gate_up[whole])
+        kept.out[whole], of_down = forward_kept(
+            kernels, kept.inner[whole], experts[e].down, (down,), keep=True
+        )
+        for room, value in (
+            (kept.xa_up, of_up.xa),
+            (kept.xa_down, of_down.xa),
+            (kept.direction_up, of_up.direction),
+            (kept.direction_down, of_down.direction),
+        ):
+            if room is not None and value is not None:
+                room[whole] = value
+        y[rows] += kept.out[whole] * weights[whole, None]
+    return y, kept
 
-    expert: int
-    begin: int
-    end: int
-    x: Tensor
-    gate_up: Tensor
-    inner: Tensor
-    out: Tensor
-    kept_up: Kept
-    kept_down: Kept
+
+def backward_one_by_one(
+    kernels: Kernels,
+    dy: Tensor,
+    x: Tensor,
+    routes: Routes,
+    deal: Dealt,
+    experts: Sequence[Mlp],
+    parts: PartsOf,
+    segments: Tensor,
+    kept: MixtureKept,
+) -> tuple[Tensor, Tensor]:
+    """Add the gradients of all trained weights; (that of x, that of the routes' weights)."""
+    weights = routes.weights.flatten()[deal.places]
+    dx, d_weights = torch.zeros_like(dy), torch.zeros_like(weights)
+    for e, begin, end in deal.taken:
+        rows, whole = deal.rows[begin:end], slice(begin, end)
+        bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
+        low_up, low_down = parts(e)
+        of_up = Kept(kept.xa_up[whole], _part(kept.direction_up, whole))
+        of_down = Kept(kept.xa_down[whole], _part(kept.direction_down, whole))
+        own = dy[rows]
+        d_weights[deal.places[whole]] = kernels.row_dots(own, kept.out[whole])
+        d_out = own * weights[whole, None]
+        d_inner = backward(
+            kernels, kept.inner[whole], d_out, experts[e].down, low_down, of_down, bounds
+        )
+        d_gate_up = kernels.silu_gate_backward(kept.gate_up[whole], d_inner)
+        dx[rows] += backward(kernels, x[rows], d_gate_up, experts[e].gate_up, low_up, of_up, bounds)
+    return dx, d_weights.view_as(routes.weights)
+
+
+def _part(x: Tensor | None, rows: slice) -> Tensor | None:
+    return None if x is None else x[rows]
 
 
 class MixtureStep(torch.autograd.Function):
@@ -110,48 +164,23 @@ class MixtureStep(torch.autograd.Function):
         routes = kernels.route(logits, routing)
         if seen is not None:
             seen(logits, routes)
-        deal, y = dealt(routes, len(experts)), torch.zeros_like(x)
-        weights = routes.weights.flatten()[deal.places]
-        recorded: list[_Recorded] = []
-        for e, begin, end in deal.taken:
-            rows = deal.rows[begin:end]
-            low_up, low_down = parts(e)
-            whole, own = end - begin, x[rows]
-            gate_up, kept_up = forward_kept(
-                kernels, own, experts[e].gate_up, (Run(0, whole, low_up),), keep=True
-            )
-            inner = kernels.silu_gate(gate_up)
-            out, kept_down = forward_kept(
-                kernels, inner, experts[e].down, (Run(0, whole, low_down),), keep=True
-            )
-            y[rows] += out * weights[begin:end, None]
-            recorded.append(_Recorded(e, begin, end, own, gate_up, inner, out, kept_up, kept_down))
+        deal = dealt(routes, len(experts))
+        if held_whole(experts):
+            y, kept = kernels.mixture_kept(x, routes, deal, experts, parts)
+        else:
+            y, kept = kept_one_by_one(kernels, x, routes, deal, experts, parts)
         ctx.kernels = kernels
-        ctx.saved = (logits, routing, routes, deal, weights, experts, parts, segments, recorded)
+        ctx.saved = (x, logits, routing, routes, deal, experts, parts, segments, kept)
         return y
 
     @staticmethod
     def backward(ctx: _Ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        dy = grads[0].contiguous()
-        kernels = ctx.kernels
-        logits, routing, routes, deal, weights, experts, parts, segments, recorded = ctx.saved
-        dx, d_weights = torch.zeros_like(dy), torch.zeros_like(weights)
-        for one in recorded:
-            rows = deal.rows[one.begin : one.end]
-            bounds = torch.searchsorted(rows, segments.to(rows.device)).to(segments.device)
-            low_up, low_down = parts(one.expert)
-            expert: Mlp = experts[one.expert]
-            own = dy[rows]
-            d_weights[deal.places[one.begin : one.end]] = kernels.row_dots(own, one.out)
-            d_out = own * weights[one.begin : one.end, None]
-            d_inner = backward(
-                kernels, one.inner, d_out, expert.down, low_down, one.kept_down, bounds
-            )
-            d_gate_up = kernels.silu_gate_backward(one.gate_up, d_inner)
-            dx[rows] += backward(
-                kernels, one.x, d_gate_up, expert.gate_up, low_up, one.kept_up, bounds
-            )
-        d_logits = kernels.route_backward(
-            logits, routing, routes, d_weights.view_as(routes.weights)
-        )
+        dy, kernels = grads[0].contiguous(), ctx.kernels
+        x, logits, routing, routes, deal, experts, parts, segments, kept = ctx.saved
+        given = (dy, x, routes, deal, experts, parts, segments, kept)
+        if held_whole(experts):
+            dx, d_weights = kernels.mixture_backward(*given)
+        else:
+            dx, d_weights = backward_one_by_one(kernels, *given)
+        d_logits = kernels.route_backward(logits, routing, routes, d_weights)
         return dx, d_logits, *(None,) * 6

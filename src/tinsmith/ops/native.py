@@ -6,6 +6,8 @@ Tensors cross as zero-copy DLPack/buffer views. torch computes nothing here: it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -14,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tinsmith.ops.experts import Mlp, PartsOf
+from tinsmith.ops.experts import ExpertParts, MixtureKept, Mlp, PartsOf
 from tinsmith.ops.extension import native, require
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
@@ -25,7 +27,7 @@ from tinsmith.ops.routing import Dealt, Routes, Routing
 from tinsmith.types.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
-    from tinsmith._native import Low, Matrices
+    from tinsmith._native import Grads, In, Low, Matrices, MixtureArrays
 
 
 def _view(x: Tensor) -> NDArray[np.generic]:
@@ -41,16 +43,67 @@ def _held(linears: Iterable[Linear]) -> Matrices:
     return native.Matrices([_view(base.value) for base in bases if isinstance(base, Weight)])
 
 
-def _low(part: LowRank | None) -> Low | None:
-    if part is None:
-        return None
-    return (
-        _view(part.a.value),
-        [_view(b.value) for b in part.b],
+@dataclass(frozen=True, slots=True)
+class _LowSeen:
+    """An adapter's part as the extension takes it, and the tensors that it was made of."""
+
+    tensors: tuple[Tensor | None, ...]
+    arrays: Low
+
+    def still(self, part: LowRank) -> bool:
+        """Whether the part has the tensors it had; their memory is theirs for life."""
+        return all(map(is_, self.tensors, _tensors(part)))
+
+
+def _tensors(part: LowRank) -> tuple[Tensor | None, ...]:
+    return part.a.value, part.gain, part.norm, *(b.value for b in part.b)
+
+
+def _seen(part: LowRank) -> _LowSeen:
+    a, gain, norm, *bs = tensors = _tensors(part)
+    assert a is not None
+    low = (
+        _view(a),
+        [_view(b) for b in bs if b is not None],
         list(part.columns),
         part.scaling,
-        _maybe(part.gain),
+        _maybe(gain),
+        _maybe(norm),
     )
+    return _LowSeen(tensors, low)
+
+
+def _pairs(routes: Routes, deal: Dealt) -> tuple[In, In, In]:
+    return _view(deal.places), np.array(deal.bounds, np.int64), _view(routes.weights)
+
+
+def _kept(kept: MixtureKept) -> MixtureArrays:
+    return (
+        _view(kept.gate_up),
+        _view(kept.inner),
+        _view(kept.out),
+        _view(kept.xa_up),
+        _view(kept.xa_down),
+        _maybe(kept.direction_up),
+        _maybe(kept.direction_down),
+    )
+
+
+def _by_expert(deal: Dealt, experts: Sequence[Mlp], parts: PartsOf) -> list[ExpertParts]:
+    """The parts on every expert; none on those that no row takes."""
+    found: list[ExpertParts] = [(None, None)] * len(experts)
+    for e, _, _ in deal.taken:
+        found[e] = parts(e)
+    return found
+
+
+def _grads(linear: Linear, low: LowRank | None) -> Grads:
+    first = linear.base[0]
+    base = _maybe(first.grad) if isinstance(first, Weight) else None
+    if low is None:
+        return base, None, [], None
+    magnitude = None if low.magnitude is None else low.magnitude.grad
+    return base, _maybe(low.a.grad), [_maybe(b.grad) for b in low.b], _maybe(magnitude)
 
 
 class NativeKernels:
@@ -62,6 +115,7 @@ class NativeKernels:
     def __init__(self) -> None:
         require()
         self._held: WeakKeyDictionary[Mlp, tuple[Matrices, Matrices]] = WeakKeyDictionary()
+        self._parts: WeakKeyDictionary[LowRank, _LowSeen] = WeakKeyDictionary()
 
     def gemm(self, a: Tensor, b: Tensor, *, into: Tensor | None = None) -> Tensor:
         c = torch.empty(a.shape[0], b.shape[1]) if into is None else into
@@ -237,20 +291,58 @@ class NativeKernels:
     def mixture(
         self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
     ) -> Tensor:
-        low_up: list[Low | None] = [None] * len(experts)
-        low_down: list[Low | None] = [None] * len(experts)
-        for e, _, _ in deal.taken:
-            up, down = parts(e)
-            low_up[e], low_down[e] = _low(up), _low(down)
-        where = torch.empty_like(deal.places)
-        where[deal.places] = torch.arange(len(where))
         y = torch.empty_like(x)
-        held_up, held_down = self._matrices(experts)
         native.mixture(
-            _view(x), _view(deal.rows), np.array(deal.bounds, np.int64), _view(where),
-            _view(routes.weights.flatten()[deal.places]), held_up, held_down, low_up, low_down, y.numpy(),
+            _view(x), *_pairs(routes, deal), *self._matrices(experts), *self._lows(_by_expert(deal, experts, parts)),
+            y.numpy(),
         )  # fmt: skip
         return y
+
+    def mixture_kept(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> tuple[Tensor, MixtureKept]:
+        y = torch.empty_like(x)
+        kept = MixtureKept.empty(len(deal.rows), experts, parts(deal.taken[0][0]), x.device)
+        native.mixture(
+            _view(x), *_pairs(routes, deal), *self._matrices(experts), *self._lows(_by_expert(deal, experts, parts)),
+            y.numpy(), _kept(kept),
+        )  # fmt: skip
+        return y, kept
+
+    def mixture_backward(
+        self,
+        dy: Tensor,
+        x: Tensor,
+        routes: Routes,
+        deal: Dealt,
+        experts: Sequence[Mlp],
+        parts: PartsOf,
+        segments: Tensor,
+        kept: MixtureKept,
+    ) -> tuple[Tensor, Tensor]:
+        dx, d_weights = torch.empty_like(dy), torch.empty_like(routes.weights)
+        own = _by_expert(deal, experts, parts)
+        grads = [
+            (_grads(expert.gate_up, up), _grads(expert.down, down))
+            for expert, (up, down) in zip(experts, own, strict=True)
+        ]
+        native.mixture_backward(
+            _view(dy), _view(x), *_pairs(routes, deal), _view(segments), *self._matrices(experts), *self._lows(own),
+            [up for up, _ in grads], [down for _, down in grads], _kept(kept), dx.numpy(), d_weights.numpy(),
+        )  # fmt: skip
+        return dx, d_weights
+
+    def _lows(self, parts: Sequence[ExpertParts]) -> tuple[list[Low | None], list[Low | None]]:
+        """An adapter's parts on gate_up and on down of every expert, each looked at once for each set of tensors."""
+        return [self._low(up) for up, _ in parts], [self._low(down) for _, down in parts]
+
+    def _low(self, part: LowRank | None) -> Low | None:
+        if part is None:
+            return None
+        found = self._parts.get(part)
+        if found is None or not found.still(part):
+            found = self._parts[part] = _seen(part)
+        return found.arrays
 
     def _matrices(self, experts: Sequence[Mlp]) -> tuple[Matrices, Matrices]:
         """The weights of all experts, looked at once for each mixture: a weight's memory is its own for life."""

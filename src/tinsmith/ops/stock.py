@@ -16,10 +16,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tinsmith.ops import stock_attention
-from tinsmith.ops.experts import Mlp, PartsOf
+from tinsmith.ops.experts import MixtureKept, Mlp, PartsOf
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.kernels import AdamStep, Draws, HeadGains, HeadShape, Rope
-from tinsmith.ops.mixture import MixtureRun, mixed_one_by_one
+from tinsmith.ops.mixture import (
+    MixtureRun,
+    backward_one_by_one,
+    kept_one_by_one,
+    mixed_one_by_one,
+)
 from tinsmith.ops.nf4 import BLOCK, NF4_LEVELS
 from tinsmith.ops.noise import gumbel, stream_keys
 from tinsmith.ops.paging import PAGE, Pages, Rows
@@ -192,6 +197,26 @@ class StockKernels:
         """Expert by expert."""
         run = MixtureRun(0, x.shape[0], parts)
         return mixed_one_by_one(self, x, routes, deal, experts, (run,))
+
+    def mixture_kept(
+        self, x: Tensor, routes: Routes, deal: Dealt, experts: Sequence[Mlp], parts: PartsOf
+    ) -> tuple[Tensor, MixtureKept]:
+        """Expert by expert."""
+        return kept_one_by_one(self, x, routes, deal, experts, parts)
+
+    def mixture_backward(
+        self,
+        dy: Tensor,
+        x: Tensor,
+        routes: Routes,
+        deal: Dealt,
+        experts: Sequence[Mlp],
+        parts: PartsOf,
+        segments: Tensor,
+        kept: MixtureKept,
+    ) -> tuple[Tensor, Tensor]:
+        """Expert by expert."""
+        return backward_one_by_one(self, dy, x, routes, deal, experts, parts, segments, kept)
 
     def row_entropies(self, logits: Tensor) -> Tensor:
         """`entr` of `softmax`."""
