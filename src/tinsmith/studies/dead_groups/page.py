@@ -56,7 +56,9 @@ def dead_sentences(found: DeadFound) -> tuple[str, ...]:
 
 def _missed(found: DeadFound) -> list[str]:
     """Name what was published, or is a control, and is not seen here; the two bases stand before it."""
-    missed = [f'a gain over no remedy of "{one.words}"' for one in _helped(found, False)]
+    start = f"{found.gain(ALWAYS).words}, "
+    idle = [one.words.removeprefix(start) for one in _helped(found, False)]
+    missed = [f"a higher end with a remedy ({', '.join(idle)})"] if idle else []
     if not found.mixed[CHANCE].foreseen:
         missed.append("as many mixed groups as the closed form foresees")
     if found.has(SHUFFLED) and _rose(found.gain(SHUFFLED)):
