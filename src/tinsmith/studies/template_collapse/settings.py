@@ -74,8 +74,9 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
     }
 )
-"""Nano: on seed 0, which is not reported, a bonus of 0.2 ends in templates after some twenty steps, one of 0.1 or 0.05
-in none within as many as here. At `at=small` the first steps of a run teach the form of an answer by example, as no base of its own did."""
+"""Nano: on seed 0, which is not reported, a bonus of 0.2 collapses after some twenty steps, one of 0.1 or 0.05 not
+within as many as here. At `at=small` the first steps of a run teach the form of an answer by example, as no base of
+its own did."""
 
 KEYS: Final = sized_keys(NAME, (), ("base_steps",))
 
