@@ -59,6 +59,11 @@ def collapse_sentences(found: CollapseFound) -> tuple[str, ...]:
 def _missed(found: CollapseFound) -> list[str]:
     """Name what was published of the filter, or is a control, and is not seen here; the collapse stands before it."""
     missed: list[str] = []
+    fell = found.gain(BONUS)
+    if found.collapse[BONUS].collapsed and fell.holds and fell.gain.value < 0.0:
+        missed.append(
+            f"right answers that outlast the collapse ({fell.before.value:.3f} to {fell.after.value:.3f})"
+        )
     bonus, filtered = found.gain(BONUS).after.value, found.gain(FILTERED).after.value
     if filtered < bonus:
         missed.append(
