@@ -1,0 +1,46 @@
+"""How a small base is shown to go through a house: mostly in loops, now and then looking at what it has not seen."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from tinsmith.studies.exploration.world import MOST_REPLIES, OPEN, STOP, TAKE, Visit, answer
+
+CAREFUL: Final = 0.12
+"""Of the demonstrations, how many never do anything again."""
+_AGAIN: Final = 0.4
+_STOPS: Final = 0.05
+_TAKES: Final = 0.5
+"""In the others: how often the last action is done again, the visit ends, and what is wanted is taken when seen."""
+
+
+def shown(visit: Visit, random: Random) -> list[str]:
+    """Return the actions of one demonstration."""
+    careful = random.random() < CAREFUL
+    seen = list(visit.doors)
+    said: list[str] = []
+    while len(said) < MOST_REPLIES:
+        said.append(_next(visit, random, said, seen, careful=careful))
+        heard = answer(visit, said)
+        if heard is None:
+            break
+        if heard in (*visit.holders, *visit.things) and heard not in seen:
+            seen.append(heard)
+    return said
+
+
+def _next(visit: Visit, random: Random, said: list[str], seen: list[str], *, careful: bool) -> str:
+    if visit.wanted in seen and random.random() < (1.0 if careful else _TAKES):
+        return f"{TAKE} {visit.wanted}"
+    can_open = [one for one in seen if one not in visit.things]
+    new = [one for one in can_open if f"{OPEN} {one}" not in said]
+    if careful:
+        inner = [one for one in new if one in visit.holders]
+        return f"{OPEN} {random.choice(inner or new)}" if new else STOP
+    drawn = random.random()
+    if said and drawn < _AGAIN:
+        return said[-1]
+    if drawn < _AGAIN + _STOPS:
+        return STOP
+    return f"{OPEN} {random.choice(can_open)}"
