@@ -15,8 +15,9 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.renderers.renderer import Message, Role
 from tinsmith.renderers.tokenizer import train_tokenizer
 from tinsmith.studies.exploration.demonstrations import shown
-from tinsmith.studies.exploration.source import KEYS, house_task, kind_of
+from tinsmith.studies.exploration.source import HELD_OUT, KEYS, house_task, kind_of
 from tinsmith.studies.exploration.world import (
+    DOORS,
     MOST_REPLIES,
     USUAL,
     Kind,
@@ -35,10 +36,9 @@ ERRANDS, EXPLORES, RECOVERS = (visits(400, kind, "train") for kind in Kind)
 HOUSE = Visit(
     id="explore-made-0000",
     kind=Kind.EXPLORE,
-    doors=("attic", "barn", "den", "loft"),
     holders=("bag", "box", "jar", "pot"),
     things=("drum", "key", "lamp", "rope"),
-    locked="den",
+    locked="south",
     wanted="",
 )
 
@@ -49,35 +49,35 @@ def made(**changes: object) -> Task:
 
 
 def test_checkpoints_are_what_can_be_opened_and_follow_from_the_house() -> None:
-    assert HOUSE.checkpoints == {"attic", "bag", "barn", "box", "loft", "pot"}
+    assert HOUSE.checkpoints == {"north", "bag", "east", "box", "west", "pot"}
     for one in (*ERRANDS[:50], *EXPLORES[:50], *RECOVERS[:50]):
         assert len(one.checkpoints) == 6
         assert one.locked not in one.checkpoints
 
 
 def test_an_action_brings_what_is_there() -> None:
-    assert answer(HOUSE, ["open attic"]) == "bag"
-    assert answer(HOUSE, ["open attic", "open bag"]) == "drum"
+    assert answer(HOUSE, ["open north"]) == "bag"
+    assert answer(HOUSE, ["open north", "open bag"]) == "drum"
     assert answer(HOUSE, ["open bag"]) == "no", "its door is closed"
-    assert answer(HOUSE, ["open den"]) == "locked"
-    assert answer(HOUSE, ["open den", "open jar"]) == "no"
-    assert answer(HOUSE, ["open attic", "open bag", "take drum"]) == "no", "nothing is wanted"
-    for over in ("stop", "jump", "", "open", "open attic bag"):
+    assert answer(HOUSE, ["open south"]) == "locked"
+    assert answer(HOUSE, ["open south", "open jar"]) == "no"
+    assert answer(HOUSE, ["open north", "open bag", "take drum"]) == "no", "nothing is wanted"
+    for over in ("stop", "jump", "", "open", "open north bag"):
         assert answer(HOUSE, [over]) is None
 
 
 def test_coverage_is_the_share_of_checkpoints_whatever_their_order_and_number_of_times() -> None:
     assert coverage(HOUSE, ["stop"]) == 0
-    assert coverage(HOUSE, ["open attic", "open attic", "open bag"]) == Fraction(2, 6)
-    assert coverage(HOUSE, ["open bag", "open attic"]) == Fraction(1, 6), "it was closed then"
-    every = [f"open {one}" for one in ("attic", "bag", "barn", "box", "loft", "pot")]
+    assert coverage(HOUSE, ["open north", "open north", "open bag"]) == Fraction(2, 6)
+    assert coverage(HOUSE, ["open bag", "open north"]) == Fraction(1, 6), "it was closed then"
+    every = [f"open {one}" for one in ("north", "bag", "east", "box", "west", "pot")]
     assert coverage(HOUSE, every) == 1
     assert len(every) == MOST_REPLIES, "a visit has room for all of it"
-    assert opened(HOUSE, ["open den", "open jar", "attic", "take attic"]) == frozenset()
+    assert opened(HOUSE, ["open south", "open jar", "north", "take north"]) == frozenset()
 
 
 def test_repeated_actions_are_counted_and_a_failed_one_is_among_those_of_before() -> None:
-    assert repeated(HOUSE, ["open attic", "open attic", "stop"]) == Fraction(1, 3)
+    assert repeated(HOUSE, ["open north", "open north", "stop"]) == Fraction(1, 3)
     one = RECOVERS[0]
     assert repeated(one, [f"open {one.locked}", "stop"]) == Fraction(1, 2)
 
@@ -86,28 +86,28 @@ def test_an_errand_mostly_ends_by_habit_and_never_does_after_a_failure() -> None
     by_habit = sum(found(one, usual(one)) for one in ERRANDS) / len(ERRANDS)
     assert abs(by_habit - USUAL) < 0.06
     assert not any(found(one, usual(one)) for one in (*RECOVERS, *EXPLORES))
-    assert all(one.locked == one.doors[0] for one in RECOVERS)
+    assert all(one.locked == DOORS[0] for one in RECOVERS)
     assert all(not found(one, [f"take {one.wanted}"]) for one in ERRANDS)
 
 
 def test_every_errand_can_be_done_in_what_is_left_after_a_failure() -> None:
     for one in (*ERRANDS, *RECOVERS):
         place = one.things.index(one.wanted)
-        way = [f"open {one.doors[place]}", f"open {one.holders[place]}", f"take {one.wanted}"]
+        way = [f"open {DOORS[place]}", f"open {one.holders[place]}", f"take {one.wanted}"]
         assert found(one, way)
         assert len(one.failed) + len(way) <= MOST_REPLIES
 
 
 def test_exploration_is_paid_by_coverage_and_its_control_by_a_number_that_tells_nothing() -> None:
-    said = [["stop"], ["open attic", "open bag"], ["open attic", "open bag"]]
+    said = [["stop"], ["open north", "open bag"], ["open north", "open bag"]]
     paid = [one.total for one in score_group(made(), HOUSE, said) if isinstance(one, Earned)]
     assert paid == [0.0, pytest.approx(1 / 3), pytest.approx(1 / 3)]
-    task, looks = made(pays="chance"), [["open attic"], ["open attic", "open bag"]]
+    task, looks = made(pays="chance"), [["open north"], ["open north", "open bag"]]
     assert score_group(task, HOUSE, looks) == score_group(task, HOUSE, looks)
     more = 0
     for one in EXPLORES:
-        first, second = one.doors.index(one.locked) == 0, 0
-        ways = [["stop"], [f"open {one.doors[1 if first else second]}"]]
+        first, second = DOORS.index(one.locked) == 0, 0
+        ways = [["stop"], [f"open {DOORS[1 if first else second]}"]]
         low, high = (
             each.total for each in score_group(task, one, ways) if isinstance(each, Earned)
         )
@@ -125,11 +125,8 @@ def test_what_explores_is_aside_and_no_house_is_on_both_sides(tmp_path: Path) ->
     split = split_items(made(), tmp_path, 0)
     assert all(one.aside == (kind_of(one.prompt_id) is Kind.EXPLORE) for one in split.train)
     held = {kind: sum(kind_of(one.prompt_id) is kind for one in split.held_out) for kind in Kind}
-    assert held == dict.fromkeys(Kind, 48)
-    rooms = {(one.item.doors, one.item.holders, one.item.things) for one in split.train}
-    assert not rooms & {
-        (one.item.doors, one.item.holders, one.item.things) for one in split.held_out
-    }
+    assert held == dict.fromkeys(Kind, HELD_OUT)
+    assert not {one.prompt_id for one in split.train} & {one.prompt_id for one in split.held_out}
 
 
 def test_a_failed_action_stands_in_the_prompt_as_one_of_the_models_own(tmp_path: Path) -> None:
@@ -154,7 +151,7 @@ def test_a_failed_action_stands_in_the_prompt_as_one_of_the_models_own(tmp_path:
 def test_an_action_that_failed_before_is_one_of_those_there_are() -> None:
     reply, one = made().reply, RECOVERS[0]
     assert reply is not None
-    look = [f"open {one.doors[1]}"] * MOST_REPLIES
+    look = [f"open {DOORS[1]}"] * MOST_REPLIES
     assert reply(one, look[: MOST_REPLIES - 2]) is not None
     assert reply(one, look[: MOST_REPLIES - 1]) is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from tinsmith.studies.exploration.world import MOST_REPLIES, OPEN, STOP, TAKE, Visit, answer
+from tinsmith.studies.exploration.world import DOORS, MOST_REPLIES, OPEN, STOP, TAKE, Visit, answer
 
 CAREFUL: Final = 0.12
 """Of the demonstrations, how many never do anything again."""
@@ -18,7 +18,7 @@ _TAKES: Final = 0.5
 def shown(visit: Visit, random: Random) -> list[str]:
     """Return the actions of one demonstration."""
     careful = random.random() < CAREFUL
-    seen = list(visit.doors)
+    seen = list(DOORS)
     said: list[str] = []
     while len(said) < MOST_REPLIES:
         said.append(_next(visit, random, said, seen, careful=careful))

@@ -58,9 +58,9 @@ SIZES: Final[Sizes] = MappingProxyType(
             **_EVERY,
             "steps": "66",
             "group_size": "8",
-            "groups_per_batch": "8",
+            "groups_per_batch": "4",
             "eval_every": "66",
-            "eval_samples": "4",
+            "eval_samples": "2",
         },
         Size.SMALL: {
             **_EVERY,

@@ -13,6 +13,7 @@ from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value, of_conversation
 from tinsmith.studies.exploration.demonstrations import shown
 from tinsmith.studies.exploration.world import (
+    DOORS,
     LOCKED,
     MOST_REPLIES,
     OPEN,
@@ -35,11 +36,12 @@ QUESTION: Final = (
     "Does the model find things in houses that it has not seen, and look around in them?"
 )
 _HOW: Final = (
-    f"You are in a house. Reply with one action and nothing else: '{OPEN} DOOR' names what is behind a door, "
-    f"'{OPEN} HOLDER' what is in it, '{TAKE} THING' takes it, '{STOP}' ends. You have {MOST_REPLIES} actions.\n\n"
+    f"You are in a house with doors: {' '.join(DOORS)}. Reply with one action and nothing else: '{OPEN} DOOR' names "
+    f"what is behind it, '{OPEN} HOLDER' what is in that, '{TAKE} THING' takes it, '{STOP}' ends. You have "
+    f"{MOST_REPLIES} actions.\n\n"
 )
 TRAIN_ITEMS: Final = 400
-HELD_OUT: Final = 48
+HELD_OUT: Final = 32
 _READ_BY_BASE: Final = 4_000
 
 
@@ -59,7 +61,7 @@ KEYS: Final = (
         words="What a visit without an errand earns: coverage, or chance (a control: fixed by what was done).",
     ),
     OwnKey(name="explain", kind=bool, default=False, words="Whether the prompt has the actions."),
-    OwnKey(name="base_steps", kind=int, default=600, words="Steps that the small base is trained."),
+    OwnKey(name="base_steps", kind=int, default=400, words="Steps that the small base is trained."),
 )
 
 
@@ -91,8 +93,7 @@ def kind_of(item: str) -> Kind:
 def _asked(visit: Visit, *, explain: bool) -> list[dict[str, str]]:
     """Return what is asked; where an action has failed before, it stands there as the model's own."""
     wish = f"Find the {visit.wanted}." if visit.wanted else "Look around."
-    asked = f"{_HOW if explain else ''}{wish} Doors: {' '.join(visit.doors)}."
-    said = [{"role": "user", "content": asked}]
+    said = [{"role": "user", "content": f"{_HOW if explain else ''}{wish}"}]
     for action in visit.failed:
         said += [{"role": "assistant", "content": action}, {"role": "user", "content": LOCKED}]
     return said

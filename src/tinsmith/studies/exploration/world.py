@@ -1,12 +1,13 @@
-"""A small house: doors, behind each but one a holder, in each holder a thing; some errands, some visits without any.
+"""A small house: four doors, behind each a holder, in each holder a thing; some errands, some visits without any.
 
     open DOOR    names the holder behind it; one door of each house is locked, and says so
     open HOLDER  names the thing in it, once its door is open
     take THING   the end where that is wanted and its holder is open, else no
     stop         the end
 
-Everything that can be opened is a checkpoint: they follow from the house, and nobody has to name them. In errands the
-wanted thing mostly is behind the first door, so that a habit pays; after a failure it never is.
+What is behind which door nobody says beforehand. Everything that can be opened is a checkpoint: they follow from the
+house, and nobody has to name them. In errands the wanted thing mostly is behind the first door, so that a habit pays;
+after a failure it never is.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Final
 
 from tinsmith.types.seeds import derive
 
-DOORS: Final = ("attic", "barn", "cellar", "den", "hall", "kitchen", "loft", "study")
-HOLDERS: Final = ("bag", "box", "chest", "crate", "drawer", "jar", "pot", "trunk")
+DOORS: Final = ("north", "east", "south", "west")
+HOLDERS: Final = ("bag", "box", "jar", "pot")
 THINGS: Final = ("candle", "drum", "glove", "hammer", "key", "lamp", "needle", "rope")
 OPEN: Final = "open"
 TAKE: Final = "take"
@@ -29,7 +30,6 @@ STOP: Final = "stop"
 LOCKED: Final = "locked"
 NO: Final = "no"
 MOST_REPLIES: Final = 6
-_IN_A_HOUSE: Final = 4
 USUAL: Final = 0.75
 """Of the errands, how many find their thing behind the first door."""
 
@@ -50,7 +50,6 @@ class Visit:
 
     id: str
     kind: Kind
-    doors: tuple[str, ...]
     holders: tuple[str, ...]
     """Behind each door."""
     things: tuple[str, ...]
@@ -63,7 +62,7 @@ class Visit:
     @property
     def checkpoints(self) -> frozenset[str]:
         """Everything that can be opened."""
-        both = zip(self.doors, self.holders, strict=True)
+        both = zip(DOORS, self.holders, strict=True)
         return frozenset(one for pair in both if pair[0] != self.locked for one in pair)
 
     @property
@@ -81,24 +80,21 @@ def visits(count: int, kind: Kind, side: str) -> tuple[Visit, ...]:
 
 
 def _visit(random: Random, kind: Kind, name: str) -> Visit:
-    doors, holders, things = (
-        tuple(random.sample(some, _IN_A_HOUSE)) for some in (DOORS, HOLDERS, THINGS)
-    )
+    holders, things = (tuple(random.sample(some, len(DOORS))) for some in (HOLDERS, THINGS))
     match kind:
         case Kind.ERRAND:
-            place = 0 if random.random() < USUAL else random.randrange(1, _IN_A_HOUSE)
-            locked = random.choice([one for one in range(1, _IN_A_HOUSE) if one != place])
+            place = 0 if random.random() < USUAL else random.randrange(1, len(DOORS))
+            locked = random.choice([one for one in range(1, len(DOORS)) if one != place])
         case Kind.RECOVER:
-            place, locked = random.randrange(1, _IN_A_HOUSE), 0
+            place, locked = random.randrange(1, len(DOORS)), 0
         case Kind.EXPLORE:
-            place, locked = -1, random.randrange(_IN_A_HOUSE)
+            place, locked = -1, random.randrange(len(DOORS))
     return Visit(
         id=f"{kind.value}-{name}",
         kind=kind,
-        doors=doors,
         holders=holders,
         things=things,
-        locked=doors[locked],
+        locked=DOORS[locked],
         wanted="" if place < 0 else things[place],
     )
 
@@ -106,7 +102,7 @@ def _visit(random: Random, kind: Kind, name: str) -> Visit:
 def opened(visit: Visit, said: Sequence[str]) -> frozenset[str]:
     """Return the checkpoints that these actions reach."""
     reached = set[str]()
-    behind = dict(zip(visit.holders, visit.doors, strict=True))
+    behind = dict(zip(visit.holders, DOORS, strict=True))
     for action in said:
         what = action.removeprefix(f"{OPEN} ")
         there = what in visit.checkpoints and (what not in behind or behind[what] in reached)
@@ -123,8 +119,8 @@ def answer(visit: Visit, said: Sequence[str]) -> str | None:
                 return LOCKED
             if what not in opened(visit, said):
                 return NO
-            if what in visit.doors:
-                return visit.holders[visit.doors.index(what)]
+            if what in DOORS:
+                return visit.holders[DOORS.index(what)]
             return visit.things[visit.holders.index(what)]
         case ["take", _]:
             return None if found(visit, said) else NO
@@ -155,4 +151,4 @@ def repeated(visit: Visit, said: Sequence[str]) -> Fraction:
 def usual(visit: Visit) -> list[str]:
     """Return the habit: the first door, what is behind it, and what is wanted."""
     last = f"{TAKE} {visit.wanted}" if visit.wanted else STOP
-    return [f"{OPEN} {visit.doors[0]}", f"{OPEN} {visit.holders[0]}", last]
+    return [f"{OPEN} {DOORS[0]}", f"{OPEN} {visit.holders[0]}", last]
