@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
 from tinsmith.pages.wording import listed, told
-from tinsmith.stats.claim import Claim, Verdict
+from tinsmith.stats.claim import Claim
 from tinsmith.studies.exploration.results import WORDS, ExplorationFound, Explored, Sign
 from tinsmith.studies.exploration.settings import CONTROL, NONE
 
@@ -23,12 +23,11 @@ def sentences(found: ExplorationFound) -> tuple[str, ...]:
 def _signs(found: ExplorationFound) -> str:
     missed = [one for one in found.signs if not one.came_out]
     came = [one for one in found.signs if one.came_out]
-    first = (
-        f"Of {len(found.signs)} signs that were expected {len(missed) or 'none'} did not come out"
-    )
-    if missed:
-        first += f": {_words(missed)}"
-    return f"{first}. Came out: {_words(came)}." if came else f"{first}."
+    if not missed:
+        return f"All {len(came)} signs that were expected came out: {_words(came)}."
+    counted = f"Of {len(found.signs)} signs that were expected {len(missed)} did not come out"
+    first = f"{counted}: {_words(missed)}."
+    return f"{first} Came out: {_words(came)}." if came else first
 
 
 def _words(signs: list[Sign]) -> str:
@@ -55,6 +54,4 @@ def _arm(one: Explored) -> str:
 
 def _ruled(claim: Claim) -> str:
     sentence = claim.sentence()
-    if claim.verdict is Verdict.ALLOWED:
-        return f"{sentence}."
     return f"{sentence[0].upper()}{sentence[1:]}."
