@@ -46,6 +46,7 @@ SIZES: Final[Sizes] = MappingProxyType(
     {
         Size.SMALLEST: {
             **_EVERY,
+            "eval_items": "24",
             "steps": "11",
             "group_size": "4",
             "groups_per_batch": "2",

@@ -61,7 +61,7 @@ KEYS: Final = (
         words="What a visit without an errand earns: coverage, or chance (a control: fixed by what was done).",
     ),
     OwnKey(name="explain", kind=bool, default=False, words="Whether the prompt has the actions."),
-    OwnKey(name="base_steps", kind=int, default=400, words="Steps that the small base is trained."),
+    OwnKey(name="base_steps", kind=int, default=300, words="Steps that the small base is trained."),
 )
 
 
