@@ -151,7 +151,7 @@ _KEPT: Final = (
     ),
     KeptTask(
         name="house",
-        question="Does the model find things in houses that it has not seen, and look around in them?",
+        question="Does the model find keys in houses that it has not seen, and look around in them?",
         package="",
         open=_open_house,
         presets={"explore": MappingProxyType({"interleave": "5:1"})},

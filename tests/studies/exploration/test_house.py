@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -37,9 +38,8 @@ HOUSE = Visit(
     id="explore-made-0000",
     kind=Kind.EXPLORE,
     holders=("bag", "box", "jar", "pot"),
-    things=("drum", "key", "lamp", "rope"),
     locked="south",
-    wanted="",
+    key_in="",
 )
 
 
@@ -57,12 +57,12 @@ def test_checkpoints_are_what_can_be_opened_and_follow_from_the_house() -> None:
 
 def test_an_action_brings_what_is_there() -> None:
     assert answer(HOUSE, ["open north"]) == "bag"
-    assert answer(HOUSE, ["open north", "open bag"]) == "drum"
+    assert answer(HOUSE, ["open north", "open bag"]) == "empty"
     assert answer(HOUSE, ["open bag"]) == "no", "its door is closed"
     assert answer(HOUSE, ["open south"]) == "locked"
     assert answer(HOUSE, ["open south", "open jar"]) == "no"
-    assert answer(HOUSE, ["open north", "open bag", "take drum"]) == "no", "nothing is wanted"
-    for over in ("stop", "jump", "", "open", "open north bag"):
+    assert answer(replace(HOUSE, key_in="bag"), ["open north", "open bag"]) is None
+    for over in ("stop", "jump", "", "open", "open north bag", "take bag"):
         assert answer(HOUSE, [over]) is None
 
 
@@ -73,7 +73,7 @@ def test_coverage_is_the_share_of_checkpoints_whatever_their_order_and_number_of
     every = [f"open {one}" for one in ("north", "bag", "east", "box", "west", "pot")]
     assert coverage(HOUSE, every) == 1
     assert len(every) == MOST_REPLIES, "a visit has room for all of it"
-    assert opened(HOUSE, ["open south", "open jar", "north", "take north"]) == frozenset()
+    assert opened(HOUSE, ["open south", "open jar", "north", "take bag"]) == frozenset()
 
 
 def test_repeated_actions_are_counted_and_a_failed_one_is_among_those_of_before() -> None:
@@ -87,13 +87,12 @@ def test_an_errand_mostly_ends_by_habit_and_never_does_after_a_failure() -> None
     assert abs(by_habit - USUAL) < 0.06
     assert not any(found(one, usual(one)) for one in (*RECOVERS, *EXPLORES))
     assert all(one.locked == DOORS[0] for one in RECOVERS)
-    assert all(not found(one, [f"take {one.wanted}"]) for one in ERRANDS)
+    assert not any(found(one, [f"open {one.key_in}"]) for one in ERRANDS), "its door is closed"
 
 
 def test_every_errand_can_be_done_in_what_is_left_after_a_failure() -> None:
     for one in (*ERRANDS, *RECOVERS):
-        place = one.things.index(one.wanted)
-        way = [f"open {DOORS[place]}", f"open {one.holders[place]}", f"take {one.wanted}"]
+        way = [f"open {DOORS[one.holders.index(one.key_in)]}", f"open {one.key_in}"]
         assert found(one, way)
         assert len(one.failed) + len(way) <= MOST_REPLIES
 
@@ -158,7 +157,7 @@ def test_an_action_that_failed_before_is_one_of_those_there_are() -> None:
 
 def test_a_base_is_shown_errands_that_end_well_now_and_then_and_loops() -> None:
     ends = [found(one, shown(one, Random(number))) for number, one in enumerate(ERRANDS)]
-    assert 0.05 < sum(ends) / len(ends) < 0.2
+    assert 0.1 < sum(ends) / len(ends) < 0.35
     looks = [(one, shown(one, Random(number))) for number, one in enumerate(EXPLORES)]
     assert all(len(said) <= MOST_REPLIES for _, said in looks)
     assert 0.2 < sum(coverage(*one) for one in looks) / len(looks) < 0.35

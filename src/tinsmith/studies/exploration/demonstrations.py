@@ -5,14 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from tinsmith.studies.exploration.world import DOORS, MOST_REPLIES, OPEN, STOP, TAKE, Visit, answer
+from tinsmith.studies.exploration.world import DOORS, MOST_REPLIES, OPEN, STOP, Visit, answer
 
 CAREFUL: Final = 0.12
 """Of the demonstrations, how many never do anything again."""
 _AGAIN: Final = 0.4
 _STOPS: Final = 0.05
-_TAKES: Final = 0.5
-"""In the others: how often the last action is done again, the visit ends, and what is wanted is taken when seen."""
+"""In the others: how often the last action is done again, and the visit ends."""
 
 
 def shown(visit: Visit, random: Random) -> list[str]:
@@ -25,16 +24,13 @@ def shown(visit: Visit, random: Random) -> list[str]:
         heard = answer(visit, said)
         if heard is None:
             break
-        if heard in (*visit.holders, *visit.things) and heard not in seen:
+        if heard in visit.holders and heard not in seen:
             seen.append(heard)
     return said
 
 
 def _next(visit: Visit, random: Random, said: list[str], seen: list[str], *, careful: bool) -> str:
-    if visit.wanted in seen and random.random() < (1.0 if careful else _TAKES):
-        return f"{TAKE} {visit.wanted}"
-    can_open = [one for one in seen if one not in visit.things]
-    new = [one for one in can_open if f"{OPEN} {one}" not in said]
+    new = [one for one in seen if f"{OPEN} {one}" not in said]
     if careful:
         inner = [one for one in new if one in visit.holders]
         return f"{OPEN} {random.choice(inner or new)}" if new else STOP
@@ -43,4 +39,4 @@ def _next(visit: Visit, random: Random, said: list[str], seen: list[str], *, car
         return said[-1]
     if drawn < _AGAIN + _STOPS:
         return STOP
-    return f"{OPEN} {random.choice(can_open)}"
+    return f"{OPEN} {random.choice(seen)}"

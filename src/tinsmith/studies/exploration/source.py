@@ -18,7 +18,6 @@ from tinsmith.studies.exploration.world import (
     MOST_REPLIES,
     OPEN,
     STOP,
-    TAKE,
     Kind,
     Visit,
     answer,
@@ -33,12 +32,11 @@ from tinsmith.types.fingerprints import file_sha256
 
 NAME: Final = "house"
 QUESTION: Final = (
-    "Does the model find things in houses that it has not seen, and look around in them?"
+    "Does the model find keys in houses that it has not seen, and look around in them?"
 )
 _HOW: Final = (
     f"You are in a house with doors: {' '.join(DOORS)}. Reply with one action and nothing else: '{OPEN} DOOR' names "
-    f"what is behind it, '{OPEN} HOLDER' what is in that, '{TAKE} THING' takes it, '{STOP}' ends. You have "
-    f"{MOST_REPLIES} actions.\n\n"
+    f"what is behind it, '{OPEN} HOLDER' looks into that, '{STOP}' ends. You have {MOST_REPLIES} actions.\n\n"
 )
 TRAIN_ITEMS: Final = 400
 HELD_OUT: Final = 32
@@ -92,7 +90,7 @@ def kind_of(item: str) -> Kind:
 
 def _asked(visit: Visit, *, explain: bool) -> list[dict[str, str]]:
     """Return what is asked; where an action has failed before, it stands there as the model's own."""
-    wish = f"Find the {visit.wanted}." if visit.wanted else "Look around."
+    wish = "Find the key." if visit.key_in else "Look around."
     said = [{"role": "user", "content": f"{_HOW if explain else ''}{wish}"}]
     for action in visit.failed:
         said += [{"role": "assistant", "content": action}, {"role": "user", "content": LOCKED}]

@@ -1,13 +1,12 @@
-"""A small house: four doors, behind each a holder, in each holder a thing; some errands, some visits without any.
+"""A small house: four doors, and behind each a holder; some errands for a key, some visits without any errand.
 
     open DOOR    names the holder behind it; one door of each house is locked, and says so
-    open HOLDER  names the thing in it, once its door is open
-    take THING   the end where that is wanted and its holder is open, else no
+    open HOLDER  the end where the key that is wanted is in it, else empty; its door has to be open
     stop         the end
 
 What is behind which door nobody says beforehand. Everything that can be opened is a checkpoint: they follow from the
-house, and nobody has to name them. In errands the wanted thing mostly is behind the first door, so that a habit pays;
-after a failure it never is.
+house, and nobody has to name them. In errands the key mostly is behind the first door, so that a habit pays; after a
+failure it never is.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ from tinsmith.types.seeds import derive
 
 DOORS: Final = ("north", "east", "south", "west")
 HOLDERS: Final = ("bag", "box", "jar", "pot")
-THINGS: Final = ("candle", "drum", "glove", "hammer", "key", "lamp", "needle", "rope")
 OPEN: Final = "open"
-TAKE: Final = "take"
 STOP: Final = "stop"
 LOCKED: Final = "locked"
+EMPTY: Final = "empty"
 NO: Final = "no"
 MOST_REPLIES: Final = 6
 USUAL: Final = 0.75
-"""Of the errands, how many find their thing behind the first door."""
+"""Of the errands, how many find the key behind the first door."""
 
 
 class Kind(StrEnum):
@@ -52,12 +50,10 @@ class Visit:
     kind: Kind
     holders: tuple[str, ...]
     """Behind each door."""
-    things: tuple[str, ...]
-    """In each holder."""
     locked: str
     """The door that does not open."""
-    wanted: str
-    """A thing; empty: none."""
+    key_in: str
+    """The holder that has the key; empty: none is wanted."""
 
     @property
     def checkpoints(self) -> frozenset[str]:
@@ -80,7 +76,7 @@ def visits(count: int, kind: Kind, side: str) -> tuple[Visit, ...]:
 
 
 def _visit(random: Random, kind: Kind, name: str) -> Visit:
-    holders, things = (tuple(random.sample(some, len(DOORS))) for some in (HOLDERS, THINGS))
+    holders = tuple(random.sample(HOLDERS, len(DOORS)))
     match kind:
         case Kind.ERRAND:
             place = 0 if random.random() < USUAL else random.randrange(1, len(DOORS))
@@ -93,9 +89,8 @@ def _visit(random: Random, kind: Kind, name: str) -> Visit:
         id=f"{kind.value}-{name}",
         kind=kind,
         holders=holders,
-        things=things,
         locked=DOORS[locked],
-        wanted="" if place < 0 else things[place],
+        key_in="" if place < 0 else holders[place],
     )
 
 
@@ -114,25 +109,21 @@ def opened(visit: Visit, said: Sequence[str]) -> frozenset[str]:
 def answer(visit: Visit, said: Sequence[str]) -> str | None:
     """Return what the last action brings; None: the conversation is over."""
     match said[-1].split():
+        case ["open", what] if what == visit.locked:
+            return LOCKED
+        case ["open", what] if what not in opened(visit, said):
+            return NO
+        case ["open", what] if what in DOORS:
+            return visit.holders[DOORS.index(what)]
         case ["open", what]:
-            if what == visit.locked:
-                return LOCKED
-            if what not in opened(visit, said):
-                return NO
-            if what in DOORS:
-                return visit.holders[DOORS.index(what)]
-            return visit.things[visit.holders.index(what)]
-        case ["take", _]:
-            return None if found(visit, said) else NO
+            return None if what == visit.key_in else EMPTY
         case _:
             return None
 
 
 def found(visit: Visit, said: Sequence[str]) -> bool:
-    """Whether the last action takes the thing that is wanted, from a holder that is open."""
-    if not visit.wanted or said[-1] != f"{TAKE} {visit.wanted}":
-        return False
-    return visit.holders[visit.things.index(visit.wanted)] in opened(visit, said[:-1])
+    """Whether the holder with the key that is wanted was opened."""
+    return visit.key_in in opened(visit, said)
 
 
 def coverage(visit: Visit, said: Sequence[str]) -> Fraction:
@@ -149,6 +140,5 @@ def repeated(visit: Visit, said: Sequence[str]) -> Fraction:
 
 
 def usual(visit: Visit) -> list[str]:
-    """Return the habit: the first door, what is behind it, and what is wanted."""
-    last = f"{TAKE} {visit.wanted}" if visit.wanted else STOP
-    return [f"{OPEN} {DOORS[0]}", f"{OPEN} {visit.holders[0]}", last]
+    """Return the habit: the first door, and what is behind it."""
+    return [f"{OPEN} {DOORS[0]}", f"{OPEN} {visit.holders[0]}"]
