@@ -20,8 +20,8 @@ from typing import Final
 
 from tinsmith.types.seeds import derive
 
-DOORS: Final = ("north", "east", "south", "west")
-HOLDERS: Final = ("bag", "box", "jar", "pot")
+DOORS: Final[tuple[str, ...]] = ("north", "east", "south", "west")
+HOLDERS: Final[tuple[str, ...]] = ("bag", "box", "jar", "pot")
 OPEN: Final = "open"
 STOP: Final = "stop"
 LOCKED: Final = "locked"
