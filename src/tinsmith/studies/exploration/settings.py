@@ -41,7 +41,8 @@ ARMS: Final = (
 """The ratios of task to exploration, and the control: exploration that is paid whatever is seen."""
 RATIOS: Final = tuple(arm.name for arm in ARMS if arm.name not in (NONE, CONTROL))
 
-_EVERY: Final = {"save_every": "0", "eval_items": str(HELD_OUT * len(Kind))}
+# Coverage differs less within a group than success does: advantages in deviations weigh both kinds of batch alike.
+_EVERY: Final = {"save_every": "0", "advantage": "std", "eval_items": str(HELD_OUT * len(Kind))}
 SIZES: Final[Sizes] = MappingProxyType(
     {
         Size.SMALLEST: {
