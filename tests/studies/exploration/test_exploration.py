@@ -13,7 +13,7 @@ from made_houses import MadeArm, Maker
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.study.results import Draws
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.exploration.settings import ARMS, RATIOS, SIZES, exploration_study
+from tinsmith.studies.exploration.settings import ARMS, RATIOS, exploration_study
 from tinsmith.studies.exploration.study import run_exploration
 from tinsmith.types.errors import ConfigError
 
@@ -118,9 +118,8 @@ def test_sizes_and_places_say_what_is_run() -> None:
     small = exploration_study({"at": "small"}).arms[0].opened
     assert small is not None
     assert small.keys["explain"] == "true"
-    steps = [int(one["steps"]) for one in SIZES.values()]
-    assert all(count % 11 == 0 for count in steps), "whole rounds of 10:1"
-    assert int(SIZES[next(one for one in SIZES if one == "nano")]["steps"]) % 66 == 0
+    assert int(nano.shared["steps"]) % 66 == 0, "whole rounds of every ratio"
+    assert int(smallest.shared["steps"]) % 6 == 0, "whole rounds of 5:1"
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ SIZES: Final[Sizes] = MappingProxyType(
         Size.SMALLEST: {
             **_EVERY,
             "eval_items": "24",
-            "steps": "11",
+            "steps": "12",
             "group_size": "4",
             "groups_per_batch": "2",
-            "eval_every": "11",
+            "eval_every": "12",
             "eval_samples": "1",
             "base_steps": "200",
             "seeds": "1",
@@ -78,7 +78,7 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
     }
 )
-"""66 steps hold whole rounds of every ratio. All arms take as many steps: what explores has fewer of the task."""
+"""66 steps hold whole rounds of every ratio, 12 of all but 10:1. All arms take as many steps: what explores has fewer of the task."""
 
 
 _SIZED: Final = sized_keys(STUDY, (), [key.name for key in KEYS if key.name != "pays"])
