@@ -78,7 +78,7 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
     }
 )
-"""66 steps hold whole rounds of every ratio, 12 of all but 10:1. All arms take as many steps: what explores has fewer of the task."""
+"""66 steps hold whole rounds of every ratio, 12 of all but 10:1. All arms take as many: what explores has less task."""
 
 
 _SIZED: Final = sized_keys(STUDY, (), [key.name for key in KEYS if key.name != "pays"])
