@@ -56,8 +56,12 @@ def prompt_tables(
     written: tuple[str, Document],
     *,
     caption: str,
+    asked: str = "answers",
 ) -> tuple[Block, ...]:
-    """Return what each search earned and asked for, and the prompts; `written`: what they began with, in words too."""
+    """Return what each search earned and asked for, and the prompts.
+
+    `words` are those of an arm, `written` is what they began with, in words too, and `asked` what a search counts.
+    """
     table = table_of(
         caption,
         rows,
@@ -67,7 +71,7 @@ def prompt_tables(
         ("put", lambda one: whole(one.put)),
         ("accepted", lambda one: whole(one.accepted)),
         ("edits|rejected", lambda one: whole(one.rejected)),
-        ("answers", lambda one: whole(one.answered)),
+        (asked, lambda one: whole(one.answered)),
     )
     lines = plain(
         "The prompts: lines before each question.",

@@ -112,8 +112,8 @@ def _prompt(study: SftVsRl, searches: Sequence[tuple[str, Searched]]) -> tuple[S
     )
     side, metric = study.prompt, "the score that it names,"
     caption = (
-        "Every search: what the prompt earns at the last gate, before any edit and after. Put: steps in which something "
-        "helped on the batch and went to the gate. Answers: papers that were looked at, again where they came again."
+        "Every search: what the prompt earns at the last gate, before any edit and after. Put: steps in which "
+        "something helped on the batch and went to the gate. Papers: looked at, again where they came again."
     )
     return (
         Section(
@@ -121,7 +121,13 @@ def _prompt(study: SftVsRl, searches: Sequence[tuple[str, Searched]]) -> tuple[S
             "Prompt",
             (
                 Words(said),
-                *prompt_tables(side.searches, WORDS, ("as the base is asked", ()), caption=caption),
+                *prompt_tables(
+                    side.searches,
+                    {name.value: words for name, words in WORDS.items()},
+                    ("as the base is asked", ()),
+                    caption=caption,
+                    asked="papers",
+                ),
                 *step_folds(searches),
                 *claim_blocks(_shown((*side.claims, *side.learned)), metric),
                 Words("What was found by shuffled labels: not to be allowed."),
