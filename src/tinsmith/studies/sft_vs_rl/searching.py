@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -35,6 +35,9 @@ from tinsmith.lab.study.results import Spent
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _LAST_GATES: Final = 4
 """The last gate draws as many papers as so many others."""
@@ -79,6 +82,7 @@ class SearchAsked:
     cell: Cell
     """A finished run of the base, whose seed is the search's."""
     source: Slice
+    tokenizer: PreTrainedTokenizerBase
     cost: Cost
     file: Path
 
@@ -115,12 +119,11 @@ def search_prompt(asked: SearchAsked, say: Say) -> FoundPrompt:
     began = time.perf_counter()
     with reopened(plan, asked.cell.folder, say) as there:
         say(f"{asked.file.stem}: a prompt is searched")
-        tokenizer = there.tokenizer()
         study = LabelledPapers(
             task=task,
             papers=data.papers,
-            renderer=renderer_for(tokenizer),
-            tokenizer=tokenizer,
+            renderer=renderer_for(asked.tokenizer),
+            tokenizer=asked.tokenizer,
         )
         ledger = Ledger(asked.cost)
         score = AskedPapers(

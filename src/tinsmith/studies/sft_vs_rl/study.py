@@ -145,6 +145,7 @@ def _searched(
                 shuffled=name is ArmName.PROMPT_SHUFFLED,
                 cell=cell,
                 source=books.source,
+                tokenizer=books.tokenizer,
                 cost=books.accountant.cost,
                 file=study.out / SEARCHES / f"{name}-seed={cell.overrides['seed']}.json",
             )
