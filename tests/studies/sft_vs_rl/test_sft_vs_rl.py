@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
 from running import KEY, Running
@@ -63,6 +65,7 @@ SMALLEST = {
     "with_metadata": "false",
 }
 ARMS = 7
+LINE = "Return JSON only."
 DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
 
 
@@ -105,7 +108,11 @@ class Stopped(Exception):
 
 
 def study(
-    made: Made, out: Path, conducted: list[Path], stop_after: int | None = None, **more: str
+    made: Made,
+    out: Path,
+    conducted: list[Path],
+    stop_after: int | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     where = {"base_url": made.server.url, "model_name": "base"}
 
@@ -122,7 +129,12 @@ def study(
 
     def search(asked: SearchAsked, say: Say) -> FoundPrompt:
         served = replace(asked.cell, overrides={**asked.cell.overrides, **where})
-        return search_prompt(replace(asked, cell=served), say)
+        found = search_prompt(replace(asked, cell=served), say)
+        if asked.cell.overrides["seed"] == "1":
+            return found
+        # On so few papers a search may find nothing: a seed whose prompt is another one whatever it found.
+        other = msgspec.structs.replace(found.searched, found=(LINE,))
+        return msgspec.structs.replace(found, searched=other)
 
     own = {"data": str(made.data), "model_name": str(made.base), "out": str(out)}
     return run_sft_vs_rl({**SMALLEST, **own, **more}, _silent, run=run, draws=DRAWS, search=search)
@@ -193,7 +205,7 @@ def with_prompts(made: Made, whole: Path, out: Path) -> tuple[Path, list[Path]]:
     """The same study, gone on with: nothing that was trained is trained again."""
     shutil.copytree(whole, out)
     conducted: list[Path] = []
-    return study(made, out, conducted, prompt_search="true", **SEARCH), conducted
+    return study(made, out, conducted, more={"prompt_search": "true", **SEARCH}), conducted
 
 
 @pytest.fixture(scope="module")
@@ -229,13 +241,14 @@ def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -
     training = next(
         check
         for check in found["prompt"]["claims"][0]["claim"]["checks"]
-        if check["name"] == "training"
+        if check["name"] == "same training"
     )
     assert training["finding"] == "passed"
     for one in found["prompt"]["searches"]:
         cell = prompted / "cells" / f"{one['arm']}-seed={one['seed']}"
         said = json.loads((cell / "config.json").read_text())["task"].get("prompt_lines", [])
         assert said == list(one["found"])
+        assert said == [LINE] or one["seed"] == 1
         if not said:  # the base is asked as it was, and answers what it answered
             zero = prompted / "cells" / f"zero_shot-seed={one['seed']}" / "rollouts.jsonl"
             assert (cell / "rollouts.jsonl").read_bytes() == zero.read_bytes()

@@ -108,7 +108,8 @@ def _prompt(study: SftVsRl, searches: Sequence[tuple[str, Searched]]) -> tuple[S
         "some training papers, the best few that helped are put to a gate that draws others anew each time, and what "
         "it refuses is never proposed again. A right answer earns more the rarer its label, so that the mean is "
         "balanced accuracy. Every paper is asked about as often as RL asks. In the table above a search's papers are "
-        "all that it looked at, for edits, gates and the last gate; its tokens are read and sampled, never trained on."
+        "all that it looked at, for edits, gates and the last gate, and its tokens are read and sampled, never trained "
+        "on; below, its seconds of training are those of the search."
     )
     side, metric = study.prompt, "the score that it names,"
     caption = (
