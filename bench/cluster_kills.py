@@ -53,8 +53,10 @@ class Tally:
     runs: int = 0
     differing: list[str] = field(default_factory=list[str])
     left: list[int] = field(default_factory=list[int])
-    seconds: dict[Victim, list[float]] = field(default_factory=dict[Victim, list[float]])
-    """How long runs took in which only such a victim was killed, once."""
+    seconds: dict[Victim, list[tuple[float, int]]] = field(
+        default_factory=dict[Victim, list[tuple[float, int]]]
+    )
+    """How long runs took in which only such victims were killed, and how many were."""
     restarts: Counter[int] = field(default_factory=Counter[int])
     """Clients that ended before their run, by exit code."""
 
@@ -81,8 +83,8 @@ def killed(
             server.wait()
             client = Client.start(folder, *where)
         if following is not None and time.monotonic() >= next_at:
-            _kill(following[0], client, server, tally, rng)
-            done.append(following[0])
+            if _kill(following[0], client, server, tally, rng):
+                done.append(following[0])
             following = next(moments, None)
             next_at = time.monotonic() + (following[1] if following else 0.0)
         if time.monotonic() - began > PATIENCE_S:
@@ -92,23 +94,24 @@ def killed(
             return
         time.sleep(0.01)
     tally.runs += 1
-    if len(done) == 1:
-        tally.seconds.setdefault(done[0], []).append(time.monotonic() - began)
+    if len(set(done)) == 1:
+        tally.seconds.setdefault(done[0], []).append((time.monotonic() - began, len(done)))
 
 
-def _kill(victim: Victim, client: Client, server: Served, tally: Tally, rng: random.Random) -> None:
+def _kill(victim: Victim, client: Client, server: Served, tally: Tally, rng: random.Random) -> bool:
     if victim is Victim.CLIENT:
         os.kill(client.pid, signal.SIGKILL)
     elif victim is Victim.WORKER:
         there = server.workers()
         if not there:
-            return  # the last one's successor is still to come
+            return False  # the last one's successor is still to come
         os.kill(rng.choice(there), signal.SIGKILL)
     else:
         under = server.kill()
         tally.left += left_over(under)
         server.start()
     tally.kills[victim] += 1
+    return True
 
 
 def undisturbed(scratch: Path) -> tuple[tuple[str, ...], Path]:
@@ -161,9 +164,11 @@ def main() -> int:
         tally.left += left_over(server.stop())
     print(_line(tally))
     print(f"an undisturbed run: {statistics.median(plain):.1f} s")
-    for victim, seconds in sorted(tally.seconds.items()):
-        lost = statistics.median(seconds) - statistics.median(plain)
-        print(f"one {victim} killed: {lost:.1f} s more (median of {len(seconds)} runs)")
+    for victim, runs in sorted(tally.seconds.items()):
+        lost = [(seconds - statistics.median(plain)) / kills for seconds, kills in runs]
+        print(
+            f"a {victim} killed: {statistics.median(lost):.1f} s more (median of {len(runs)} runs)"
+        )
     return 1 if tally.differing or tally.left else 0
 
 

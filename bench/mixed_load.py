@@ -41,6 +41,8 @@ IDLE = 0.7
 KINDS = ("", ":dora", ":qlora", ":full")
 """In turn, and not drawn: weights that are kept for a while differ in size, and their mix is to stay."""
 HEADERS = {"x-api-key": KEY}
+CLIENT = httpx.Client()
+"""One for all: each makes a TLS context of its own, which costs more than what it asks for."""
 
 
 @dataclass(slots=True)
@@ -126,7 +128,7 @@ def session(load: Load) -> None:
 def post(load: Load, path: str, body: Mapping[str, object]) -> dict[str, Any]:
     """A request of the protocol, which must be accepted."""
     url = f"{load.server.url}/api/v1/{path}"
-    answer = httpx.post(url, json=body, headers=HEADERS, timeout=HANG_S)
+    answer = CLIENT.post(url, json=body, headers=HEADERS, timeout=HANG_S)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -167,7 +169,7 @@ def mistakes(load: Load) -> None:
         ("/nowhere", b"", HEADERS),
     )
     for path, body, headers in posted:
-        answer = httpx.post(url + path, content=body, headers=headers, timeout=HANG_S)
+        answer = CLIENT.post(url + path, content=body, headers=headers, timeout=HANG_S)
         load.asked["mistake"] += 1
         if not 400 <= answer.status_code < 500:
             load.wrong.append(f"{path}: {answer.status_code}")
@@ -188,9 +190,9 @@ def chats(load: Load) -> None:
     body = {"model": NANO, "prompt": "tin", "max_tokens": 200, "n": 2}
     headers = {"authorization": f"Bearer {KEY}"}
     url = f"{load.server.url}/v1/completions"
-    whole = httpx.post(url, json=body, headers=headers, timeout=HANG_S)
+    whole = CLIENT.post(url, json=body, headers=headers, timeout=HANG_S)
     assert whole.status_code == 200, whole.text
-    with httpx.stream(
+    with CLIENT.stream(
         "POST", url, json={**body, "stream": True}, headers=headers, timeout=HANG_S
     ) as streamed:
         next(streamed.iter_raw())
@@ -208,7 +210,7 @@ def resident(pid: int) -> int:
 
 def processes(load: Load) -> dict[str, int]:
     """The server and its workers, by name."""
-    told = httpx.get(
+    told = CLIENT.get(
         f"{load.server.url}/api/v1/tinsmith/workers", headers=HEADERS, timeout=HANG_S
     ).json()
     found = {each["name"]: int(each["pid"]) for each in told["workers"] if each["alive"]}
@@ -217,7 +219,7 @@ def processes(load: Load) -> dict[str, int]:
 
 def server_errors(load: Load) -> int:
     """Answers of 5xx so far, by the server's own count."""
-    text = httpx.get(f"{load.server.url}/metrics", headers=HEADERS, timeout=HANG_S).text
+    text = CLIENT.get(f"{load.server.url}/metrics", headers=HEADERS, timeout=HANG_S).text
     lines = [line for line in text.splitlines() if line.startswith("tinsmith_http_requests_total")]
     return sum(int(float(line.split()[-1])) for line in lines if 'status="5' in line)
 

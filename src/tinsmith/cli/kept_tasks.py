@@ -93,6 +93,12 @@ def _open_shell(rest: str, given: Mapping[str, str]) -> TaskSource:
     return shell_task(rest, given)
 
 
+def _open_house(rest: str, given: Mapping[str, str]) -> TaskSource:
+    from tinsmith.studies.exploration.source import house_task
+
+    return house_task(rest, given)
+
+
 _METHODS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "rl": MappingProxyType({}),
@@ -142,6 +148,13 @@ _KEPT: Final = (
         question="Does the model learn where files are, from what a shell answers?",
         package="",
         open=_open_shell,
+    ),
+    KeptTask(
+        name="house",
+        question="Does the model find keys in houses that it has not seen, and look around in them?",
+        package="",
+        open=_open_house,
+        presets={"explore": MappingProxyType({"interleave": "5:1"})},
     ),
     KeptTask(
         name="taste",

@@ -21,6 +21,7 @@ from tinsmith.studies.dead_groups import settings as dead_groups
 from tinsmith.studies.debate.subject import DEBATE
 from tinsmith.studies.disruption.subject import JOINT, LABELS
 from tinsmith.studies.environment_loss import settings as environment_loss
+from tinsmith.studies.exploration import settings as exploration
 from tinsmith.studies.learning import keys as learning
 from tinsmith.studies.microscope import settings as microscope
 from tinsmith.studies.moe import settings as wander
@@ -204,6 +205,12 @@ def _run_environment_loss(given: Mapping[str, str], say: Say) -> Path:
     return run_environment_loss(given, say)
 
 
+def _run_exploration(given: Mapping[str, str], say: Say) -> Path:
+    from tinsmith.studies.exploration.study import run_exploration
+
+    return run_exploration(given, say)
+
+
 def _run_pass_at_k(given: Mapping[str, str], say: Say) -> Path:
     from tinsmith.studies.pass_at_k.study import run_pass_at_k
 
@@ -253,6 +260,13 @@ _STUDIES: Final = (
         keys=environment_loss.STUDY_KEYS,
         read=environment_loss.environment_loss_study,
         run=_run_environment_loss,
+    ),
+    StudyEntry(
+        name=exploration.STUDY,
+        question=exploration.QUESTION,
+        keys=exploration.STUDY_KEYS,
+        read=exploration.exploration_study,
+        run=_run_exploration,
     ),
     StudyEntry(
         name=microscope.NAME,

@@ -80,8 +80,14 @@ class Course(Generic[I, A]):
 
     @property
     def train_items(self) -> Sequence[I]:
-        """What is trained on."""
-        return subset(self.subject.items(Split.TRAIN), self.settings.train_items, self.subject.unit)
+        """What is trained on; without what is set aside."""
+        items = [one for one in self.subject.items(Split.TRAIN) if not self.subject.aside(one)]
+        return subset(items, self.settings.train_items, self.subject.unit)
+
+    @property
+    def aside_items(self) -> Sequence[I]:
+        """What is trained on in batches of its own, where these are interleaved."""
+        return [one for one in self.subject.items(Split.TRAIN) if self.subject.aside(one)]
 
     @property
     def validation_items(self) -> Sequence[I]:

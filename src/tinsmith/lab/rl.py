@@ -12,6 +12,7 @@ from __future__ import annotations
 from tinsmith.lab.confidence import shaped_groups
 from tinsmith.lab.forced import force_options
 from tinsmith.lab.grouping import ScoredGroup, left_out_by_spread, score_groups
+from tinsmith.lab.interleave import Turn, ratio_of
 from tinsmith.lab.policy import ExactGradient, update_policy
 from tinsmith.lab.rollout_metrics import rollout_metrics
 from tinsmith.lab.rollouts import A, I, Sampling, sample_groups
@@ -54,20 +55,28 @@ def _by_reward(run: Run[I, A], step: int) -> dict[str, float]:
     """Sample a step's groups, and train on what they teach."""
     course, settings = run.course, run.settings
     assert isinstance(settings, RlSettings), "other settings teach by example"
-    items = batch(
-        course.train_items, settings.groups_per_batch, step, settings.seed, course.subject.unit
-    )
+    items, more = _items(run, settings, step)
     groups, exact, shaping = _sampled(run, settings, step, items)
     with run.timed("train_s"):
         base = run.base() if settings.kl_penalty_coef else None
         metrics = update_policy(run.trainer, groups, settings, step, base, exact)
     return {
         **metrics,
+        **more,
         **shaping,
         **rollout_metrics(groups),
         **course.subject.train_figures(groups),
         **course.subject.trace(),
     }
+
+
+def _items(run: Run[I, A], settings: RlSettings, step: int) -> tuple[list[I], dict[str, float]]:
+    """Return what a step asks about, and whether that is aside where batches are interleaved."""
+    course, ratio = run.course, ratio_of(settings.interleave)
+    turn = Turn(aside=False, before=step) if ratio is None else ratio.turn(step)
+    pool = course.aside_items if turn.aside else course.train_items
+    items = batch(pool, settings.groups_per_batch, turn.before, settings.seed, course.subject.unit)
+    return items, {} if ratio is None else {"train/aside": float(turn.aside)}
 
 
 def _sampled(

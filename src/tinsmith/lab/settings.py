@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
+from tinsmith.lab.interleave import NONE, ratio_of
 from tinsmith.ops.advantages import Advantage
 from tinsmith.types.adapters import ALPHA, AdapterKind
 from tinsmith.types.errors import ConfigError
@@ -184,6 +185,7 @@ LATER: Final = (
     "env_loss_coef",
     "confidence_penalty",
     "confidence_prefixes",
+    "interleave",
 )
 """Keys that came after names had been frozen."""
 
@@ -237,6 +239,9 @@ class RlSettings(CommonSettings):
     confidence_prefixes: Prefixes = Prefixes.OWN
     """Before what an answer is forced for it: the reply's own reasoning; or, as controls, its parts shuffled, or the
     foreign reasoning of another prompt."""
+    interleave: str = NONE
+    """Batches of a task's own items to batches of those that it sets `aside`, as 5:1, at exactly this ratio; none: no
+    item that is aside is trained on."""
     sft_steps: int = 0
     """How many of the steps, at the beginning, are supervised; 0: none."""
     sft_learning_rate: float = 1e-4
@@ -258,6 +263,7 @@ class RlSettings(CommonSettings):
                 allowed="1 with env_loss_coef",
             )
         _not_negative(self, "confidence_penalty")
+        ratio_of(self.interleave)
         if self.snr_filter > 1.0:
             raise ConfigError(
                 "this is a share of the deviation of all groups",

@@ -80,6 +80,11 @@ class Subject(Environments[I, A], Protocol[I, A]):
         """Return the name of what an item belongs to: items of one unit are taken together, wherever some are taken."""
         return item.prompt_id
 
+    def aside(self, item: I) -> bool:
+        """Whether an item is trained on in batches of its own alone, where `interleave` asks for them."""
+        del item
+        return False
+
     def score(self, rollouts: Sequence[Rollout[I, A]]) -> Sequence[Terms]:
         """Return each rollout's reward, by the state that rewards had before this step; then let the step enter it."""
         ...

@@ -11,12 +11,14 @@ from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoint_files import ADAPTER
 from tinsmith.engine.checkpoints import delete, read
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
+from tinsmith.models.config import Mixture
 from tinsmith.server.access.caller import is_own
 from tinsmith.server.database.records import CheckpointRecord, TrainingRun
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import KIND as EXTERNAL_KIND
 from tinsmith.server.external import Export, External
 from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import InputError
 from tinsmith.types.fingerprints import tensors_sha256
 from tinsmith.types.version import VERSION
@@ -52,7 +54,7 @@ class Listing:
 
     def _identity(self, name: str) -> Answer:
         """What decides, beside a request, what a model answers: beyond the protocol, for manifests."""
-        return {
+        told: Answer = {
             "fingerprint": self.engine.base(name).fingerprint,
             "arithmetic": self.engine.kernels.arithmetic.value,
             "certificate": self.engine.certificate_sha256(name),
@@ -60,6 +62,10 @@ class Listing:
             "gradient_unit": self.engine.gradient_unit.value,
             "version": VERSION,
         }
+        mixture = self.engine.config(name).mixture
+        if mixture is not None:
+            told["routes"] = _routes(mixture, self.engine.kernels.arithmetic)
+        return told
 
     def training_runs(self, limit: int, offset: int, project_id: str | None = None) -> Answer:
         """A page of training runs (of one project's sessions), the newest first."""
@@ -236,3 +242,11 @@ def _time(seconds: float) -> str:
 
 def _cursor(offset: int, limit: int, total: int) -> Answer:
     return {"offset": offset, "limit": limit, "total_count": total}
+
+
+def _routes(mixture: Mixture, arithmetic: Arithmetic) -> str:
+    """How sampler and trainer route, and what is promised of it."""
+    rule = f"{mixture.num_active} of {mixture.num_experts} experts, equal logits to the lower one"
+    if arithmetic is Arithmetic.FAST:
+        return f"{rule}; a token's may differ between batches"
+    return f"{rule}; a token's are the same in every batch, sampled and trained"

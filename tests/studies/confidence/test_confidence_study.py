@@ -167,6 +167,7 @@ def test_it_says_first_what_the_gate_allows_and_how_many_times(study: dict[str, 
     first = study["sentences"][0]
     assert "the gate allows" in first
     assert "it reaches 1.3 times" in first
+    assert "did not come out" not in first
     assert 1.9 < study["ratio"]["value"] < 2.7
 
 
@@ -175,6 +176,10 @@ def test_a_penalty_without_effect_is_said_first(tmp_path: Path) -> None:
     first = found(tmp_path / "out", arms)["sentences"][0]
     assert "the gate does not allow" in first
     assert "it does not reach 1.3 times" in first
+    missed = first.partition("did not come out besides: ")[2]
+    assert "a higher rho with the penalty (0.10, without 0.10)" in missed
+    assert "an end above the same penalty of shuffled prefixes" in missed
+    assert "control" not in missed
 
 
 def test_gains_are_those_of_each_split(study: dict[str, Any]) -> None:
@@ -194,9 +199,14 @@ def test_rho_is_diagnosed_before_and_after(study: dict[str, Any]) -> None:
 
 
 def test_a_control_that_is_not_flat_is_said(tmp_path: Path) -> None:
-    arms = {**AS_PUBLISHED, "shaped": MadeArm(right=0.9, rho=0.8, shuffled=0.5, read=5_120.0)}
+    arms = {
+        **AS_PUBLISHED,
+        "shaped": MadeArm(right=0.9, rho=0.8, shuffled=0.5, read=5_120.0),
+        "noise": MadeArm(right=0.9, read=5_120.0),
+    }
     said = found(tmp_path / "out", arms)["sentences"]
     assert any("shuffled rho is 0.50" in one and "which is not none" in one for one in said)
+    assert "a rho of 0 with shuffled prefixes and a control that learns nothing" in said[0]
 
 
 def test_cost_is_told_in_tokens(study: dict[str, Any]) -> None:

@@ -49,9 +49,19 @@ def test_it_says_first_that_fixed_failure_is_not_mended_and_random_failure_is(
     arms = {**AS_PUBLISHED, "always": MadeArm(0.25, 0.25, fixed=True)}
     first = study["sentences"][0]
     assert "mends one that fails by chance" in first
-    assert found(tmp_path / "out", {**arms, "chance": MadeArm(0.25, 0.25)})["sentences"][
-        0
-    ].endswith("is not shown to mend one that fails by chance.")
+    again = found(tmp_path / "out", {**arms, "chance": MadeArm(0.25, 0.25)})["sentences"][0]
+    assert "is not shown to mend one that fails by chance" in again
+
+
+def test_its_first_sentence_names_the_remedies_that_did_not_help_and_a_control_that_learned(
+    study: dict[str, Any], tmp_path: Path
+) -> None:
+    missed = study["sentences"][0].partition("did not come out: ")[2]
+    assert missed == "a higher end with a remedy (temperature 3)."
+    arms = {**AS_PUBLISHED, "shuffled": MadeArm(0.25, 0.9), "hotter": MadeArm(0.25, 0.95)}
+    learned = found(tmp_path / "out", arms)["sentences"][0].partition("did not come out: ")[2]
+    assert "temperature" not in learned
+    assert "control" in learned
 
 
 def test_the_index_is_one_for_fixed_failure_and_near_zero_for_random(study: dict[str, Any]) -> None:

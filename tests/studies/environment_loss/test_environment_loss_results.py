@@ -77,14 +77,16 @@ def test_signs_and_what_did_not_come_out_stand_first(found: LossFound) -> None:
     assert [one.came_out for one in found.signs] == [True, True, True, False]
     told = sentences(found)
     assert told[0].startswith("Of 4 signs that were expected 3 came out: ")
-    assert "Not: lambda = 0.2 bores: the alarm is raised (alarms in 0 of 2 runs" in told[0]
+    assert "; not: lambda = 0.2 bores: the alarm is raised (alarms in 0 of 2 runs" in told[0]
     assert found.control_flat
     assert any("is flat" in one for one in told)
 
 
 def test_a_control_that_learns_is_not_flat() -> None:
     learned = {**MADE, CONTROL: arm(CONTROL, (20, 20), 0.6, 0.5)}
-    assert not found_of(VALUES, list(learned.values())).control_flat
+    found = found_of(VALUES, list(learned.values()))
+    assert not found.control_flat
+    assert sentences(found)[0].endswith("and the control is not flat.")
 
 
 def test_an_alarm_at_the_high_weight_is_the_fourth_sign() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -86,8 +87,10 @@ def test_signs_are_directions_and_one_that_did_not_come_out_is_said_first(
     assert [one.came_out for one in found.signs] == [True, False, True, True]
     told = sentences(found)
     assert told[0].startswith("Of 4 signs that were expected 3 came out: ")
-    assert "Not: SFT loses more of them than it gains (0 gained, 0 lost, p = 1)" in told[0]
+    assert "; not: SFT loses more of them than it gains (0 gained, 0 lost, p = 1)" in told[0]
     assert any("is flat" in one for one in told)
+    moved = tuple(replace(one, p_value=0.01) if one.arm == COIN else one for one in found.swaps)
+    assert sentences(replace(found, swaps=moved))[0].endswith("by a coin, is not flat.")
     assert any("2 seeds an arm speak for these models" in one for one in told)
 
 

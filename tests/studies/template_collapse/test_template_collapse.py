@@ -172,6 +172,22 @@ def test_a_filter_that_prevents_nothing_is_said_first(tmp_path: Path) -> None:
     assert "the filter does not prevent it" in found(tmp_path / "out", arms)["sentences"][0]
 
 
+def test_a_dear_filter_and_a_control_that_moves_are_said_first(
+    study: dict[str, Any], tmp_path: Path
+) -> None:
+    assert "of the groups" not in study["sentences"][0]
+    assert "control" not in study["sentences"][0]
+    moved = MadeArm(information=1.0, right=0.5)
+    arms = {**AS_PUBLISHED, "filtered": MadeArm(left_out=1.0, right=0.1), "shuffled": moved}
+    arms["bonus"] = MadeArm(information=0.5, given=9.0, right=0.2)
+    assert "outlast" not in study["sentences"][0]
+    first = found(tmp_path / "out", arms)["sentences"][0]
+    assert "at most 0.75 of the groups with the filter (0.88)" in first
+    assert "right answers that outlast the collapse" in first
+    assert "as many right answers with the filter" in first
+    assert "a control whose information stays" in first
+
+
 def test_information_that_falls_with_entropy_is_no_template(tmp_path: Path) -> None:
     arms = {**AS_PUBLISHED, "bonus": MadeArm(information=2.0, given=0.5)}
     assert "is not shown to collapse" in found(tmp_path / "out", arms)["sentences"][0]

@@ -17,5 +17,7 @@ gradient would be exact or whose log-probability could be offset."""
 WITHOUT_SLICE: Final = BY_EXAMPLE | WITHOUT_LABELS
 """The same where no answer is known to be right either."""
 
-OPTIONS: Final = frozenset({"force_options", "confidence_penalty", "confidence_prefixes"})
-"""Keys without a meaning where no item names the answers that there are."""
+OPTIONS: Final = frozenset(
+    {"force_options", "confidence_penalty", "confidence_prefixes", "interleave"}
+)
+"""Keys without a meaning where no item names the answers that there are, and none is set aside."""

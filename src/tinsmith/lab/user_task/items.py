@@ -29,6 +29,8 @@ class UserItem:
     messages: tuple[Message, ...]
     unit: str
     """What it belongs to; its own name where it stands alone."""
+    aside: bool = False
+    """Whether it is trained on in batches of its own alone."""
 
     @property
     def prompt(self) -> str:
@@ -203,8 +205,15 @@ def _named(task: Task, item: object, where: str) -> UserItem:
     unit: object = name if task.unit is None else attempt(task.unit, item)
     if isinstance(unit, Raised):
         raise DataError(str(unit), field=f"unit of {where}", value=item)
+    aside: object = False if task.aside is None else attempt(task.aside, item)
+    if isinstance(aside, Raised):
+        raise DataError(str(aside), field=f"aside of {where}", value=item)
     return UserItem(
-        prompt_id=name, item=item, messages=_messages(task, item, where), unit=str(unit)
+        prompt_id=name,
+        item=item,
+        messages=_messages(task, item, where),
+        unit=str(unit),
+        aside=bool(aside),
     )
 
 

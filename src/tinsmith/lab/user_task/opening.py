@@ -11,6 +11,7 @@ from tinsmith.lab.experiment.experiment import Experiment, Plan
 from tinsmith.lab.experiment.key_help import KeyHelp, key_help, shown_value
 from tinsmith.lab.experiment.key_text import unknown_key
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.interleave import NONE
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import CommonSettings, SparseSettings, Watched
 from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
@@ -50,6 +51,13 @@ def open_task(source: TaskSource, overrides: Mapping[str, str]) -> Plan:
             field="force_options",
             value=True,
             fix="give the task options=..., a function of the item",
+        )
+    if task.aside is None and getattr(plan.settings, "interleave", NONE) != NONE:
+        raise ConfigError(
+            "this task sets no items aside that batches could be made of",
+            field="interleave",
+            value=overrides.get("interleave"),
+            fix="give the task aside=..., a function of the item",
         )
     _require_probed(task, plan.settings)
     changed = {key: values[key] for key in sorted(own & overrides.keys())}

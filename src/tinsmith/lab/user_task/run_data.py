@@ -18,6 +18,7 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.forgetting import general_changes, general_metrics
+from tinsmith.lab.interleave import NONE
 from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import GENERAL, SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
@@ -40,7 +41,7 @@ from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Task
 from tinsmith.lab.watch import Examinee, ResponseWatch
 from tinsmith.renderers.choose import renderer_for
-from tinsmith.types.errors import TinsmithError
+from tinsmith.types.errors import DataError, TinsmithError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -115,6 +116,8 @@ class TaskData:
     def before(self) -> list[str]:
         """Return what was read."""
         told = f"{len(self.split.train)} items to train on, {len(self.split.held_out)} held out"
+        if apart := sum(one.aside for one in self.split.train):
+            told += f"; {apart} of the first are aside, for batches of their own"
         if self.split.repeated:
             told += f"; {self.split.repeated} that were there before are left out"
         if not self.split.held_out:
@@ -237,6 +240,22 @@ def task_data(plan: Plan, opened: OpenedTask) -> TaskData:
             shuffle_labels=frame.shuffle_labels,
             seed=seed,
         )
+        if opened.task.aside is not None:
+            _require_both(split, getattr(plan.settings, "interleave", NONE))
     except TinsmithError as error:
         raise opened.source.told(error) from None
     return TaskData(plan=plan, opened=opened, split=split, every=every)
+
+
+def _require_both(split: UserSplit, interleave: str) -> None:
+    """Check that there are items of the task's own to train on, and others aside where they are asked for."""
+    apart = sum(one.aside for one in split.train)
+    if apart == len(split.train):
+        raise DataError("every item to train on is set aside", field="aside", value=apart)
+    if interleave != NONE and not apart:
+        raise DataError(
+            "no item to train on is set aside",
+            field="interleave",
+            value=interleave,
+            allowed="none, or an aside= that is true of some items",
+        )

@@ -137,6 +137,8 @@ def _sources(task: Task) -> dict[str, object]:
     }
     if task.options is not None:
         functions["options"] = task.options
+    if task.aside is not None:
+        functions["aside"] = task.aside
     sources: dict[str, object] = {"max_turns": task.max_turns}
     if task.probed is not None:
         functions |= {"probed options": task.probed.options, "probed gold": task.probed.gold}

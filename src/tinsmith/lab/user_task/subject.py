@@ -124,6 +124,10 @@ class UserSubject(Subject[UserItem, UserAnswer]):
         """See Subject."""
         return item.unit
 
+    def aside(self, item: UserItem) -> bool:
+        """See Subject."""
+        return item.aside
+
     def stop(self) -> Sequence[int]:
         """See Subject."""
         return self.renderer.stop_sequences()

@@ -117,6 +117,9 @@ class Task:
     unit: Callable[[Item], str] | None = None
     """What an item belongs to, where several stand or fall together (two orders of one question): they are trained on
     in one step, held out together, and resampled together."""
+    aside: Callable[[Item], bool] | None = None
+    """Which items to train on are set aside: batches of their own are made of them, as often as `interleave=5:1` says;
+    without it none of them is trained on. They are held out and evaluated as all others."""
     demonstrate: Callable[[Item, Random], str | Sequence[str]] | None = None
     """How an answer may look, rightly or not: what the small base that is built from scratch reads before any reward.
     One text, or one a turn. Without it the task needs a model: `model_name=...` or `at=small`."""
@@ -163,6 +166,7 @@ class Task:
             ("reply", self.reply, 2),
             ("item_id", self.item_id, 1),
             ("unit", self.unit, 1),
+            ("aside", self.aside, 1),
             ("demonstrate", self.demonstrate, 2),
             ("answer", self.answer, 1),
             ("options", self.options, 1),

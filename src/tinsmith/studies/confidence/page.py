@@ -19,8 +19,8 @@ from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import measured, number, table_of, text, whole
-from tinsmith.pages.wording import counted, signed
-from tinsmith.stats.claim import Verdict
+from tinsmith.pages.wording import counted, listed, signed
+from tinsmith.stats.claim import Claim, Verdict
 from tinsmith.studies.confidence.results import Along, ConfidenceFound
 from tinsmith.studies.confidence.settings import MIXED, NOISE, PLAIN, QUESTION, SHAPED
 
@@ -54,7 +54,33 @@ def _head(found: ConfidenceFound) -> str:
         reached = "reaches" if ratio.value >= TIMES else "does not reach"
         how = f"it {reached} {TIMES} times plain GRPO's right answers on the hard split ({_range(ratio)} times)"
     claim = "the gate allows" if allowed else "the gate does not allow"
-    return f"Over {seeds}, {claim} the claim that a penalty on being sure early ends above plain GRPO: {how}."
+    missed = _missed(found)
+    return (
+        f"Over {seeds}, {claim} the claim that a penalty on being sure early ends above plain GRPO: {how}"
+        f"{f'; what did not come out besides: {listed(missed)}' if missed else ''}."
+    )
+
+
+def _missed(found: ConfidenceFound) -> list[str]:
+    """Name what was published of rho, or is a control, and is not seen here."""
+    plain, shaped = found.along[PLAIN].rho, found.along[SHAPED].rho
+    noise = found.gain(NOISE)
+    missed: list[str] = []
+    if shaped.value <= plain.value:
+        missed.append(
+            f"a higher rho with the penalty ({shaped.value:.2f}, without {plain.value:.2f})"
+        )
+    if not _holds_zero(found.along[SHAPED].rho_shuffled):
+        missed.append("a rho of 0 with shuffled prefixes")
+    if _against_mixed(found).verdict is not Verdict.ALLOWED:
+        missed.append("an end above the same penalty of shuffled prefixes")
+    if noise.holds and noise.gain.value > 0:
+        missed.append("a control that learns nothing")
+    return missed
+
+
+def _against_mixed(found: ConfidenceFound) -> Claim:
+    return next(one for one in found.beats if one.second == found.gain(MIXED).words)
 
 
 def _rho(found: ConfidenceFound, name: str) -> str:
@@ -76,8 +102,7 @@ def _rho(found: ConfidenceFound, name: str) -> str:
 def _controls(found: ConfidenceFound) -> str:
     one = found.along[SHAPED]
     flat = "may be none" if _holds_zero(one.rho_shuffled) else "is not none"
-    against = next(one for one in found.beats if one.second == found.gain(MIXED).words)
-    claim = "allows" if against.verdict is Verdict.ALLOWED else "does not allow"
+    claim = "allows" if _against_mixed(found).verdict is Verdict.ALLOWED else "does not allow"
     return (
         f"With its prefixes shuffled rho is {_range(one.rho_shuffled)}, which {flat}, and with another prompt's "
         f"reasoning {_range(one.rho_foreign)}; the gate {claim} that the penalty ends above the same penalty of "

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tinsmith.lab.study.arm_gains import claim_folds, gain_words, gains_picture, gains_table
+from tinsmith.lab.study.arm_gains import (
+    ArmGain,
+    claim_folds,
+    gain_words,
+    gains_picture,
+    gains_table,
+)
 from tinsmith.lab.study.page import (
     hashes_section,
     seconds_section,
@@ -28,14 +34,15 @@ def dead_sentences(found: DeadFound) -> tuple[str, ...]:
     always, chance = found.gain(ALWAYS), found.gain(CHANCE)
     seeds = counted(len(found.seeds), "seed")
     flat = always.within(MARGIN)
-    rose = chance.holds and chance.gain.value > 0
+    rose = _rose(chance)
+    mended = "does not mend" if flat else "is not shown to leave as it was"
+    learns = "mends" if rose else "is not shown to mend"
     head = (
-        "Over {seeds}, RL {a} a model that always fails at the same questions, and {b} one that fails by chance."
-    ).format(
-        seeds=seeds,
-        a="does not mend" if flat else "is not shown to leave as it was",
-        b="mends" if rose else "is not shown to mend",
+        f"Over {seeds}, RL {mended} a model that always fails at the same questions, and {learns} one that fails by "
+        "chance"
     )
+    missed = _missed(found)
+    head += f"; what did not come out: {listed(missed)}." if missed else "."
     return (
         head,
         f"{always.words.capitalize()}: {gain_words(always)}.",
@@ -47,12 +54,33 @@ def dead_sentences(found: DeadFound) -> tuple[str, ...]:
     )
 
 
+def _missed(found: DeadFound) -> list[str]:
+    """Name what was published, or is a control, and is not seen here; the two bases stand before it."""
+    start = f"{found.gain(ALWAYS).words}, "
+    idle = [one.words.removeprefix(start) for one in _helped(found, False)]
+    missed = [f"a higher end with a remedy ({', '.join(idle)})"] if idle else []
+    if not found.mixed[CHANCE].foreseen:
+        missed.append("as many mixed groups as the closed form foresees")
+    if found.has(SHUFFLED) and _rose(found.gain(SHUFFLED)):
+        missed.append("a control that learns nothing")
+    return missed
+
+
+def _rose(one: ArmGain) -> bool:
+    return one.holds and one.gain.value > 0
+
+
+def _helped(found: DeadFound, helped: bool) -> list[ArmGain]:
+    """Return the remedies of which the gate allows that they end above none, or those of which it does not."""
+    allowed = {one.first for one in found.beats if one.verdict is Verdict.ALLOWED}
+    there = [found.gain(name) for name in REMEDIES if found.has(name)]
+    return [one for one in there if (one.words in allowed) is helped]
+
+
 def _remedies(found: DeadFound) -> list[str]:
     there = [found.gain(name) for name in REMEDIES if found.has(name)]
     said = [f"{one.words.capitalize()}: {gain_words(one)}." for one in there]
-    allowed = {one.first for one in found.beats if one.verdict is Verdict.ALLOWED}
-    better = [one.words for one in there if one.words in allowed]
-    not_better = [one.words for one in there if one.words not in allowed]
+    better, not_better = ([one.words for one in _helped(found, each)] for each in (True, False))
     if better:
         said.append(f"The gate allows that {listed(better)} ends above it without a remedy.")
     if not_better:
@@ -76,10 +104,9 @@ def _control(found: DeadFound) -> list[str]:
     if not found.has(SHUFFLED):
         return ["No run on shuffled labels was made."]
     one = found.gain(SHUFFLED)
-    rose = one.holds and one.gain.value > 0
     what = (
         "something is learned without right answers"
-        if rose
+        if _rose(one)
         else "as it should be, no gain is shown"
     )
     return [f"Each item rewarded as another one is: {gain_words(one)}; {what}."]

@@ -289,6 +289,7 @@ class GRPO(PaperClassifier):
     confidence_penalty: float | None = None
     confidence_prefixes: str | None = None
     env_loss_coef: float | None = None
+    interleave: str | None = None
     sft_steps: int | None = None
     """Supervised steps before the first rollout."""
     sft_learning_rate: float | None = None

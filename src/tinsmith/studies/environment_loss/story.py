@@ -27,7 +27,9 @@ def _signs(found: LossFound) -> str:
     first = f"Of {len(found.signs)} signs that were expected {len(came)} came out"
     if came:
         first += f": {_words(came)}"
-    return f"{first}. Not: {_words(missed)}." if missed else f"{first}."
+    if missed:
+        first += f"; not: {_words(missed)}"
+    return f"{first}." if found.control_flat else f"{first}; and the control is not flat."
 
 
 def _words(signs: list[Sign]) -> str:

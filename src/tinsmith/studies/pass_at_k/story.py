@@ -31,7 +31,11 @@ def _signs(found: PassFound) -> str:
     first = f"Of {len(found.signs)} signs that were expected {len(came)} came out"
     if came:
         first += f": {_signs_words(came)}"
-    return f"{first}. Not: {_signs_words(missed)}." if missed else f"{first}."
+    if missed:
+        first += f"; not: {_signs_words(missed)}"
+    return (
+        f"{first}." if _flat(found) else f"{first}; and the control, paid by a coin, is not flat."
+    )
 
 
 def _signs_words(signs: list[Sign]) -> str:
@@ -81,12 +85,17 @@ def _ways(found: PassFound) -> str:
     return f"Different sequences of look-ups a question, of {found.samples} samples: {'; '.join(parts)}."
 
 
+def _flat(found: PassFound) -> bool:
+    """Whether the control's boundary is not told from the base's, on one hop and on two."""
+    return all(found.swap(COIN, hops).p_value >= ALPHA for hops in Hops)
+
+
 def _control(found: PassFound) -> str:
     two, one = found.swap(COIN), found.swap(COIN, Hops.ONE)
-    flat = two.p_value >= ALPHA and one.p_value >= ALPHA
     gap = found.at(COIN, 1).value - found.at(BASE, 1).value
+    flat = "flat" if _flat(found) else "not flat"
     return (
-        f"The control, paid by a coin, is {'flat' if flat else 'not flat'}: on two hops {two.gained} gained and "
+        f"The control, paid by a coin, is {flat}: on two hops {two.gained} gained and "
         f"{two.lost} lost (p = {two.p_value:.2g}), on one hop {one.gained} and {one.lost} (p = {one.p_value:.2g}); "
         f"pass@1 on two hops {gap:+.3f}."
     )

@@ -18,7 +18,7 @@ from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
 from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, number, table_of, text, whole
-from tinsmith.pages.wording import counted, signed
+from tinsmith.pages.wording import counted, listed, signed
 from tinsmith.studies.template_collapse.results import Collapse, CollapseFound
 from tinsmith.studies.template_collapse.settings import (
     BONUS,
@@ -44,14 +44,46 @@ def collapse_sentences(found: CollapseFound) -> tuple[str, ...]:
         kept = "the filter does not prevent it"
     else:
         kept = "with the filter no collapse is shown"
+    missed = _missed(found)
+    ends = f"; what did not come out: {listed(missed)}." if missed else "."
     return (
-        f"Over {seeds}, RL with an entropy bonus {collapsed}, and {kept}.",
+        f"Over {seeds}, RL with an entropy bonus {collapsed}, and {kept}{ends}",
         *(_moved(found, name) for name in (PLAIN, BONUS, FILTERED, STOPPED)),
         _cost(found),
         *(f"{one.words}: right answers {gain_words(one)}." for one in found.gains),
         _control(found),
         *limits_of(found, {}),
     )
+
+
+def _missed(found: CollapseFound) -> list[str]:
+    """Name what was published of the filter, or is a control, and is not seen here; the collapse stands before it."""
+    missed: list[str] = []
+    fell = found.gain(BONUS)
+    if found.collapse[BONUS].collapsed and fell.holds and fell.gain.value < 0.0:
+        missed.append(
+            f"right answers that outlast the collapse ({fell.before.value:.3f} to {fell.after.value:.3f})"
+        )
+    bonus, filtered = found.gain(BONUS).after.value, found.gain(FILTERED).after.value
+    if filtered < bonus:
+        missed.append(
+            f"as many right answers with the filter ({filtered:.3f}, without {bonus:.3f})"
+        )
+    if _share(found) > CHEAP:
+        missed.append(f"at most {CHEAP} of the groups with the filter ({_share(found):.2f})")
+    if not _flat(found.collapse[SHUFFLED].information):
+        missed.append("a control whose information stays")
+    return missed
+
+
+def _share(found: CollapseFound) -> float:
+    """Return how much of the unfiltered run's groups the filter trains on."""
+    return found.collapse[FILTERED].updates / found.collapse[BONUS].updates
+
+
+def _flat(one: Measure) -> bool:
+    """Whether a change may be none, by its interval."""
+    return one.low is None or one.high is None or one.low <= 0.0 <= one.high
 
 
 def _moved(found: CollapseFound, name: str) -> str:
@@ -66,15 +98,14 @@ def _moved(found: CollapseFound, name: str) -> str:
 
 
 def _cost(found: CollapseFound) -> str:
-    share = found.collapse[FILTERED].updates / found.collapse[BONUS].updates
+    share = _share(found)
     how = "" if share <= CHEAP else f", more than the {CHEAP} that are published"
     return f"The filter trains on {share:.2f} of the groups of the run without it{how}."
 
 
 def _control(found: CollapseFound) -> str:
     one = found.collapse[SHUFFLED].information
-    flat = one.low is not None and one.high is not None and one.low <= 0.0 <= one.high
-    what = "which may be none" if flat else "which is not flat: RL on noise moves it too"
+    what = "which may be none" if _flat(one) else "which is not flat: RL on noise moves it too"
     return f"On shuffled labels I(X; Z) moves by {_signed(one)}, {what}."
 
 
