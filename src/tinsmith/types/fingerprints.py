@@ -55,12 +55,23 @@ def _plain(value: object, where: str) -> object:
             raise DataError("keys of a fingerprinted mapping are strings", field=where, value=value)
         return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        dropped = left_out(value)
         return {
             f.name: _plain(getattr(value, f.name), f"{where}.{f.name}")
             for f in dataclasses.fields(value)
-            if f.metadata.get("fingerprint") is None or getattr(value, f.name) != f.default
+            if f.name not in dropped
         }
     raise DataError("no stable identity", field=where, value=type(value).__name__)
+
+
+def left_out(value: object) -> frozenset[str]:
+    """Return the names of a dataclass's fields that are LATER and at their defaults."""
+    assert dataclasses.is_dataclass(value), "only dataclasses have fields"
+    return frozenset(
+        f.name
+        for f in dataclasses.fields(value)
+        if f.metadata.get("fingerprint") is not None and getattr(value, f.name) == f.default
+    )
 
 
 def sha256_of(value: object) -> str:

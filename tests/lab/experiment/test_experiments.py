@@ -232,6 +232,7 @@ def test_overrides_are_recorded_and_change_the_identity() -> None:
         ("reward", "soft"),
         ("with_metadata", "false"),
         ("shuffle_labels", "true"),
+        ("prompt_lines", "Be brief."),
         ("arithmetic", "fast"),
         ("deviation", "stock_silu"),
         ("adapter", "dora"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from task_cases import paper
+from task_cases import item, paper
 
 from tinsmith.lab.labels.contracts import NOVELTY_TWO_KEY, TWO_KEY
+from tinsmith.lab.labels.leaks import check_prompt
 from tinsmith.lab.labels.prompt_files import PROMPTS, load_prompt, parse_sections
 from tinsmith.lab.labels.prompting import messages
 from tinsmith.lab.labels.subjects import Subject
@@ -115,3 +116,15 @@ def test_unknown_names_and_foreign_contracts() -> None:
     assert Task(contract=NOVELTY_TWO_KEY).subjects == (Subject.NOVELTY,)
     with pytest.raises(ConfigError, match=r"field: prompt = '\.\./novelty/plain'"):
         load_prompt("../novelty/plain", NOVELTY_TWO_KEY, with_metadata=True)
+
+
+def test_lines_stand_before_the_paper_and_are_part_of_what_the_prompt_is() -> None:
+    task = make_task("disruption", prompt="checklist", contract="two_key")
+    after = replace(task, prompt_lines=("Be {brief}.", "Look twice."))
+    (system, user), (same, more) = messages(task, paper()), messages(after, paper())
+    assert same == system
+    assert more.content == f"Be {{brief}}.\nLook twice.\n{user.content}"
+    turned = replace(task, prompt_lines=("Look twice.", "Be {brief}."))
+    assert len({one.prompt_sha256 for one in (task, after, turned)}) == 3
+    assert replace(after, prompt_lines=()).prompt_sha256 == task.prompt_sha256
+    check_prompt(after, item(), messages(after, item().paper))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
 from running import KEY, Running
@@ -40,7 +43,8 @@ from tinsmith.studies.sft_vs_rl.planted_world import (
     posteriors,
 )
 from tinsmith.studies.sft_vs_rl.results import known_truth
-from tinsmith.studies.sft_vs_rl.settings import WORDS, sft_vs_rl_settings
+from tinsmith.studies.sft_vs_rl.searching import FoundPrompt, SearchAsked, search_prompt
+from tinsmith.studies.sft_vs_rl.settings import SEARCHED, WORDS, ArmName, sft_vs_rl_settings
 from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
 from tinsmith.types.errors import ConfigError
 
@@ -61,6 +65,7 @@ SMALLEST = {
     "with_metadata": "false",
 }
 ARMS = 7
+LINE = "Return JSON only."
 DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
 
 
@@ -102,25 +107,37 @@ class Stopped(Exception):
     """The study was killed between two runs."""
 
 
-def study(made: Made, out: Path, conducted: list[Path], stop_after: int | None = None) -> Path:
+def study(
+    made: Made,
+    out: Path,
+    conducted: list[Path],
+    stop_after: int | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
+    where = {"base_url": made.server.url, "model_name": "base"}
+
     def run(cells: Sequence[Cell], say: Say) -> None:
         for cell in cells:
             if len(conducted) == stop_after:
                 raise Stopped
-            where = {
-                "base_url": made.server.url,
-                "model_name": "base",
-                "log_path": str(cell.folder),
-            }
-            resumed = {"behavior_if_log_dir_exists": "resume"}
+            resumed = {"log_path": str(cell.folder), "behavior_if_log_dir_exists": "resume"}
             done = conduct(
                 make_plan(cell.experiment, {**cell.overrides, **where, **resumed}), say=say
             )
             if done.connection is not None:
                 conducted.append(cell.folder)
 
-    keys = {**SMALLEST, "data": str(made.data), "model_name": str(made.base), "out": str(out)}
-    return run_sft_vs_rl(keys, _silent, run=run, draws=DRAWS)
+    def search(asked: SearchAsked, say: Say) -> FoundPrompt:
+        served = replace(asked.cell, overrides={**asked.cell.overrides, **where})
+        found = search_prompt(replace(asked, cell=served), say)
+        if asked.cell.overrides["seed"] == "1":
+            return found
+        # On so few papers a search may find nothing: a seed whose prompt is another one whatever it found.
+        other = msgspec.structs.replace(found.searched, found=(LINE,))
+        return msgspec.structs.replace(found, searched=other)
+
+    own = {"data": str(made.data), "model_name": str(made.base), "out": str(out)}
+    return run_sft_vs_rl({**SMALLEST, **own, **more}, _silent, run=run, draws=DRAWS, search=search)
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +198,65 @@ def test_the_page_says_what_the_gate_says_and_loads_nothing(whole: Path) -> None
     assert "Fewer than 5 learning rates were tried" in page
 
 
+SEARCH = {"search_batch": "4", "search_candidates": "6", "search_gate": "6", "search_steps": "3"}
+
+
+def with_prompts(made: Made, whole: Path, out: Path) -> tuple[Path, list[Path]]:
+    """The same study, gone on with: nothing that was trained is trained again."""
+    shutil.copytree(whole, out)
+    conducted: list[Path] = []
+    return study(made, out, conducted, more={"prompt_search": "true", **SEARCH}), conducted
+
+
+@pytest.fixture(scope="module")
+def prompted(made: Made, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out, conducted = with_prompts(made, whole, tmp_path_factory.mktemp("prompted") / "a")
+    assert sorted(one.name for one in conducted) == [
+        f"{name}-seed={seed}" for name in SEARCHED for seed in (1, 2)
+    ]
+    return out
+
+
+def test_a_search_twice_gives_equal_bytes_and_changes_nothing_of_the_others(
+    made: Made, whole: Path, prompted: Path, tmp_path: Path
+) -> None:
+    again, _ = with_prompts(made, whole, tmp_path / "b")
+    assert (prompted / STUDY_JSON).read_bytes() == (again / STUDY_JSON).read_bytes()
+    plain, more = read(whole), read(prompted)
+    assert set(more) - set(plain) == {"prompt"}
+    for name in ("claims", "learned", "controls", "equivalences", "rates", "baselines"):
+        assert plain[name] == more[name]
+    assert [row for row in more["rows"] if not row["name"].startswith("prompt")] == plain["rows"]
+
+
+def test_a_searched_prompt_is_examined_and_judged_like_any_arm(prompted: Path) -> None:
+    found = read(prompted)
+    names = [(one["claim"]["first"], one["claim"]["second"]) for one in found["prompt"]["claims"]]
+    assert names == [("RL from base", "prompt searched"), ("prompt searched", "zero-shot")]
+    rows = {row["name"]: row for row in found["rows"]}
+    spent = rows["prompt searched"]["spent"]
+    assert spent["papers"] > rows["RL from base"]["spent"]["papers"]
+    assert spent["tokens_trained"] == spent["updates"] == 0 < spent["tokens_sampled"]
+    assert spent["flops"] > 0
+    training = next(
+        check
+        for check in found["prompt"]["claims"][0]["claim"]["checks"]
+        if check["name"] == "same training"
+    )
+    assert training["finding"] == "passed"
+    for one in found["prompt"]["searches"]:
+        cell = prompted / "cells" / f"{one['arm']}-seed={one['seed']}"
+        said = json.loads((cell / "config.json").read_text())["task"].get("prompt_lines", [])
+        assert said == list(one["found"])
+        assert said == [LINE] or one["seed"] == 1
+        if not said:  # the base is asked as it was, and answers what it answered
+            zero = prompted / "cells" / f"zero_shot-seed={one['seed']}" / "rollouts.jsonl"
+            assert (cell / "rollouts.jsonl").read_bytes() == zero.read_bytes()
+    page = (prompted / PAGE).read_text()
+    assert "The prompts: lines before each question." in page
+    assert "not claimed: prompt searched beats zero-shot on macro_f1" in page
+
+
 def test_flops_are_those_of_every_position_on_its_own(made: Made) -> None:
     config = read_config(made.base)
     cost = Cost(config)
@@ -239,6 +315,10 @@ def test_what_is_known_of_the_planted_world_sets_rl_apart_from_imitation() -> No
         ({"group_size": "1"}, "group_size"),
         ({"select_by": "last"}, "select_by"),
         ({"stop_after": "2"}, "stop_after"),
+        ({"search_gate": "2"}, "search_gate"),
+        ({"prompt_search": "true", "search_gate": "0"}, "search_gate"),
+        ({"prompt_search": "maybe"}, "prompt_search"),
+        ({"prompt_lines": "Be brief."}, "prompt_lines"),
     ],
 )
 def test_what_would_make_the_arms_unequal_is_refused(given: dict[str, str], field: str) -> None:
@@ -261,10 +341,17 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(tmp_path: Path) ->
     said: list[str] = []
     keys = {"world": "planted", "dry_run": "true", "out": str(tmp_path / "out")}
     run_sft_vs_rl(keys, said.append)
-    assert [line.partition(":")[0] for line in said[1:-2]] == list(WORDS.values())
+    trained = [WORDS[arm] for arm in ArmName if arm not in SEARCHED]
+    assert [line.partition(":")[0] for line in said[1:-2]] == trained
     assert "20 runs to choose rates on seed 0, 35 to report" in said
     assert any("55 runs" in line and "minutes" in line and "MB of disk" in line for line in said)
     assert not any(tmp_path.iterdir())
+    said.clear()
+    run_sft_vs_rl({**keys, "prompt_search": "true"}, said.append)
+    # 11 steps of 16 papers, under the prompt of then and 10 others, are no fewer than 60 steps of RL with 32 papers.
+    assert said[0].startswith("10 searches for a prompt, 11 steps and some 7,744 answers each")
+    assert [line.partition(":")[0] for line in said[2:-2]] == list(WORDS.values())
+    assert "20 runs to choose rates on seed 0, 45 to report" in said
     said.clear()
     run_sft_vs_rl({**keys, "model_name": "/models/qwen"}, said.append)
     assert "unknown" in said[-1]

@@ -202,7 +202,7 @@ def test_the_page_has_every_section_and_keeps_seconds_apart(
     written: list[str] = []
     for number in (1.5, 2.5):
         took = Seconds(a_step=number, training=number, run=number)
-        seconds = dict.fromkeys(ArmName, took)
+        seconds = dict.fromkeys(better, took)
         page = sft_vs_rl_page(replace(study, truth=truth(0.7)), better, seconds)
         written.append(document_html(page))
     first, second = written

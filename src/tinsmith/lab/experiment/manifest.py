@@ -20,7 +20,7 @@ from tinsmith.lab.rollouts import SEED_BITS
 from tinsmith.lab.runs.kinds import Status
 from tinsmith.lab.settings import told_apart
 from tinsmith.types.errors import ConfigError
-from tinsmith.types.fingerprints import sha256_of
+from tinsmith.types.fingerprints import left_out, sha256_of
 from tinsmith.types.seeds import derive
 from tinsmith.types.source import source_sha256
 from tinsmith.types.version import VERSION
@@ -49,6 +49,7 @@ class Prepared:
         frame = {
             key: served.get(value, value) if isinstance(value, str) else value
             for key, value in asdict(plan.frame).items()
+            if key not in left_out(plan.frame)
         }
         return {
             "tinsmith": VERSION,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from string import Formatter
@@ -91,8 +91,12 @@ class Prompt:
     """Over the bytes of the files that took part, the sections that are said, and the contract's words."""
 
 
-def load_prompt(name: str, contract: Contract, *, with_metadata: bool) -> Prompt:
+def load_prompt(
+    name: str, contract: Contract, *, with_metadata: bool, lines: tuple[str, ...] = ()
+) -> Prompt:
     """Read a prompt that asks for what a contract answers; without metadata it says neither year nor citations.
+
+    The lines stand before the paper, as they are.
 
     Raises:
         ConfigError: there is no such prompt, or its file is not as it must be.
@@ -100,7 +104,17 @@ def load_prompt(name: str, contract: Contract, *, with_metadata: bool) -> Prompt
     known = PROMPTS if len(contract.subjects) == 1 else JOINT_PROMPTS
     if name not in known:
         raise ConfigError("no such prompt", field="prompt", value=name, allowed=", ".join(known))
-    return _load(name, contract, with_metadata)
+    loaded = _load(name, contract, with_metadata)
+    return loaded if not lines else _after(lines, loaded)
+
+
+def _after(lines: tuple[str, ...], prompt: Prompt) -> Prompt:
+    head = Piece("".join(f"{line}\n" for line in lines), None)
+    return replace(
+        prompt,
+        user=Template((head, *prompt.user.pieces)),
+        sha256=sha256_of([prompt.sha256, list(lines)]),
+    )
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -11,6 +11,7 @@ from tinsmith.lab.labels.contracts import FOUR_KEY, JOINT, NOVELTY_FOUR_KEY, Con
 from tinsmith.lab.labels.prompt_files import Prompt, load_prompt
 from tinsmith.lab.labels.subjects import Subject
 from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.fingerprints import LATER
 
 T = TypeVar("T")
 
@@ -28,6 +29,8 @@ class Task:
     with_metadata: bool = True
     """Whether the model is told the year and the citations. Both say something about the label that
     nobody knew when the paper came out."""
+    prompt_lines: tuple[str, ...] = field(default=(), metadata=LATER)
+    """What the user's message begins with: a document as `lab/prompt_search` finds it."""
 
     def __post_init__(self) -> None:
         self.loaded_prompt()
@@ -62,7 +65,12 @@ class Task:
 
     def loaded_prompt(self) -> Prompt:
         """Return the prompt for this contract."""
-        return load_prompt(self.prompt, self.contract, with_metadata=self.with_metadata)
+        return load_prompt(
+            self.prompt,
+            self.contract,
+            with_metadata=self.with_metadata,
+            lines=self.prompt_lines,
+        )
 
     def by_subject(self, values: Sequence[T]) -> T | dict[str, T]:
         """Return what files say of one value a subject: the only one as it is, several by their subjects' names."""

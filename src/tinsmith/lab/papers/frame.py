@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tinsmith.lab.experiment.experiment import Plan
@@ -11,6 +11,7 @@ from tinsmith.lab.labels.task import Task, make_joint_task, make_task
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import Selection
 from tinsmith.types.errors import ConfigError
+from tinsmith.types.fingerprints import LATER
 
 SELECTIONS: Final = (
     Selection.MACRO_F1,
@@ -38,6 +39,8 @@ class Frame(RunFrame):
     """What an answer earns; tinsmith analyse incentives knows every name."""
     shuffle_labels: bool = False
     """Shuffle the training labels among the papers: the negative control."""
+    prompt_lines: str = field(default="", metadata=LATER)
+    """Lines before the paper in every prompt, such as a search finds them; none where it is empty."""
 
     def asked(self) -> Task:
         """Return the task.
@@ -45,12 +48,14 @@ class Frame(RunFrame):
         Raises:
             ConfigError: one of its names is unknown.
         """
-        return make_task(
+        task = make_task(
             self.task,
             prompt=self.prompt,
             contract=self.contract,
             with_metadata=self.with_metadata,
         )
+        lines = tuple(line.strip() for line in self.prompt_lines.splitlines() if line.strip())
+        return replace(task, prompt_lines=lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

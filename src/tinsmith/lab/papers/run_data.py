@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +69,7 @@ class PaperData:
                 "contract": task.contract.name,
                 "with_metadata": task.with_metadata,
                 "shuffle_labels": frame.shuffle_labels,
+                **({"prompt_lines": list(task.prompt_lines)} if task.prompt_lines else {}),
             },
             "reward": None if frame.kind is Kind.SFT else {"name": frame.reward, **rewards},
             "data": {
@@ -88,8 +89,12 @@ class PaperData:
         }
 
     def nano_base(self, say: Say) -> Path:
-        """See RunData. It reads papers and no labels: a control with shuffled ones has the base of what it controls."""
-        return nano_base(PaperBaseRecipe(), task_asked(self.plan), self.papers, say)
+        """See RunData. It reads papers and no labels: a control with shuffled ones has the base of what it controls.
+
+        Nor does it read lines that a search put before them.
+        """
+        task = replace(task_asked(self.plan), prompt_lines=())
+        return nano_base(PaperBaseRecipe(), task, self.papers, say)
 
     def models(self) -> Mapping[str, str]:
         """See RunData."""

@@ -2,8 +2,8 @@
 
 The gate asks fresh questions each time, the same ones of both documents, and passes what earns strictly more on them.
 What it refuses is never proposed again. At the end the document has to earn more than the first one on all questions
-of selection, or the first one stays: so nothing is ever lost on selection, whatever the gate's luck. Source: SkillOpt,
-arXiv:2605.23904, whose gate asks the same questions every time.
+of selection, or on as many as are drawn for this, or the first one stays: so nothing is ever lost there, whatever luck
+the gate had. Source: SkillOpt, arXiv:2605.23904, whose gate asks the same questions every time.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     reached: Document
     before: float
     after: float
-    """What `start` and `found` earned on all questions of selection."""
+    """What `start` and `found` earned at the last gate: on all questions of selection, unless it drew some."""
     steps: tuple[SearchStep, ...]
     answered: int
     """Questions asked, again where they came again."""
@@ -149,6 +149,8 @@ class Search:
     score: Score
     proposer: Proposer
     settings: SearchSettings
+    last: int | None = None
+    """Questions of selection that the last gate draws; None: all of them."""
     _rejected: set[Edit] = field(default_factory=set[Edit])
     _answered: int = 0
 
@@ -164,7 +166,10 @@ class Search:
         for step in range(self.settings.steps):
             document, one = self._step(step, document)
             steps.append(one)
-        before, after = self._paired(start, document, self.selection, _LAST)
+        asked = self.selection
+        if self.last is not None:
+            asked = drawn(asked, self.last, derive(self.settings.seed, "gate", _LAST))
+        before, after = self._paired(start, document, asked, _LAST)
         kept = after > before
         return Searched(
             start=start,
@@ -178,7 +183,7 @@ class Search:
 
     def _step(self, step: int, document: Document) -> tuple[Document, SearchStep]:
         settings, most = self.settings, self.settings.edits_at(step)
-        batch = _drawn(self.train, settings.batch, derive(settings.seed, "batch", step))
+        batch = drawn(self.train, settings.batch, derive(settings.seed, "batch", step))
         seed = derive(settings.seed, "batch answers", step)
         now = self._score(document, batch, seed)
         worst = sorted(now, key=lambda name: (now[name], name))
@@ -200,7 +205,7 @@ class Search:
         after, made = edited(document, tuple(one.edit for one in best[:most]))
         if not made:
             return document, _told(step, most, tried, (), (), None, accepted=False)
-        asked = _drawn(self.selection, settings.gate, derive(settings.seed, "gate", step))
+        asked = drawn(self.selection, settings.gate, derive(settings.seed, "gate", step))
         values = self._paired(document, after, asked, step)
         accepted = values[1] > values[0]
         if not accepted:
@@ -254,7 +259,7 @@ def _told(
     )
 
 
-def _drawn(items: Sequence[str], count: int, seed: int) -> list[str]:
+def drawn(items: Sequence[str], count: int, seed: int) -> list[str]:
     """Return some of the items, in their order; all of them where there are no more."""
     chosen = set(Random(seed).sample(range(len(items)), min(count, len(items))))
     return [item for place, item in enumerate(items) if place in chosen]

@@ -52,6 +52,8 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
     contract: str = ""
     with_metadata: bool | None = None
+    prompt_lines: tuple[str, ...] = ()
+    """What stands before the paper in every prompt."""
 
 
 class DataRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,8 +68,8 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Ledger:
-    """Adds up."""
+class Ledger:
+    """Adds up; FLOPs as the module says."""
 
     cost: Cost
     papers: int = 0
@@ -80,18 +80,22 @@ class _Ledger:
     flops: int = 0
 
     def read(self, positions: int) -> None:
+        """Count a prompt that is read to sample from."""
         self.tokens_read += positions
         self.flops += self.cost.forward(positions)
 
     def sampled(self, positions: int, before: int) -> None:
+        """Count an answer after a prompt of so many positions."""
         self.tokens_sampled += positions
         self.flops += self.cost.forward(positions, before)
 
     def trained(self, positions: int) -> None:
+        """Count a sequence that a gradient is taken over."""
         self.tokens_trained += positions
         self.flops += self.cost.trained(positions)
 
     def spent(self) -> Spent:
+        """Return the sums."""
         return Spent(
             papers=self.papers,
             updates=self.updates,
@@ -116,7 +120,7 @@ class Accountant:
         Raises:
             DataError: it has no rollouts where it must have sampled, or its settings are no loop's.
         """
-        ledger, settings = _Ledger(self.cost), course.settings
+        ledger, settings = Ledger(self.cost), course.settings
         if isinstance(settings, RlSettings):
             self._supervised(ledger, course, settings.supervised)
             self._sampled(ledger, course, settings, folder)
@@ -132,11 +136,11 @@ class Accountant:
 
     def a_step_of_sft(self, course: LabelCourse, settings: SftSettings) -> float:
         """Return the FLOPs of a supervised step: the mean over as many steps as the settings have."""
-        ledger = _Ledger(self.cost)
+        ledger = Ledger(self.cost)
         self._supervised(ledger, course, settings)
         return ledger.flops / settings.steps
 
-    def _supervised(self, ledger: _Ledger, course: LabelCourse, settings: SftSettings) -> None:
+    def _supervised(self, ledger: Ledger, course: LabelCourse, settings: SftSettings) -> None:
         for step in range(settings.steps):
             items = batch(course.train_items, settings.batch_size, step, settings.seed)
             for item in items:
@@ -157,7 +161,7 @@ class Accountant:
         return self._prompts[item.prompt_id]
 
     def _sampled(
-        self, ledger: _Ledger, course: LabelCourse, settings: RlSettings, folder: Path
+        self, ledger: Ledger, course: LabelCourse, settings: RlSettings, folder: Path
     ) -> None:
         prompts = {item.prompt_id: item for item in course.train_items}
         learned: set[int] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tinsmith.lab.prompt_search.search_rows import prompt_tables, step_folds
 from tinsmith.lab.study.arm_gains import claim_folds, gain_words, gains_picture, gains_table
 from tinsmith.lab.study.page import (
     hashes_section,
@@ -12,11 +13,10 @@ from tinsmith.lab.study.page import (
     study_document,
 )
 from tinsmith.lab.study.results import Seconds, limits_of
-from tinsmith.pages.document import Block, Document, Fold, Section, note
-from tinsmith.pages.tables import number, plain, table_of, text, whole
-from tinsmith.pages.wording import counted, signed
+from tinsmith.pages.document import Block, Document, Section, note
+from tinsmith.pages.wording import counted
 from tinsmith.stats.claim import CheckName, Finding, Verdict
-from tinsmith.studies.prompt_search.results import WRITTEN, PromptFound, SearchRow
+from tinsmith.studies.prompt_search.results import WRITTEN, PromptFound
 from tinsmith.studies.prompt_search.searching import Found
 from tinsmith.studies.prompt_search.settings import (
     PROMPT,
@@ -126,36 +126,11 @@ def prompt_page(
 
 
 def _prompts(found: PromptFound) -> tuple[Block, ...]:
-    table = table_of(
+    caption = (
         "Every search: what the prompt earns on all questions of selection, one answer each. Put: steps in which "
-        "something helped on the batch and went to the gate. Answers: how many the search asked for in all.",
-        found.searches,
-        ("Search", lambda one: text(f"{WORDS[one.arm]}, seed {one.seed}")),
-        ("selection|before", lambda one: number(one.before)),
-        ("selection|after", lambda one: number(one.after)),
-        ("put", lambda one: whole(one.put)),
-        ("accepted", lambda one: whole(one.accepted)),
-        ("edits|rejected", lambda one: whole(one.rejected)),
-        ("answers", lambda one: whole(one.answered)),
+        "something helped on the batch and went to the gate. Answers: how many the search asked for in all."
     )
-    lines = plain(
-        "The prompts: lines before each question.",
-        ("Search", "Lines"),
-        [
-            (WRITTEN, _lines(found.written)),
-            *((f"{WORDS[one.arm]}, seed {one.seed}", _found(one)) for one in found.searches),
-        ],
-        words=True,
-    )
-    return (table, lines)
-
-
-def _found(one: SearchRow) -> str:
-    return _lines(one.found)
-
-
-def _lines(lines: tuple[str, ...]) -> str:
-    return " / ".join(lines) or "none"
+    return prompt_tables(found.searches, WORDS, (WRITTEN, found.written), caption=caption)
 
 
 def _steps(found: PromptFound, searches: Mapping[str, Sequence[Found]]) -> tuple[Block, ...]:
@@ -164,28 +139,11 @@ def _steps(found: PromptFound, searches: Mapping[str, Sequence[Found]]) -> tuple
         "questions of selection, drawn anew each time, the same ones under both prompts. Only what earns strictly more "
         "passes; what does not is never proposed again."
     )
-    folds = [
-        Fold(f"{WORDS[name]}, seed {seed}", [_log(one)])
-        for name, each in searches.items()
-        for seed, one in zip(found.seeds, each, strict=True)
-    ]
+    folds = step_folds(
+        [
+            (f"{WORDS[name]}, seed {seed}", one.searched)
+            for name, each in searches.items()
+            for seed, one in zip(found.seeds, each, strict=True)
+        ]
+    )
     return (said, *folds)
-
-
-def _log(one: Found) -> Block:
-    rows = [
-        (
-            str(step.step),
-            str(len(step.tried)),
-            str(step.most_edits),
-            "; ".join(map(str, step.made)) or "nothing helped",
-            "not asked" if step.before is None else f"{step.before:.3f}",
-            "not asked"
-            if step.before is None or step.after is None
-            else signed(step.after - step.before),
-            "yes" if step.accepted else "no",
-        )
-        for step in one.searched.steps
-    ]
-    heads = ("Step", "proposed", "at most", "put to the gate", "earned", "gain", "accepted")
-    return plain("What was tried, step by step.", heads, rows, words=True)

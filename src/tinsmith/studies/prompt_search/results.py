@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tinsmith.lab.prompt_search.document import Document
+from tinsmith.lab.prompt_search.search_rows import SearchRow
 from tinsmith.lab.study.arm_gains import Arms, ArmsFound, corrected, gain_of
 from tinsmith.lab.study.driver import Tuned
 from tinsmith.lab.study.results import Draws, hashes_in
@@ -34,27 +35,6 @@ from tinsmith.studies.prompt_search.settings import (
 
 SCORE: Final = "reward"
 WRITTEN: Final = "the prompt written by hand"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRow:
-    """One search in figures."""
-
-    arm: str
-    seed: int
-    found: Document
-    before: float
-    after: float
-    """On all questions of selection."""
-    steps: int
-    put: int
-    """Times that edits were put to the gate."""
-    accepted: int
-    rejected: int
-    """Edits."""
-    again: int
-    """Rejected edits that were proposed once more."""
-    answered: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +116,7 @@ def read_found(
         controls=judge.learned({PROMPT_SHUFFLED: PROMPT_SHUFFLED}),
         written=settings.task.written,
         searches=tuple(
-            _row(name, seed, one)
+            SearchRow.of(name, seed, one.searched)
             for name, searches in found.items()
             for seed, one in zip(settings.study.seeds, searches, strict=True)
         ),
@@ -228,20 +208,3 @@ def _greedy(found: Sequence[Found]) -> tuple[float, float]:
         for each in ([one.start for one in found], [one.found for one in found])
     ]
     return means[0], means[1]
-
-
-def _row(name: str, seed: int, one: Found) -> SearchRow:
-    searched = one.searched
-    return SearchRow(
-        arm=name,
-        seed=seed,
-        found=searched.found,
-        before=searched.before,
-        after=searched.after,
-        steps=len(searched.steps),
-        put=sum(bool(step.made) for step in searched.steps),
-        accepted=searched.accepted,
-        rejected=len(searched.rejected),
-        again=searched.again,
-        answered=searched.answered,
-    )

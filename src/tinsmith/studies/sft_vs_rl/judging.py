@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from tinsmith.lab.results.arms import Arm
@@ -52,21 +53,31 @@ _EQUIVALENT: Final = tuple(
     for first, second in ((_RL, OFFSET), (_RL, _SFT), (_RL, _MORE), (_THEN, OFFSET))
     for metric in (Metric.LABEL_MATCH, PRIMARY)
 )
+_PROMPT, _PROMPT_SHUFFLED = WORDS[ArmName.PROMPT], WORDS[ArmName.PROMPT_SHUFFLED]
+_PROMPT_FAMILY: Final = ((_RL, _PROMPT, PRIMARY), (_PROMPT, _ZERO, PRIMARY))
+"""What is claimed of a searched prompt: a family of its own, so that it changes no other claim."""
 _CONTROL_OF: Final[Mapping[str, str]] = {
     _RL: _RL_SHUFFLED,
     _THEN: _RL_SHUFFLED,
     _SFT: _SFT_SHUFFLED,
     _RL_SHUFFLED: _RL_SHUFFLED,
     _SFT_SHUFFLED: _SFT_SHUFFLED,
+    _PROMPT: _PROMPT_SHUFFLED,
+    _PROMPT_SHUFFLED: _PROMPT_SHUFFLED,
 }
 _NOTES: Final[Mapping[str, str]] = {
     _SFT: "SFT samples nothing while it trains: that sampler and trainer are one model was seen in the RL runs, on "
     "the same base and engine.",
     _SFT_SHUFFLED: "That sampler and trainer are one model was seen in the RL runs.",
+    _PROMPT: "Nothing is trained. That sampler and trainer are one model was seen in the RL runs.",
+    _PROMPT_SHUFFLED: "Nothing is trained. That sampler and trainer are one model was seen in the RL runs.",
 }
 _OTHER_CONTROL: Final[Mapping[str, str]] = {
     _THEN: f"The control on shuffled labels is that of {_RL}."
 }
+
+
+_NONE: Final[Mapping[ArmName, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +93,13 @@ class Evidence:
     draws: Bootstrap
 
     @classmethod
-    def of(cls, arms: Mapping[ArmName, Arm], draws: Bootstrap) -> Evidence:
-        """Collect it from the arms' runs.
+    def of(
+        cls,
+        arms: Mapping[ArmName, Arm],
+        draws: Bootstrap,
+        searched: Mapping[ArmName, int] = _NONE,
+    ) -> Evidence:
+        """Collect it from the arms' runs; `searched`: how many papers a search looked at, by its arm.
 
         Raises:
             DataError: a run has no answers to the test split, or they are not to the same papers.
@@ -94,6 +110,9 @@ class Evidence:
         steps, unequal = sum(one.steps for one in seen), sum(one.unequal_bits for one in seen)
         training = {WORDS[name]: training_of(arm) for name, arm in arms.items()}
         training[OFFSET] = training[_SFT]
+        for name, papers in searched.items():
+            data = arms[name].first.config.data.fingerprint
+            training[WORDS[name]] = Training(data, papers)
         return cls(
             systems,
             training,
@@ -104,6 +123,21 @@ class Evidence:
 
     def judged(self) -> tuple[StudyClaim, ...]:
         """Judge which arm beats which."""
+        return self._beats(_FAMILY)
+
+    def prompt_judged(self) -> tuple[StudyClaim, ...]:
+        """Judge RL against a searched prompt, and that against none."""
+        return self._beats(_PROMPT_FAMILY)
+
+    def prompt_learned(self) -> tuple[StudyClaim, ...]:
+        """Judge whether anything simpler explains what a searched prompt scores."""
+        return self._learned([(_PROMPT, PRIMARY)])
+
+    def prompt_controls(self) -> tuple[StudyClaim, ...]:
+        """Judge what was found by shuffled labels."""
+        return self._learned([(_PROMPT_SHUFFLED, PRIMARY)])
+
+    def _beats(self, family: Sequence[tuple[str, str, Metric]]) -> tuple[StudyClaim, ...]:
         claims = judge_beats(
             [
                 Beats(
@@ -113,7 +147,7 @@ class Evidence:
                     training=None if mine is None or theirs is None else (mine, theirs),
                     parity=self.parity,
                 )
-                for first, second, metric in _FAMILY
+                for first, second, metric in family
                 for mine, theirs in [(self.training[first], self.training[second])]
             ],
             self.draws,

@@ -8,6 +8,7 @@ from typing import Final
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.papers.kinds import LABEL_KINDS
+from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
@@ -69,6 +70,8 @@ def numbers_of(at: At, world: StudyWorld) -> Numbers:
     return _PLANTED if world is StudyWorld.PLANTED else _PAPERS
 
 
+PROMPT_SEARCH: Final = "prompt_search"
+_SEARCH: Final = SearchSettings()
 REWARD: Final = "reward."
 """How the keys of a reward begin."""
 _SET: Final = frozenset(
@@ -86,6 +89,7 @@ _SET: Final = frozenset(
         "kind",
         "task",
         "prompt",
+        "prompt_lines",
         "contract",
         "reward",
         "log_path",
@@ -137,6 +141,19 @@ SFT_VS_RL_KEYS: Final = StudyKeys(
             "groups_per_batch", _by_world("groups_per_batch"), "Papers a step, for SFT as well."
         ),
         StudyKey("group_size", _by_world("group_size"), "Answers to each."),
+        StudyKey(
+            PROMPT_SEARCH,
+            "false",
+            "Whether the base under a searched prompt is an arm too, with its control.",
+        ),
+        StudyKey(
+            "search_steps",
+            "as many as look at no fewer papers than RL",
+            "Of the search for a prompt.",
+        ),
+        StudyKey("search_batch", str(_SEARCH.batch), "Training papers that edits are tried on."),
+        StudyKey("search_candidates", str(_SEARCH.candidates), "Edits proposed in a step."),
+        StudyKey("search_gate", str(_SEARCH.gate), "Training papers that the gate draws."),
         DRY_RUN,
         *CLUSTER_KEYS,
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.plan import make_plan
@@ -12,6 +13,8 @@ from tinsmith.lab.labels.course import LabelCourse, label_course
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import data_of
+from tinsmith.lab.prompt_search.search import Searched
+from tinsmith.lab.prompt_search.search_rows import SearchRow
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.standings import standing_words, standings
 from tinsmith.lab.study.arms import Cell
@@ -32,9 +35,11 @@ from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.sft_vs_rl.judging import Evidence
 from tinsmith.studies.sft_vs_rl.keys import StudyWorld
 from tinsmith.studies.sft_vs_rl.page import sft_vs_rl_page
-from tinsmith.studies.sft_vs_rl.results import SftVsRl, known_truth
+from tinsmith.studies.sft_vs_rl.results import PromptSide, SftVsRl, WithPrompt, known_truth
+from tinsmith.studies.sft_vs_rl.searching import FoundPrompt, SearchAsked
 from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName, SftVsRlSettings
 from tinsmith.studies.sft_vs_rl.story import sentences
+from tinsmith.types.fingerprints import file_sha256
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -76,14 +81,28 @@ class Books:
         return None if arm.rate is None else mean_spent([self.spent(cell) for cell in arm.cells])
 
 
-def read_outcome(settings: SftVsRlSettings, books: Books, tuned: Tuned, draws: Draws) -> Outcome:
+Searches = Mapping[ArmName, Sequence[tuple[SearchAsked, FoundPrompt]]]
+"""Of each arm of a searched prompt, one a seed."""
+_NONE: Final[Searches] = MappingProxyType({})
+
+
+def read_outcome(
+    settings: SftVsRlSettings,
+    books: Books,
+    tuned: Tuned,
+    draws: Draws,
+    searches: Searches = _NONE,
+) -> Outcome:
     """Read every arm's runs, score them and judge the claims.
 
     Raises:
         DataError: a folder holds no finished run, or the runs are not of the same papers.
     """
     arms = {ArmName(name): one.read() for name, one in tuned.items()}
-    evidence = Evidence.of(arms, draws.claims)
+    seen = {
+        name: min(round(one.spent.papers) for _, one in each) for name, each in searches.items()
+    }
+    evidence = Evidence.of(arms, draws.claims, seen)
     first = arms[ArmName.RL].first
     found = SftVsRl(
         world=settings.world.value,
@@ -93,7 +112,7 @@ def read_outcome(settings: SftVsRlSettings, books: Books, tuned: Tuned, draws: D
         seeds=settings.study.seeds,
         tuning_seed=settings.study.tuning_seed,
         settings=settings.deciding(),
-        rows=_rows(arms, evidence, books, tuned, draws),
+        rows=_rows(arms, evidence, books, tuned, draws, searches),
         baselines=baselines_of(first),
         rates={WORDS[name]: tuned[name].tried for name in TUNED if tuned[name].tried},
         claims=evidence.judged(),
@@ -104,24 +123,70 @@ def read_outcome(settings: SftVsRlSettings, books: Books, tuned: Tuned, draws: D
         truth=known_truth() if settings.world is StudyWorld.PLANTED else None,
         hashes=hashes_of(list(arms.values())),
     )
+    if searches:
+        found = _with_prompt(found, settings, evidence, searches)
     seconds = {name: seconds_of(arm) for name, arm in arms.items()}
+    for name, each in searches.items():
+        taken = sum(one.seconds() for one, _ in each) / len(each)
+        seconds[name] = replace(seconds[name], training=taken)
     return Outcome(
         found=found,
         sentences=sentences(found),
         seconds={name.value: each for name, each in seconds.items()},
-        page=sft_vs_rl_page(found, arms, seconds),
+        page=sft_vs_rl_page(found, arms, seconds, _told(searches)),
     )
 
 
 def _rows(
-    arms: Mapping[ArmName, Arm], evidence: Evidence, books: Books, tuned: Tuned, draws: Draws
+    arms: Mapping[ArmName, Arm],
+    evidence: Evidence,
+    books: Books,
+    tuned: Tuned,
+    draws: Draws,
+    searches: Searches,
 ) -> tuple[ArmRow, ...]:
     found: list[ArmRow] = []
     for name, arm in arms.items():
         one = tuned[name]
-        row = arm_row(arm, one.rate, draws, spent=books.mean(one))
+        spent = (
+            mean_spent([each.spent for _, each in searches[name]])
+            if name in searches
+            else books.mean(one)
+        )
+        row = arm_row(arm, one.rate, draws, spent=spent)
         found.append(row)
         if name is ArmName.SFT:
             decided = scores(evidence.systems[OFFSET], draws.tables)
             found.append(replace(row, name=OFFSET, selected=decided, last=None, greedy=None))
     return tuple(found)
+
+
+def _with_prompt(
+    found: SftVsRl, settings: SftVsRlSettings, evidence: Evidence, searches: Searches
+) -> WithPrompt:
+    side = PromptSide(
+        claims=evidence.prompt_judged(),
+        learned=evidence.prompt_learned(),
+        controls=evidence.prompt_controls(),
+        searches=tuple(
+            SearchRow.of(name.value, seed, one.searched)
+            for name, each in searches.items()
+            for seed, (_, one) in zip(settings.study.seeds, each, strict=True)
+        ),
+        files={
+            asked.file.stem: file_sha256(asked.file)
+            for each in searches.values()
+            for asked, _ in each
+            if asked.file.is_file()
+        },
+    )
+    known = {each.name: getattr(found, each.name) for each in fields(found)}
+    return WithPrompt(**known, prompt=side)
+
+
+def _told(searches: Searches) -> list[tuple[str, Searched]]:
+    return [
+        (f"{WORDS[name]}, seed {asked.cell.overrides['seed']}", one.searched)
+        for name, each in searches.items()
+        for asked, one in each
+    ]

@@ -8,6 +8,8 @@ from typing import Final
 
 from markupsafe import Markup
 
+from tinsmith.lab.prompt_search.search import Searched
+from tinsmith.lab.prompt_search.search_rows import prompt_tables, step_folds
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.results.claim_tables import claim_blocks, claims_table
 from tinsmith.lab.results.comparison_figures import progress_plates
@@ -25,7 +27,7 @@ from tinsmith.pages.document import Block, Document, Heading, Plates, Section, W
 from tinsmith.pages.tables import Cell, Table, number, table_of, text
 from tinsmith.stats.claim import Verdict
 from tinsmith.studies.sft_vs_rl.keys import QUESTION
-from tinsmith.studies.sft_vs_rl.results import SftVsRl, StudyClaim
+from tinsmith.studies.sft_vs_rl.results import SftVsRl, StudyClaim, WithPrompt
 from tinsmith.studies.sft_vs_rl.settings import WORDS, ArmName
 from tinsmith.studies.sft_vs_rl.story import sentences
 
@@ -36,9 +38,12 @@ _Row = tuple[str, Spent]
 
 
 def sft_vs_rl_page(
-    study: SftVsRl, arms: Mapping[ArmName, Arm], seconds: Mapping[ArmName, Seconds]
+    study: SftVsRl,
+    arms: Mapping[ArmName, Arm],
+    seconds: Mapping[ArmName, Seconds],
+    searches: Sequence[tuple[str, Searched]] = (),
 ) -> Document:
-    """Return the page."""
+    """Return the page; `searches`: those for a prompt, by what they are called."""
     plates = progress_plates([arms[arm] for arm in _SHOWN])[:3]
     rates = (
         "As many for every arm. SFT then RL takes SFT's chosen rate in its supervised steps, and tries RL's in the "
@@ -53,6 +58,7 @@ def sft_vs_rl_page(
         sections=(
             scores_section(study, remark="A decision with offsets is neither sampled nor greedy."),
             Section("spent", "Data and compute", _spent(study)),
+            *_prompt(study, searches),
             Section("claims", "Claims", _claims(study)),
             Section("truth", "Truth", (_truth(study),)),
             rates_section(study, own=(Words(rates),)),
@@ -92,6 +98,44 @@ def _spent(study: SftVsRl) -> tuple[Block, ...]:
         "compute takes as many steps as have the FLOPs of one run of RL; what each arm then took stands in the table."
     )
     return Words(equal), table
+
+
+def _prompt(study: SftVsRl, searches: Sequence[tuple[str, Searched]]) -> tuple[Section, ...]:
+    if not isinstance(study, WithPrompt):
+        return ()
+    said = (
+        "The base as it is, under lines of the task's own prompt files that were searched for it: edits are tried on "
+        "some training papers, the best few that helped are put to a gate that draws others anew each time, and what "
+        "it refuses is never proposed again. A right answer earns more the rarer its label, so that the mean is "
+        "balanced accuracy. Every paper is asked about as often as RL asks. In the table above a search's papers are "
+        "all that it looked at, for edits, gates and the last gate, and its tokens are read and sampled, never trained "
+        "on; below, its seconds of training are those of the search."
+    )
+    side, metric = study.prompt, "the score that it names,"
+    caption = (
+        "Every search: what the prompt earns at the last gate, before any edit and after. Put: steps in which "
+        "something helped on the batch and went to the gate. Papers: looked at, again where they came again."
+    )
+    return (
+        Section(
+            "prompt",
+            "Prompt",
+            (
+                Words(said),
+                *prompt_tables(
+                    side.searches,
+                    {name.value: words for name, words in WORDS.items()},
+                    ("as the base is asked", ()),
+                    caption=caption,
+                    asked="papers",
+                ),
+                *step_folds(searches),
+                *claim_blocks(_shown((*side.claims, *side.learned)), metric),
+                Words("What was found by shuffled labels: not to be allowed."),
+                claims_table(_shown(side.controls), metric),
+            ),
+        ),
+    )
 
 
 def _claims(study: SftVsRl) -> tuple[Block, ...]:

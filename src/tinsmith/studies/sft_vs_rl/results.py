@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tinsmith.lab.prompt_search.search_rows import SearchRow
 from tinsmith.lab.study.results import StudyFound
 from tinsmith.stats.claim import Claim
 from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
@@ -97,6 +99,27 @@ class SftVsRl(StudyFound):
     standings: str
     """Where each arm stands against the baselines, in words."""
     truth: Truth | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSide:
+    """What the arms of a searched prompt came to; claims of their own, so that no other's correction changes."""
+
+    claims: tuple[StudyClaim, ...]
+    """Which arm beats which."""
+    learned: tuple[StudyClaim, ...]
+    controls: tuple[StudyClaim, ...]
+    """What was found by shuffled labels: none may be allowed."""
+    searches: tuple[SearchRow, ...]
+    files: Mapping[str, str]
+    """SHA-256 of what each search found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithPrompt(SftVsRl):
+    """The same of a study in which prompts were searched."""
+
+    prompt: PromptSide
 
 
 def known_truth() -> Truth:

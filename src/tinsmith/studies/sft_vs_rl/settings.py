@@ -16,6 +16,7 @@ from typing import Final
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import Experiment
 from tinsmith.lab.papers.kinds import LABEL_KINDS
+from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Study, StudyArm
 from tinsmith.lab.study.keys import count, learning_rates, require_a_score
@@ -34,6 +35,7 @@ from tinsmith.studies.sft_vs_rl.keys import (
     StudyWorld,
     numbers_of,
 )
+from tinsmith.studies.sft_vs_rl.prompt_keys import asked_search, told_search
 from tinsmith.types.errors import ConfigError
 
 LOOKS: Final = 3
@@ -50,6 +52,8 @@ class ArmName(StrEnum):
     THEN = "sft_then_rl"
     SFT_SHUFFLED = "sft_shuffled"
     RL_SHUFFLED = "rl_shuffled"
+    PROMPT = "prompt"
+    PROMPT_SHUFFLED = "prompt_shuffled"
 
 
 WORDS: Final[Mapping[ArmName, str]] = MappingProxyType(
@@ -61,8 +65,12 @@ WORDS: Final[Mapping[ArmName, str]] = MappingProxyType(
         ArmName.THEN: "SFT then RL",
         ArmName.SFT_SHUFFLED: "SFT, shuffled labels",
         ArmName.RL_SHUFFLED: "RL, shuffled labels",
+        ArmName.PROMPT: "prompt searched",
+        ArmName.PROMPT_SHUFFLED: "prompt searched, shuffled labels",
     }
 )
+SEARCHED: Final = (ArmName.PROMPT, ArmName.PROMPT_SHUFFLED)
+"""Arms that there are where a prompt is searched; nothing is trained in them."""
 OFFSET: Final = "SFT + logit offset"
 """No arm of its own: another way to decide with the models of SFT."""
 
@@ -89,6 +97,8 @@ class SftVsRlSettings:
     group_size: int
     rewarded: Mapping[str, str]
     """Keys of a reward, for every run that has one."""
+    search: SearchSettings | None = None
+    """How a prompt is searched, with the first seed: each search has its run's own. None: it is not."""
 
     def first_arms(self) -> tuple[StudyArm, ...]:
         """Return the arms that depend on no other."""
@@ -111,6 +121,16 @@ class SftVsRlSettings:
             self._rewarded(ArmName.THEN, REMEDY_SFT_THEN_RL, self.rl_rates, **first),
             self._supervised(ArmName.SFT_SHUFFLED, (sft,), self.steps, **shuffled),
             self._rewarded(ArmName.RL_SHUFFLED, CONTROL_SHUFFLED_LABELS, (rl,)),
+        )
+
+    def searched_arms(self) -> tuple[StudyArm, ...]:
+        """Return the arms of searched prompts, whose runs get their prompts when these are found; none without them."""
+        if self.search is None:
+            return ()
+        shuffled = {ArmName.PROMPT_SHUFFLED: {"shuffle_labels": "true"}}
+        return tuple(
+            StudyArm(name, WORDS[name], CONTROL_ZERO_SHOT, keys=shuffled.get(name, {}))
+            for name in SEARCHED
         )
 
     def _supervised(
@@ -142,6 +162,7 @@ class SftVsRlSettings:
             "rl_rates": list(self.rl_rates),
             **self.rewarded,
             **{key: value for key, value in self.study.shared.items() if key not in aside},
+            **({} if self.search is None else told_search(self.search)),
         }
 
 
@@ -172,6 +193,7 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
             allowed=f"{len(sft_rates)}, as sft_rates has",
         )
     steps = count("steps", given["steps"], 2)
+    per_step = count("groups_per_batch", given["groups_per_batch"], 1)
     passed_on = SFT_VS_RL_KEYS.runs_keys(given) | ({"at": at.value} if at is At.SMALL else {})
     shared = {key: value for key, value in passed_on.items() if not key.startswith(REWARD)}
     rewarded = {key: value for key, value in passed_on.items() if key.startswith(REWARD)}
@@ -186,9 +208,10 @@ def sft_vs_rl_settings(overrides: Mapping[str, str]) -> SftVsRlSettings:
         rl_rates=rl_rates,
         steps=steps,
         sft_steps=_sft_steps(given.get("sft_steps", str(steps // 2)), steps),
-        groups_per_batch=count("groups_per_batch", given["groups_per_batch"], 1),
+        groups_per_batch=per_step,
         group_size=count("group_size", given["group_size"], 2),
         rewarded=rewarded,
+        search=asked_search(overrides, papers=steps * per_step),
     )
     return replace(settings, study=replace(settings.study, arms=settings.first_arms()))
 

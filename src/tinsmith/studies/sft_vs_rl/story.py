@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from tinsmith.lab.study.results import limits
-from tinsmith.pages.wording import listed, told
+from tinsmith.pages.wording import counted, listed, told
 from tinsmith.stats.claim import CheckName, Claim, Finding, Verdict
 from tinsmith.stats.rates import Metric
-from tinsmith.studies.sft_vs_rl.results import MARGIN, OFFSET_RULE, Equivalence, SftVsRl, Truth
+from tinsmith.studies.sft_vs_rl.results import (
+    MARGIN,
+    OFFSET_RULE,
+    Equivalence,
+    SftVsRl,
+    Truth,
+    WithPrompt,
+)
 from tinsmith.studies.sft_vs_rl.settings import OFFSET, WORDS, ArmName
 
 _RL, _SFT = WORDS[ArmName.RL], WORDS[ArmName.SFT]
@@ -26,6 +33,7 @@ def sentences(study: SftVsRl) -> tuple[str, ...]:
         *_recalls(study),
         *_others(study),
         *_learned(study),
+        *_prompt(study),
         *_greedy(study),
         *(_equivalent(one) for one in study.equivalences if one.shown),
         *_controls(study),
@@ -53,6 +61,23 @@ def _others(study: SftVsRl) -> list[str]:
 def _learned(study: SftVsRl) -> list[str]:
     """Whether anything simpler explains what each arm scores."""
     return [f"{one.claim.sentence()}." for one in study.learned]
+
+
+def _prompt(study: SftVsRl) -> list[str]:
+    """What RL is worth beside a prompt that was searched for the base as it is."""
+    if not isinstance(study, WithPrompt):
+        return []
+    side = study.prompt
+    searched = [one for one in side.searches if one.arm == ArmName.PROMPT]
+    changed = sum(bool(one.found) for one in searched)
+    control = next(one.claim for one in side.controls)
+    allowed = control.verdict is Verdict.ALLOWED
+    return [
+        *(f"{one.claim.sentence()}." for one in (*side.claims, *side.learned)),
+        f"Of {counted(len(searched), 'search', 'searches')} for a prompt {changed} found another than the base is "
+        f"asked with; by shuffled labels {'something' if allowed else 'nothing'} may be claimed"
+        f"{', which must not be' if allowed else ''}.",
+    ]
 
 
 def _greedy(study: SftVsRl) -> list[str]:

@@ -1,15 +1,17 @@
 """`study/sft_vs_rl`: does reinforcement on labels teach a model more than being shown them, with nothing else unequal?
 
 RL's own run says how many FLOPs it took, and supervised training with as many is an arm too. RL and SFT are trained on
-shuffled labels as well, without which the gate allows no claim.
+shuffled labels as well, without which the gate allows no claim. With `prompt_search=true` a prompt that was searched
+for the base as it is stands beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.at import At
@@ -20,10 +22,19 @@ from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
 from tinsmith.lab.progress import Say
+from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.compute_spent import Accountant, Cost
-from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Study, Tuned, conduct_study
+from tinsmith.lab.study.driver import (
+    Outcome,
+    RunCells,
+    Stages,
+    Study,
+    Tuned,
+    TunedArm,
+    conduct_study,
+)
 from tinsmith.lab.study.results import DRAWS, Draws
 from tinsmith.models.base import read_shape
 from tinsmith.studies.disruption.experiments import REMEDY_EXP6
@@ -35,7 +46,17 @@ from tinsmith.studies.sft_vs_rl.planted_world import (
     PlantedRecipe,
     planted_slice,
 )
+from tinsmith.studies.sft_vs_rl.searching import (
+    FoundPrompt,
+    SearchAsked,
+    search_prompt,
+    with_prompt,
+)
 from tinsmith.studies.sft_vs_rl.settings import ArmName, SftVsRlSettings, sft_vs_rl_settings
+
+SEARCHES: Final = "searches"
+"""The folder of the prompts that were found, in the study's own."""
+SearchPrompt = Callable[[SearchAsked, Say], FoundPrompt]
 
 
 def run_sft_vs_rl(
@@ -44,6 +65,7 @@ def run_sft_vs_rl(
     *,
     run: RunCells = run_cells,
     draws: Draws = DRAWS,
+    search: SearchPrompt = search_prompt,
 ) -> Path:
     """Run what has not been run, and write values and page; return the study's folder.
 
@@ -64,17 +86,25 @@ def run_sft_vs_rl(
         steps = _more_steps(study, tuned, books, stages)
         tuned |= stages.tune(study, settings.later_arms(more_steps=steps, sft=sft, rl=rl))
         stages.report(tuned)
-        return read_outcome(settings, books, tuned, draws)
+        searches = _searched(settings, study, books, tuned, say, search)
+        under = _under_prompts(settings, study, searches)
+        stages.report(under)
+        return read_outcome(settings, books, {**tuned, **under}, draws, searches)
 
     named = _placed(settings.study, data=settings.data, model_name=settings.model_name)
     # An answer is a tenth of its prompt, and a group's prompt is read once: a group costs a little more than it trains.
     steps = round(1.1 * settings.steps * settings.group_size)
+    if settings.search is not None:
+        say(_search_words(settings, settings.search))
     return conduct_study(
         named,
         say,
         conduct,
-        later=settings.later_arms(
-            more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
+        later=(
+            *settings.later_arms(
+                more_steps=steps, sft=settings.sft_rates[0], rl=settings.rl_rates[0]
+            ),
+            *settings.searched_arms(),
         ),
         pace=partial(
             minutes,
@@ -82,6 +112,67 @@ def run_sft_vs_rl(
         ),
         run=run,
     )
+
+
+def _search_words(settings: SftVsRlSettings, search: SearchSettings) -> str:
+    """Say beforehand what the searches take: the forecast knows runs, and these are none."""
+    searches = len(settings.searched_arms()) * len(settings.study.seeds)
+    answers = search.steps * search.batch * (1 + search.candidates) * settings.group_size
+    return (
+        f"{searches} searches for a prompt, {search.steps} steps and some {answers:,} answers each beside those of "
+        "their gates: what they take is not in the forecast"
+    )
+
+
+def _searched(
+    settings: SftVsRlSettings,
+    study: Study,
+    books: Books,
+    tuned: Tuned,
+    say: Say,
+    search: SearchPrompt,
+) -> dict[ArmName, list[tuple[SearchAsked, FoundPrompt]]]:
+    """Search a prompt for each run of the base, by true and by shuffled labels."""
+    found: dict[ArmName, list[tuple[SearchAsked, FoundPrompt]]] = {}
+    if settings.search is None:
+        return found
+    for arm in settings.searched_arms():
+        name = ArmName(arm.name)
+        for cell in tuned[ArmName.ZERO].cells:
+            asked = SearchAsked(
+                settings=settings.search,
+                samples=settings.group_size,
+                shuffled=name is ArmName.PROMPT_SHUFFLED,
+                cell=cell,
+                source=books.source,
+                tokenizer=books.tokenizer,
+                cost=books.accountant.cost,
+                file=study.out / SEARCHES / f"{name}-seed={cell.overrides['seed']}.json",
+            )
+            found.setdefault(name, []).append((asked, search(asked, say)))
+    return found
+
+
+def _under_prompts(
+    settings: SftVsRlSettings,
+    study: Study,
+    searches: Mapping[ArmName, Sequence[tuple[SearchAsked, FoundPrompt]]],
+) -> dict[str, TunedArm]:
+    """Return the arms of the prompts that were found: the base, examined under the one of each seed."""
+    return {
+        arm.name: TunedArm(
+            arm=arm,
+            rate=None,
+            tried=(),
+            cells=[
+                with_prompt(cell, found)
+                for cell, (_, found) in zip(
+                    study.reported(arm, None), searches[ArmName(arm.name)], strict=True
+                )
+            ],
+        )
+        for arm in settings.searched_arms()
+    }
 
 
 def _placed(study: Study, **place: object) -> Study:
