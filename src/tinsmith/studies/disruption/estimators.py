@@ -60,6 +60,7 @@ class PaperClassifier(ClassifierMixin, BaseEstimator):
     task: str | None = None
     """`disruption` or `novelty`."""
     prompt: str | None = None
+    prompt_lines: str | None = None
     contract: str | None = None
     with_metadata: bool | None = None
     shuffle_labels: bool | None = None
