@@ -57,3 +57,15 @@ def version_of(package: str) -> str:
             value=package,
             fix="pip install 'tinsmith[env]'",
         ) from None
+
+
+def require_only(name: str, rest: str, *, fix: str = "") -> None:
+    """Refuse what stands after the name of a task of which there is one.
+
+    Raises:
+        ConfigError: something does.
+    """
+    if rest:
+        raise ConfigError(
+            "there is one such task", field=name, value=rest, fix=fix or f"tinsmith run {name}"
+        )

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.named import NamedTask, require_only
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Probed, Task, Value
 from tinsmith.types.errors import ConfigError
@@ -207,10 +207,7 @@ def countdown_source(rest: str, given: Mapping[str, str]) -> NamedTask:
         ConfigError: something stands after the name.
     """
     del given
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix="tinsmith run countdown"
-        )
+    require_only(NAME, rest)
     return NamedTask(
         found_at=NAME,
         keys=_KEYS,

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.named import NamedTask, require_only
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.types.errors import ConfigError
@@ -162,10 +162,7 @@ def sandbagger_source(rest: str, given: Mapping[str, str]) -> NamedTask:
         ConfigError: something stands after the name.
     """
     del given
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix="fails=always or fails=chance"
-        )
+    require_only(NAME, rest, fix="fails=always or fails=chance")
     return NamedTask(
         found_at=NAME,
         keys=_KEYS,

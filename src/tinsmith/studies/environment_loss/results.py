@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.lab.study.results import Draws, StudyValues
+from tinsmith.lab.study.signs import Sign
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.claim import Claim, Training
@@ -62,15 +63,6 @@ class Weighed:
         """How many nats a token less there are at the end, a mean over seeds."""
         gaps = [first - last for first, last in zip(self.nll_first, self.nll_last, strict=True)]
         return _mean(gaps)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
-    """Something that the literature saw, and whether it was seen here."""
-
-    expected: str
-    came_out: bool
-    told: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

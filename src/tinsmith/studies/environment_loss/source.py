@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.named import NamedTask, require_only
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value, of_conversation
 from tinsmith.studies.environment_loss.world import (
@@ -50,10 +50,7 @@ def shell_task(rest: str, given: Mapping[str, str]) -> NamedTask:
         ConfigError: it is named with a colon, as there is only one.
     """
     del given
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix=f"tinsmith run {NAME}"
-        )
+    require_only(NAME, rest)
     return NamedTask(found_at=NAME, keys=KEYS, sha256={}, entry=_made)
 
 

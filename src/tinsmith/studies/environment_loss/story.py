@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
+from tinsmith.lab.study.signs import Sign
 from tinsmith.pages.wording import counted, listed, told
 from tinsmith.stats.claim import Claim, Verdict
-from tinsmith.studies.environment_loss.results import WORDS, LossFound, Sign, Weighed, speed
+from tinsmith.studies.environment_loss.results import WORDS, LossFound, Weighed, speed
 from tinsmith.studies.environment_loss.settings import CONTROL, NONE
 
 

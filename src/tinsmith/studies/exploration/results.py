@@ -12,6 +12,7 @@ from tinsmith.lab.study.arm_gains import Arms, as_measure
 from tinsmith.lab.study.arms import Study
 from tinsmith.lab.study.driver import Tuned
 from tinsmith.lab.study.results import Draws, StudyValues
+from tinsmith.lab.study.signs import Sign
 from tinsmith.lab.study.task_arms import ArmRead, parity_of, read_runs
 from tinsmith.lab.study.task_values import items_seen, values_of
 from tinsmith.lab.user_task.records import TaskRollout
@@ -62,15 +63,6 @@ class Explored:
     def overhead(self) -> float:
         """The share of the rollouts of training that explored."""
         return self.aside / self.rollouts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
-    """Something that the literature saw, and whether it was seen here."""
-
-    expected: str
-    came_out: bool
-    told: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.named import NamedTask, require_only
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value, of_conversation
 from tinsmith.studies.exploration.demonstrations import shown
@@ -70,10 +70,7 @@ def house_task(rest: str, given: Mapping[str, str]) -> NamedTask:
         ConfigError: it is named with a colon, as there is only one.
     """
     del given
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix=f"tinsmith run {NAME}"
-        )
+    require_only(NAME, rest)
     files = ("source.py", "world.py", "demonstrations.py")
     digests = {name: file_sha256(Path(__file__).with_name(name)) for name in files}
     return NamedTask(found_at=NAME, keys=KEYS, sha256=digests, entry=_made)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
+from tinsmith.lab.study.signs import Sign
 from tinsmith.pages.wording import listed, told
 from tinsmith.stats.claim import Claim
-from tinsmith.studies.exploration.results import WORDS, ExplorationFound, Explored, Sign
+from tinsmith.studies.exploration.results import WORDS, ExplorationFound, Explored
 from tinsmith.studies.exploration.settings import CONTROL, NONE
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Final, TypeVar
 
-from tinsmith.lab.user_task.named import NamedTask, version_of
+from tinsmith.lab.user_task.named import NamedTask, require_only, version_of
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Answered, Task, Value
 from tinsmith.studies.instructions.answers import right_answer
@@ -73,8 +73,7 @@ def instructions_task(rest: str, given: Mapping[str, str]) -> NamedTask:
     """
     del given
     version = version_of(_PACKAGE)
-    if rest:
-        raise ConfigError("there is one such task", field=NAME, value=rest, fix="suite=ifbench")
+    require_only(NAME, rest, fix="suite=ifbench")
     return NamedTask(found_at=NAME, keys=_KEYS, sha256={_PACKAGE: version}, entry=_made)
 
 

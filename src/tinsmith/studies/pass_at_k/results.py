@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tinsmith.lab.study.results import Draws, StudyValues
+from tinsmith.lab.study.signs import Sign
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.stats.claim import Claim, Training
@@ -62,16 +63,6 @@ class Ways:
     ways: Measure
     """The same, whoever was looked up."""
     distinct_pairs: Measure
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
-    """Something that the literature saw, and whether it was seen here."""
-
-    expected: str
-    came_out: bool
-    told: str
-    """The figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
+from tinsmith.lab.study.signs import Sign
 from tinsmith.pages.wording import counted, listed, told
 from tinsmith.stats.claim import Claim, Verdict
 from tinsmith.stats.diagnostics.pass_at_k import dyadic
 from tinsmith.stats.significance import ALPHA
-from tinsmith.studies.pass_at_k.results import PassFound, Sign, Swapped
+from tinsmith.studies.pass_at_k.results import PassFound, Swapped
 from tinsmith.studies.pass_at_k.settings import BASE, COIN, GRPO, SFT
 from tinsmith.studies.pass_at_k.world import Hops
 

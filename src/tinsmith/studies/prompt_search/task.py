@@ -13,10 +13,9 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.named import NamedTask, require_only
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.seeds import derive
 
@@ -167,10 +166,7 @@ def handbook_source(rest: str, given: Mapping[str, str]) -> NamedTask:
         ConfigError: something stands after the name.
     """
     del given
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix="tinsmith run handbook"
-        )
+    require_only(NAME, rest)
     return NamedTask(
         found_at=NAME,
         keys=_KEYS,

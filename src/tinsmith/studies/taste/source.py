@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tinsmith.lab.user_task.named import NamedTask, version_of
+from tinsmith.lab.user_task.named import NamedTask, require_only, version_of
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
 from tinsmith.studies.taste.items import Item, Reply, items_of, prompt_of, read_reply, written
@@ -64,10 +64,7 @@ def taste_task(rest: str, given: Mapping[str, str]) -> NamedTask:
     Raises:
         ConfigError: there is no corpus in that folder.
     """
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix="data=CORPUS says on what"
-        )
+    require_only(NAME, rest, fix="data=CORPUS says on what")
     identity = {"scikit-learn": version_of("scikit-learn")}
     if "data" in given:
         identity["corpus"] = file_sha256(require_corpus(given["data"]) / CARD)

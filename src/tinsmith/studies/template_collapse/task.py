@@ -11,10 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tinsmith.lab.user_task.named import NamedTask
+from tinsmith.lab.user_task.named import NamedTask, require_only
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.lab.user_task.task import Task, Value
-from tinsmith.types.errors import ConfigError
 from tinsmith.types.fingerprints import file_sha256
 
 NAME: Final = "reasons"
@@ -106,10 +105,7 @@ def reasons_source(rest: str, given: Mapping[str, str]) -> NamedTask:
         ConfigError: something stands after the name.
     """
     del given
-    if rest:
-        raise ConfigError(
-            "there is one such task", field=NAME, value=rest, fix="tinsmith run reasons"
-        )
+    require_only(NAME, rest)
     return NamedTask(
         found_at=NAME,
         keys=_KEYS,
