@@ -3,9 +3,11 @@
     python bench/mixed_load.py [MINUTES] [WORKERS]
 
 Clients of the official SDK and bare sockets take turns; each session ends after a few steps, as those of scripts do.
-A share of the time nothing is asked, so that the machine can be used meanwhile. Memory is resident memory, read once a
-minute; what is compared is the median of the second tenth of the time with that of the last, so that caches are full at
-both. Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
+A share of the time nothing is asked, so that the machine can be used meanwhile. Every minute the clients pause, and
+what is in memory then is read: while they go on it is what they hold at the moment. What they leave behind is the same
+mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth. What is compared
+is the median of the second tenth of the readings with that of the last, so that caches are full at both. Exit 1 where
+an answer was a 5xx, something hung, or memory has grown by more than 2 %.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,6 +43,10 @@ IDLE = 0.7
 """Of a round's time that is waited after it."""
 KINDS = ("", ":dora", ":qlora", ":full")
 """In turn, and not drawn: weights that are kept for a while differ in size, and their mix is to stay."""
+LEFT_EVERY = 5
+"""Of how many sessions one is left without its end; no multiple of the kinds, so that each kind is left in turn."""
+SETTLED = 2.0
+"""Seconds of a pause before memory is read: what was cancelled is drawn to its next step."""
 HEADERS = {"x-api-key": KEY}
 CLIENT = httpx.Client()
 """One for all: each makes a TLS context of its own, which costs more than what it asks for."""
@@ -116,7 +123,7 @@ def session(load: Load) -> None:
     load.wait("forward", other.forward(datums(rng, 2), "cross_entropy").result)
     for path in (state.path, weights.path):
         load.wait("delete", rest.delete_checkpoint_from_tinker_path(path).result)
-    if rng.random() < 0.8:
+    if load.asked["session"] % LEFT_EVERY:
         load.wait("finish", client.close("success").result)
     else:  # its snapshots stay, as those of a client that was killed
         for model in (training.model_id, other.model_id):
@@ -236,14 +243,50 @@ def growth(seen: list[int]) -> tuple[float, float, float]:
     return early, late, late / early - 1
 
 
-def repeat(load: Load, what: Callable[[Load], None], over: threading.Event) -> None:
+@dataclass(slots=True)
+class Pause:
+    """When clients go on, and how many are at something."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    wanted: bool = False
+    busy: int = 0
+
+    def begin(self) -> None:
+        """Wait for the end of a pause."""
+        with self.changed:
+            self.changed.wait_for(lambda: not self.wanted)
+            self.busy += 1
+
+    def end(self) -> None:
+        """Nothing is asked any more."""
+        with self.changed:
+            self.busy -= 1
+            self.changed.notify_all()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Nobody asks anything meanwhile."""
+        with self.changed:
+            self.wanted = True
+            assert self.changed.wait_for(lambda: self.busy == 0, HANG_S), "a client hangs"
+        time.sleep(SETTLED)
+        yield
+        with self.changed:
+            self.wanted = False
+            self.changed.notify_all()
+
+
+def repeat(load: Load, what: Callable[[Load], None], pause: Pause, over: threading.Event) -> None:
     """Do it again and again, with rests."""
     while not over.is_set():
+        pause.begin()
         began = time.monotonic()
         try:
             what(load)
         except Exception as error:
             load.wrong.append(f"{what.__name__}: {type(error).__name__}: {error}"[:300])
+        finally:
+            pause.end()
         over.wait((time.monotonic() - began) * IDLE / (1 - IDLE) + 0.05)
 
 
@@ -255,11 +298,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         flags = ("--workers", str(workers)) if workers else ()
         server = Running(Path(folder) / "state", *flags)
-        over = threading.Event()
+        over, pause = threading.Event(), Pause()
         loads = [Load(server, random.Random(i)) for i in range(4)]
         kinds = (session, session, mistakes, chats)
         threads = [
-            threading.Thread(target=repeat, args=(load, kind, over), daemon=True)
+            threading.Thread(target=repeat, args=(load, kind, pause, over), daemon=True)
             for load, kind in zip(loads, kinds, strict=True)
         ]
         for thread in threads:
@@ -269,8 +312,9 @@ def main() -> int:
         end = time.monotonic() + minutes * 60
         while time.monotonic() < end:
             time.sleep(every)
-            for name, pid in processes(loads[0]).items():
-                seen.setdefault(name, []).append(resident(pid))
+            with pause.held():
+                for name, pid in processes(loads[0]).items():
+                    seen.setdefault(name, []).append(resident(pid))
             told = ", ".join(f"{name} {sizes[-1] >> 20} MB" for name, sizes in seen.items())
             print(f"{sum(each.asked['session'] for each in loads)} sessions: {told}", flush=True)
         over.set()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import delete
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.sequences import Group
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
@@ -193,6 +194,7 @@ class Service:
             self.unload(model_id)
         self.samplers.close_session(session_id)
         self.worker.post(lambda: self.runs.losses.forget(session_id))
+        self.worker.post(give_back_freed_memory)
 
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""

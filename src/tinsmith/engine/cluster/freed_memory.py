@@ -1,7 +1,7 @@
-"""What a worker frees goes back to the system at once, so that its memory is what it holds.
+"""What a process frees goes back to the system, so that its memory is what it holds.
 
-glibc keeps freed blocks below a size that grows, up to 32 MiB, with what is freed. Between a stage's weights that
-leaves holes as large as a share of the base.
+glibc keeps freed blocks below a size that grows, up to 32 MiB, with what is freed, in a heap for each of some threads.
+Between a stage's weights that leaves holes as large as a share of the base, and a server's memory wavers by a third.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ _LEAST: Final = 1 << 18
 """Bytes of a block that has pages of its own: those of a few rows of activations stay in the heap."""
 
 
-def give_back_freed_memory() -> bool:
-    """Have this process's C library give back what is free, now and from now on; return whether it can (glibc).
-
-    Small blocks stay until the next call, so a worker calls it between pieces of work. No bit depends on it.
-    """
+def give_back_freed_memory() -> None:
+    """Have this process's C library give back what is free now, where it can (glibc). No bit depends on it."""
     library = ctypes.CDLL(None)
-    if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
-        return False
-    library.malloc_trim(0)
-    return library.mallopt(_MMAP_THRESHOLD, _LEAST) == 1
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+
+
+def keep_giving_back() -> bool:
+    """Give back what is free, and from now on every large block once it is freed; return whether that can be (glibc).
+
+    Not for a process that computes all the time: the system clears its large blocks anew. Small blocks stay until the
+    next `give_back_freed_memory`, which belongs between pieces of work.
+    """
+    give_back_freed_memory()
+    library = ctypes.CDLL(None)
+    return hasattr(library, "mallopt") and library.mallopt(_MMAP_THRESHOLD, _LEAST) == 1

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory, keep_giving_back
 from tinsmith.engine.cluster.shard import EarlierShard, Shard
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.engine import Engine
@@ -49,7 +49,7 @@ def load_shard(settings: WorkerSettings, index: int) -> Shard:
     Raises:
         TinsmithError: this machine cannot serve it.
     """
-    give_back_freed_memory()
+    keep_giving_back()
     made = Shard(
         settings.models,
         index=index,
