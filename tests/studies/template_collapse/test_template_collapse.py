@@ -145,12 +145,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found(tmp_path_factory.mktemp("study") / "out", AS_PUBLISHED)
 
 
-def test_it_says_first_that_the_bonus_makes_templates_and_the_filter_does_not(
+def test_it_says_first_that_answers_stop_depending_and_not_with_the_filter(
     study: dict[str, Any],
 ) -> None:
     first = study["sentences"][0]
-    assert "collapses into templates" in first
-    assert "with the filter no collapse is shown" in first
+    assert "answers stop depending on the question, and with the filter that is not shown" in first
 
 
 def test_information_moves_by_what_was_made(study: dict[str, Any]) -> None:
@@ -190,7 +189,7 @@ def test_a_dear_filter_and_a_control_that_moves_are_said_first(
 
 def test_information_that_falls_with_entropy_is_no_template(tmp_path: Path) -> None:
     arms = {**AS_PUBLISHED, "bonus": MadeArm(information=2.0, given=0.5)}
-    assert "is not shown to collapse" in found(tmp_path / "out", arms)["sentences"][0]
+    assert "no answers that stop depending" in found(tmp_path / "out", arms)["sentences"][0]
 
 
 def test_learning_is_claimed_beside_shuffled_labels(study: dict[str, Any]) -> None:

@@ -37,17 +37,16 @@ def collapse_sentences(found: CollapseFound) -> tuple[str, ...]:
     """Return what may be said; what did not come out as it is published comes first."""
     bonus, filtered = found.collapse[BONUS], found.collapse[FILTERED]
     seeds = counted(len(found.seeds), "seed")
-    collapsed = "collapses into templates" if bonus.collapsed else "is not shown to collapse"
     if not bonus.collapsed:
-        kept = "the filter has nothing to prevent"
+        told = "no answers that stop depending on the question are shown, so the filter has nothing to prevent"
     elif filtered.collapsed:
-        kept = "the filter does not prevent it"
+        told = "answers stop depending on the question, and the filter does not prevent it"
     else:
-        kept = "with the filter no collapse is shown"
+        told = "answers stop depending on the question, and with the filter that is not shown"
     missed = _missed(found)
     ends = f"; what did not come out: {listed(missed)}." if missed else "."
     return (
-        f"Over {seeds}, RL with an entropy bonus {collapsed}, and {kept}{ends}",
+        f"Over {seeds} of RL with an entropy bonus {told}{ends}",
         *(_moved(found, name) for name in (PLAIN, BONUS, FILTERED, STOPPED)),
         _cost(found),
         *(f"{one.words}: right answers {gain_words(one)}." for one in found.gains),
