@@ -74,8 +74,8 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
     }
 )
-"""Nano: on seed 0, which is not reported, a bonus of 0.2 collapses after some twenty steps, and one of 0.15 or 0.12 after
-thirty, each with hardly a right answer left; one of 0.1 or 0.05, or 0.2 with a penalty of 0.1 or 0.2 on the KL to the
+"""Nano: on seed 0, which is not reported, a bonus of 0.2 collapses after some twenty steps, one of 0.15 or 0.12 after
+thirty, with hardly a right answer left; one of 0.1 or 0.05, or 0.2 with a penalty of 0.1 or 0.2 on the KL to the
 base, does not within as many as here. At `at=small` the first steps of a run teach the form of an answer by example, as
 no base of its own did."""
 
