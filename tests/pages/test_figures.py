@@ -81,4 +81,12 @@ def test_a_running_mean_is_taken_around_its_place_and_shrinks_at_the_ends() -> N
 def test_a_legend_has_as_many_columns_as_fit() -> None:
     assert legend_columns(["disruptive", "consolidating", "neutral", "invalid"]) == 4
     assert legend_columns(["control/shuffled_labels@1"] * 3) == 2
+    uneven = [
+        "RL",
+        "RL, entropy bonus",
+        "bonus, groups filtered",
+        "bonus, stopped early",
+        "RL, shuffled labels",
+    ]
+    assert legend_columns(uneven) == 3
     assert legend_columns(["one"]) == 1

@@ -115,9 +115,8 @@ def chart_svg(chart: Chart) -> Markup | None:
 def legend_columns(labels: Sequence[str]) -> int:
     """Return in how many columns a legend fits above a figure; columns are filled one after the other."""
     for columns in range(len(labels), 1, -1):
-        rows = math.ceil(len(labels) / columns)
-        widths = (max(map(len, labels[i : i + rows])) for i in range(0, len(labels), rows))
-        if sum(width + 7 for width in widths) <= LEGEND_WIDTH:
+        in_columns = np.array_split([len(label) for label in labels], columns)
+        if sum(int(lengths.max()) + 7 for lengths in in_columns) <= LEGEND_WIDTH:
             return columns
     return 1
 

@@ -7,7 +7,7 @@ is; and, more rarely, to try signs until they come to the target. Only the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -78,12 +78,24 @@ def items() -> list[dict[str, Any]]:
     while len(found) < 2 * EACH:
         split = (EASY, HARD)[len(found) % 2]
         numbers = [random.randint(1, LARGEST) for _ in range(NUMBERS[split])]
-        target = totals(numbers, random.choice(signs_of(len(numbers))))[-1]
-        hits = [one for one in signs_of(len(numbers)) if totals(numbers, one)[-1] == target]
-        name = f"{split}-{'-'.join(map(str, numbers))}-to-{target}"
-        if len(hits) == 1:
-            found[name] = {"id": name, "numbers": numbers, "target": target, "held": len(found) % 8}
+        item = _item(split, numbers, random.choice(signs_of(len(numbers))))
+        if len(_hits(item)) == 1:
+            found[item["id"]] = {**item, "held": len(found) % 8}
     return list(found.values())
+
+
+def _item(split: str, numbers: Sequence[int], signs: str) -> dict[str, Any]:
+    target = totals(numbers, signs)[-1]
+    name = f"{split}-{'-'.join(map(str, numbers))}-to-{target}"
+    return {"id": name, "numbers": list(numbers), "target": target}
+
+
+def _hits(item: Mapping[str, Any]) -> list[str]:
+    return [one for one in options(item) if totals(item["numbers"], one)[-1] == item["target"]]
+
+
+def _all(split: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    return product(product(range(1, LARGEST + 1), repeat=NUMBERS[split]), signs_of(NUMBERS[split]))
 
 
 def split_of(name: str) -> str:
@@ -100,6 +112,15 @@ def is_held_out(item: Mapping[str, Any]) -> bool:
     return item["held"] < 2
 
 
+def read_items() -> list[dict[str, Any]]:
+    """Return what the base reads demonstrations of: every question of either split that is not held out."""
+    held = {one["id"] for one in items() if is_held_out(one)}
+    every = (
+        _item(split, numbers, signs) for split in (EASY, HARD) for numbers, signs in _all(split)
+    )
+    return [one for one in every if one["id"] not in held and len(_hits(one)) == 1]
+
+
 def prompt_of(item: Mapping[str, Any]) -> str:
     """Return what is asked."""
     numbers = " ".join(map(str, item["numbers"]))
@@ -113,7 +134,7 @@ def options(item: Mapping[str, Any]) -> list[str]:
 
 def gold(item: Mapping[str, Any]) -> str:
     """Return the right signs."""
-    return next(one for one in options(item) if totals(item["numbers"], one)[-1] == item["target"])
+    return _hits(item)[0]
 
 
 def right(item: Mapping[str, Any], text: str) -> float:
@@ -186,6 +207,7 @@ def countdown(values: Mapping[str, Value]) -> Task:
         reward=right,
         metrics={"sound": sound},
         demonstrate=demonstrate,
+        base_items=read_items(),
         base_steps=int(values["base_steps"]),
         answer=answer,
         probed=Probed(before_answer=SO, options=options, gold=gold),

@@ -128,12 +128,16 @@ def held_out(item: Mapping[str, Any]) -> bool:
 
 
 def read_items() -> list[dict[str, Any]]:
-    """Return what the base reads: every sign, held out or not, under drawn handbooks."""
+    """Return what the base reads: every sign, held out or not, under drawn handbooks; half of them are short."""
     every, found = items(), list[dict[str, Any]]()
     for place in range(_READ):
         random = Random(derive(0, "read", place))
+        item = every[place // 2 % len(every)]
         lines = random.sample(BANK, random.randrange(_MOST_LINES + 1))
-        found.append({**every[place % len(every)], "id": f"read-{place}", "lines": lines})
+        if place % 2:
+            kind = kind_of(item["sign"])
+            lines = [line_of(kind, random.choice(WAYS[kind])), random.choice((LETTER, WORDS))]
+        found.append({**item, "id": f"read-{place}", "lines": lines})
     return found
 
 

@@ -88,7 +88,10 @@ def _flat(one: Measure) -> bool:
 def _moved(found: CollapseFound, name: str) -> str:
     one, words = found.collapse[name], found.gain(name).words
     first, last = one.trace[0], one.trace[-1]
-    stopped = "" if one.stopped_at is None else f"; it stopped at step {one.stopped_at:.0f}"
+    stopped = ""
+    if one.stopped_at is not None:
+        runs = counted(len(found.seeds), "run")
+        stopped = f"; {one.num_stopped} of {runs} stopped, at step {one.stopped_at:.0f} (mean)"
     return (
         f"{words}: I(X; Z) goes from {first.information:.2f} to {last.information:.2f} nats of {found.cap:.2f} "
         f"({_signed(one.information)}), H(Z | X) from {first.given:.2f} to {last.given:.2f} ({_signed(one.given)})"
@@ -178,6 +181,7 @@ def _information(found: CollapseFound) -> Sequence[Block]:
         ("H(Z given X)|change", lambda row: _cell(row[1].given)),
         ("retrieval|at the end", lambda row: number(row[1].trace[-1].retrieval)),
         ("updates|a run", lambda row: number(row[1].updates, digits=0)),
+        ("stopped", lambda row: whole(row[1].num_stopped)),
         ("stopped at", lambda row: number(row[1].stopped_at, "ran to its end", digits=0)),
     )
     trace = table_of(

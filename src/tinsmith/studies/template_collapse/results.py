@@ -57,6 +57,7 @@ class Collapse:
     """Groups that were trained on, a run."""
     stopped_at: float | None
     """The mean step of those that stopped before their end; None: none did."""
+    num_stopped: int
 
     @property
     def collapsed(self) -> bool:
@@ -142,6 +143,7 @@ def _collapse(read: ArmRead, first: int, groups_per_batch: int) -> Collapse:
         ),
         updates=_mean([_updates(run, groups_per_batch) for run in runs]),
         stopped_at=_mean(ends) if ends else None,
+        num_stopped=len(ends),
     )
 
 
