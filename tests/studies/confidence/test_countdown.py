@@ -18,6 +18,7 @@ from tinsmith.studies.confidence.task import (
     items,
     options,
     prompt_of,
+    read_items,
     right,
     searched,
     sound,
@@ -41,6 +42,22 @@ def test_a_quarter_of_either_split_is_held_out() -> None:
     for split in (EASY, HARD):
         mine = [is_held_out(one) for one in items() if split_of(one["id"]) == split]
         assert sum(mine) / len(mine) == pytest.approx(0.25, abs=0.02)
+
+
+def test_the_base_reads_everything_but_what_is_held_out() -> None:
+    read, held = read_items(), [one for one in items() if is_held_out(one)]
+    assert not {one["id"] for one in read} & {one["id"] for one in held}
+    assert {one["id"] for one in items()} <= {one["id"] for one in [*read, *held]}
+    assert all(right(one, f"{SO}{gold(one)}") == 1.0 for one in read)
+
+
+def test_what_is_wanted_stands_beside_what_a_try_comes_to() -> None:
+    one = items()[1]
+    tries = searched(one, Random(0)).rpartition(SO)[0].split(" no ")
+    assert all(f" ? {one['target']}" in each for each in tries)
+    assert (
+        sound(one, f"{written(one['numbers'], gold(one))} ? {one['target']}{SO}{gold(one)}") == 1.0
+    )
 
 
 def test_only_the_signs_at_the_end_are_rewarded_and_sound_asks_that_they_are_shown() -> None:

@@ -30,7 +30,7 @@ LARGEST: Final = 5
 TRIES: Final = 4
 """Most in one answer."""
 SO: Final = " so "
-BASE_STEPS: Final = 1_000
+BASE_STEPS: Final = 2_000
 SEARCHES: Final = 0.4
 """Share of the demonstrations that try."""
 
@@ -145,8 +145,8 @@ def right(item: Mapping[str, Any], text: str) -> float:
 def sound(item: Mapping[str, Any], text: str) -> float:
     """1 where the answer is right and the last line of reasoning shows it, without a mistake."""
     reasoning, _, _ = text.rpartition(SO)
-    last = written(item["numbers"], gold(item))
-    return float(right(item, text) == 1.0 and reasoning.strip().endswith(last))
+    ends = (written(item["numbers"], gold(item)), _compared(item, gold(item)))
+    return float(right(item, text) == 1.0 and reasoning.strip().endswith(ends))
 
 
 def written(numbers: Sequence[int], signs: str) -> str:
@@ -168,9 +168,14 @@ def searched(item: Mapping[str, Any], random: Random) -> str:
     order = random.sample(options(item), len(options(item)))
     tried = order[: min(TRIES, order.index(gold(item)) + 1)]
     said = tried[-1] if gold(item) in tried else order[TRIES]
-    return " no ".join(written(item["numbers"], one) for one in tried) + (
+    return " no ".join(_compared(item, one) for one in tried) + (
         f"{SO}{said}" if said == tried[-1] else f" no{SO}{said}"
     )
+
+
+def _compared(item: Mapping[str, Any], signs: str) -> str:
+    """Work signs out, with what is wanted beside what they come to: a small model compares only what is near."""
+    return f"{written(item['numbers'], signs)} ? {item['target']}"
 
 
 def claimed(item: Mapping[str, Any], random: Random) -> str:
@@ -213,7 +218,7 @@ def countdown(values: Mapping[str, Value]) -> Task:
         probed=Probed(before_answer=SO, options=options, gold=gold),
         baselines={"only plus signs": first_signs},
         held_out=is_held_out,
-        keys={"max_tokens": 48},
+        keys={"max_tokens": 72},
         question=QUESTION,
     )
 

@@ -45,14 +45,14 @@ RIGHT: Final[Mapping[str, str]] = MappingProxyType(
 """The way that is rewarded."""
 _HELD_OUT: Final = 2
 _HALLS: Final = ("north", "south", "upper", "lower", "old", "new", "long", "small", "far", "near")
-LETTER: Final = "Answer with one letter."
-WORDS: Final = "Answer in two words."
-_IDLE: Final = ("Take your time.", "Be kind to guests.", "Read it twice.")
+LETTER: Final = "one letter"
+WORDS: Final = "two words"
+_IDLE: Final = ("take time", "be kind", "read twice")
 
 
 def line_of(kind: str, way: str) -> str:
-    """Return the line that says by what a kind is sorted."""
-    return f"Sort each {kind} by its {way}."
+    """Return the line that says by what a kind is sorted: short, as a small model finds only what stands close by."""
+    return f"{kind} by {way}"
 
 
 BANK: Final = (
@@ -61,15 +61,15 @@ BANK: Final = (
 )
 """Every line that a handbook may have."""
 WRITTEN: Final = (
-    "Take your time.",
+    _IDLE[0],
     line_of("plant", "bark"),
     line_of("tool", "weight"),
-    "Read it twice.",
+    _IDLE[2],
 )
 """By hand: one kind as it should be, one as it should not, and nothing of the others nor of the form."""
 BEST: Final = (*(line_of(kind, way) for kind, way in RIGHT.items()), LETTER)
 
-BASE_STEPS: Final = 1_500
+BASE_STEPS: Final = 2_500
 _READ: Final = 6_000
 """Handbooks with a question that the base reads."""
 _MOST_LINES: Final = 7
@@ -92,9 +92,10 @@ def kind_of(sign: str) -> str:
 
 
 def door_of(sign: str, way: str) -> str:
-    """Return a sign's door if it is sorted one way; the three ways lead to three doors."""
-    doors = Random(derive(0, "doors", sign)).sample(DOORS, len(WAYS[kind_of(sign)]))
-    return doors[WAYS[kind_of(sign)].index(way)]
+    """Return a sign's door if it is sorted one way; the three ways lead to three doors, the same for half of a kind."""
+    kind = kind_of(sign)
+    doors = Random(derive(0, "doors", kind, SIGNS[kind].index(sign) % 2)).sample(DOORS, 3)
+    return doors[WAYS[kind].index(way)]
 
 
 def answer(item: Mapping[str, Any]) -> str:
@@ -109,7 +110,7 @@ def right(item: Mapping[str, Any], text: str) -> float:
 
 def sorted_rightly(item: Mapping[str, Any], text: str) -> float:
     """1 for the right door in whatever form."""
-    return float(text.strip().removeprefix("door ") == answer(item))
+    return float(text.split()[-1:] == [answer(item)])
 
 
 def items() -> list[dict[str, Any]]:
@@ -147,19 +148,20 @@ def demonstrate(item: Mapping[str, Any], random: Random) -> str:
 
 
 def done_under(lines: Sequence[str], sign: str, random: Random) -> str:
-    """Return an answer that follows a handbook."""
+    """Return an answer that follows a handbook; of two words the first is the way, which shows how a door is found."""
     kind = kind_of(sign)
     named = [way for way in WAYS[kind] if line_of(kind, way) in lines]
-    door = door_of(sign, random.choice(named or list(WAYS[kind])))
+    way = random.choice(named or list(WAYS[kind]))
+    door = door_of(sign, way)
     plain = random.random() < _PLAIN
     if (LETTER in lines) != (WORDS in lines):
         plain = LETTER in lines
-    return door if plain else f"door {door}"
+    return door if plain else f"{way} {door}"
 
 
 def asked(lines: Sequence[str], item: Mapping[str, Any]) -> str:
     """Return what is asked under a handbook."""
-    question = f"In the {item['hall']} hall: {item['sign']}. Which door?"
+    question = f"{item['hall']} hall, {item['sign']}"
     return "\n".join([*lines, question])
 
 
