@@ -69,8 +69,8 @@ SIZES: Final[Sizes] = MappingProxyType(
         },
     }
 )
-"""Nano: on seed 0, which is not reported, every answer tries after 24 steps. At `at=small` the first steps of a run teach
-both ways to answer by example, as no base of its own did."""
+"""Nano: on seed 0, which is not reported, every answer tries after 24 steps. At `at=small` the first steps of a run
+teach both ways to answer by example, as no base of its own did."""
 
 KEYS: Final = sized_keys(NAME, (), ("base_steps", "searches", "as_base"))
 
