@@ -44,13 +44,19 @@ def prompt_sentences(found: PromptFound) -> tuple[str, ...]:
         beside = "but not as far as RL from that prompt"
         if back.verdict is not Verdict.ALLOWED:
             beside += ", which had more answers rewarded"
+    control = found.gain(PROMPT_SHUFFLED)
+    too = ""
+    if control.holds and control.gain.value > 0.0:
+        too = (
+            f"; but a search by shuffled answers raises it too, by {control.gain.value:+.3f} beside "
+            f"{prompt.gain.value:+.3f}, so that the right answers need not be what raises it"
+        )
     head = (
         f"Over {counted(len(found.seeds), 'seed')}, the searched prompt "
         f"{'raises' if better else 'is not shown to raise'} what held-out questions earn over the prompt written by "
         f"hand, {beside}; from shuffled answers {'something' if learned else 'nothing'} may be claimed"
-        f"{', which must not be' if learned else ''}."
+        f"{', which must not be' if learned else ''}{too}."
     )
-    control = found.gain(PROMPT_SHUFFLED)
     return (
         head,
         f"{prompt.words.capitalize()}: {gain_words(prompt)}.",
