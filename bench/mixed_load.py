@@ -270,10 +270,12 @@ class Pause:
             self.wanted = True
             assert self.changed.wait_for(lambda: self.busy == 0, HANG_S), "a client hangs"
         time.sleep(SETTLED)
-        yield
-        with self.changed:
-            self.wanted = False
-            self.changed.notify_all()
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.wanted = False
+                self.changed.notify_all()
 
 
 def repeat(load: Load, what: Callable[[Load], None], pause: Pause, over: threading.Event) -> None:

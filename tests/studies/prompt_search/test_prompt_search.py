@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from made_searches import Maker, searched
 
 from tinsmith.cli.registered import STUDIES, source_of
+from tinsmith.lab.progress import Say
+from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.results import Draws
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.studies.prompt_search.searching import halves
+from tinsmith.studies.prompt_search.searching import Found, halves
 from tinsmith.studies.prompt_search.settings import PromptSettings, ProposedBy, prompt_settings
-from tinsmith.studies.prompt_search.study import run_prompt_search
+from tinsmith.studies.prompt_search.study import SearchOn, run_prompt_search
 from tinsmith.types.errors import ConfigError
 
 DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
@@ -31,13 +34,15 @@ def asked(**given: str) -> PromptSettings:
     return prompt_settings(given, source_of)
 
 
-def found(out: Path, after: Mapping[str, float], **given: str) -> dict[str, Any]:
+def found(
+    out: Path, after: Mapping[str, float], search: SearchOn = searched, **given: str
+) -> dict[str, Any]:
     run_prompt_search(
         {"out": str(out), **given},
         _silent,
         open_source=source_of,
         run=Maker(after),
-        search=searched,
+        search=search,
         draws=DRAWS,
     )
     return json.loads((out / "study.json").read_text())
@@ -60,6 +65,15 @@ def test_it_says_first_what_came_out(study: Path) -> None:
 def test_it_says_so_where_rl_goes_further(tmp_path: Path) -> None:
     first = found(tmp_path / "out", HIGH, search_steps="1")["sentences"][0]
     assert "but not as far as RL from that prompt, which had more answers rewarded" in first
+
+
+def test_a_control_that_gains_too_is_said_first(tmp_path: Path) -> None:
+    def by_right_answers(settings: PromptSettings, cell: Cell, file: Path, say: Say) -> Found:
+        overrides = {key: one for key, one in cell.overrides.items() if key != "shuffle_labels"}
+        return searched(settings, replace(cell, overrides=overrides), file, say)
+
+    first = found(tmp_path / "out", LOW, by_right_answers)["sentences"][0]
+    assert "but a search by shuffled answers raises it too" in first
 
 
 def test_gains_are_those_of_the_searches_and_none_ends_lower_on_selection(study: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tinsmith.lab.results.judging import METRIC, Judged
 from tinsmith.pages.document import Block, ClaimRow, ClaimTable, Heading, missing, note
-from tinsmith.stats.claim import Check, ClaimKind, Finding, Verdict
+from tinsmith.stats.claim import Check, Claim, ClaimKind, Finding, Verdict
 
 HEADINGS: Final = {
     ClaimKind.BEATS: "One beats the other",
@@ -26,6 +26,14 @@ _WORDS: Final = {
 _ALONE: Final = (
     "No claim is judged: the run has no answers to the test split, or its slice has no baselines."
 )
+
+
+def claim_sentence(claim: Claim) -> str:
+    """Return the gate's line as a sentence; one that is allowed begins with an arm, whose name stays as it is."""
+    sentence = claim.sentence()
+    if claim.verdict is Verdict.ALLOWED:
+        return f"{sentence}."
+    return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def claim_blocks(

@@ -15,6 +15,7 @@ from tinsmith.lab.study.page import (
     study_document,
 )
 from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.signs import signs_table
 from tinsmith.pages.curves import Chart, Limit, Line, chart_svg
 from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
 from tinsmith.pages.palette import series_mark
@@ -90,13 +91,10 @@ def _named(one: Weighed) -> Cell:
 
 
 def _signs(found: LossFound) -> Table:
-    return table_of(
+    return signs_table(
         "What arXiv:2605.24517 reports of models of 8 and 14 billion parameters, and what is seen here. A sign is a "
         "direction.",
         found.signs,
-        ("Expected", lambda one: text(one.expected)),
-        (text("Came out"), lambda one: text("yes" if one.came_out else "no")),
-        (text("Figures"), lambda one: text(one.told)),
     )
 
 

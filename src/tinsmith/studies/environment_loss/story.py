@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tinsmith.lab.results.claim_tables import claim_sentence
 from tinsmith.lab.study.results import limits_of
-from tinsmith.lab.study.signs import Sign
-from tinsmith.pages.wording import counted, listed, told
-from tinsmith.stats.claim import Claim, Verdict
+from tinsmith.lab.study.signs import signs_sentence
+from tinsmith.pages.wording import counted, told
 from tinsmith.studies.environment_loss.results import WORDS, LossFound, Weighed, speed
 from tinsmith.studies.environment_loss.settings import CONTROL, NONE
 
@@ -17,24 +17,14 @@ def sentences(found: LossFound) -> tuple[str, ...]:
         _success(found),
         *(_speed(found, one) for one in found.arms if one.arm != NONE),
         _control(found),
-        *(_ruled(claim) for claim in (*found.beats, *found.learned)),
+        *(claim_sentence(claim) for claim in (*found.beats, *found.learned)),
         *limits_of(found, {}),
     )
 
 
 def _signs(found: LossFound) -> str:
-    came = [one for one in found.signs if one.came_out]
-    missed = [one for one in found.signs if not one.came_out]
-    first = f"Of {len(found.signs)} signs that were expected {len(came)} came out"
-    if came:
-        first += f": {_words(came)}"
-    if missed:
-        first += f"; not: {_words(missed)}"
+    first = signs_sentence(found.signs)
     return f"{first}." if found.control_flat else f"{first}; and the control is not flat."
-
-
-def _words(signs: list[Sign]) -> str:
-    return listed([f"{one.expected} ({one.told})" for one in signs])
 
 
 def _success(found: LossFound) -> str:
@@ -61,10 +51,3 @@ def _control(found: LossFound) -> str:
         f"The control, whose shell answers with another world's facts at every look, is {flat}: what it is answered is "
         f"foreseen {control.nll_fell:+.2f} nats a token better at its end."
     )
-
-
-def _ruled(claim: Claim) -> str:
-    sentence = claim.sentence()
-    if claim.verdict is Verdict.ALLOWED:
-        return f"{sentence}."
-    return f"{sentence[0].upper()}{sentence[1:]}."

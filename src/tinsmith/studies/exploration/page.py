@@ -14,6 +14,7 @@ from tinsmith.lab.study.page import (
     study_document,
 )
 from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.signs import signs_table
 from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure
@@ -78,12 +79,9 @@ def _picture(found: ExplorationFound) -> Block:
 
 
 def _signs(found: ExplorationFound) -> Table:
-    return table_of(
+    return signs_table(
         "What arXiv:2605.16143 reports of large models, and what is seen here.",
         found.signs,
-        ("Expected", lambda one: text(one.expected)),
-        (text("Came out"), lambda one: text("yes" if one.came_out else "no")),
-        (text("Figures"), lambda one: text(one.told)),
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
-from tinsmith.lab.study.signs import Sign
-from tinsmith.pages.wording import listed, told
+from tinsmith.lab.study.signs import signs_words
+from tinsmith.pages.wording import told
 from tinsmith.stats.claim import Claim
 from tinsmith.studies.exploration.results import WORDS, ExplorationFound, Explored
 from tinsmith.studies.exploration.settings import CONTROL, NONE
@@ -25,14 +25,10 @@ def _signs(found: ExplorationFound) -> str:
     missed = [one for one in found.signs if not one.came_out]
     came = [one for one in found.signs if one.came_out]
     if not missed:
-        return f"All {len(came)} signs that were expected came out: {_words(came)}."
+        return f"All {len(came)} signs that were expected came out: {signs_words(came)}."
     counted = f"Of {len(found.signs)} signs that were expected {len(missed)} did not come out"
-    first = f"{counted}: {_words(missed)}."
-    return f"{first} Came out: {_words(came)}." if came else first
-
-
-def _words(signs: list[Sign]) -> str:
-    return listed([f"{one.expected} ({one.told})" for one in signs])
+    first = f"{counted}: {signs_words(missed)}."
+    return f"{first} Came out: {signs_words(came)}." if came else first
 
 
 def _control(found: ExplorationFound) -> str:

@@ -15,6 +15,7 @@ from tinsmith.lab.study.page import (
     study_document,
 )
 from tinsmith.lab.study.results import Seconds
+from tinsmith.lab.study.signs import signs_table
 from tinsmith.pages.curves import Chart, Line, chart_svg
 from tinsmith.pages.document import Block, Document, Fold, Section, drawn, note
 from tinsmith.pages.palette import series_mark
@@ -64,13 +65,10 @@ def pass_at_k_page(
 
 
 def _signs(found: PassFound) -> Table:
-    return table_of(
+    return signs_table(
         "What arXiv:2604.14877 reports of a model of 7 billion parameters, and what is seen. A sign is a direction; "
         "what is significant stands below.",
         found.signs,
-        ("Expected", lambda one: text(one.expected)),
-        (text("Came out"), lambda one: text("yes" if one.came_out else "no")),
-        (text("Figures"), lambda one: text(one.told)),
     )
 
 

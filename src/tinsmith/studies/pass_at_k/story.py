@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tinsmith.lab.results.claim_tables import claim_sentence
 from tinsmith.lab.study.results import limits_of
-from tinsmith.lab.study.signs import Sign
+from tinsmith.lab.study.signs import signs_sentence
 from tinsmith.pages.wording import counted, listed, told
-from tinsmith.stats.claim import Claim, Verdict
 from tinsmith.stats.diagnostics.pass_at_k import dyadic
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.pass_at_k.results import PassFound, Swapped
@@ -21,26 +21,16 @@ def sentences(found: PassFound) -> tuple[str, ...]:
         _curves(found),
         _ways(found),
         _control(found),
-        *(_ruled(claim) for claim in (*found.beats, *found.learned)),
+        *(claim_sentence(claim) for claim in (*found.beats, *found.learned)),
         *limits_of(found, {}),
     )
 
 
 def _signs(found: PassFound) -> str:
-    came = [one for one in found.signs if one.came_out]
-    missed = [one for one in found.signs if not one.came_out]
-    first = f"Of {len(found.signs)} signs that were expected {len(came)} came out"
-    if came:
-        first += f": {_signs_words(came)}"
-    if missed:
-        first += f"; not: {_signs_words(missed)}"
+    first = signs_sentence(found.signs)
     return (
         f"{first}." if _flat(found) else f"{first}; and the control, paid by a coin, is not flat."
     )
-
-
-def _signs_words(signs: list[Sign]) -> str:
-    return listed([f"{one.expected} ({one.told})" for one in signs])
 
 
 def _boundary(found: PassFound) -> str:
@@ -100,10 +90,3 @@ def _control(found: PassFound) -> str:
         f"{two.lost} lost (p = {two.p_value:.2g}), on one hop {one.gained} and {one.lost} (p = {one.p_value:.2g}); "
         f"pass@1 on two hops {gap:+.3f}."
     )
-
-
-def _ruled(claim: Claim) -> str:
-    sentence = claim.sentence()
-    if claim.verdict is Verdict.ALLOWED:
-        return f"{sentence}."
-    return f"{sentence[0].upper()}{sentence[1:]}."
