@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -11,13 +12,13 @@ from tinsmith.lab.user_task.task import Task
 from tinsmith.studies.prompt_search.task import (
     BANK,
     BEST,
-    LETTER,
+    DOORS,
     RIGHT,
     SIGNS,
     WAYS,
-    WORDS,
     WRITTEN,
     answer,
+    answer_by,
     asked,
     done_under,
     door_of,
@@ -27,6 +28,7 @@ from tinsmith.studies.prompt_search.task import (
     line_of,
     read_items,
     right,
+    sorted_rightly,
 )
 from tinsmith.types.errors import ConfigError
 
@@ -55,15 +57,30 @@ def test_the_three_ways_lead_a_sign_to_three_doors() -> None:
 
 def test_under_the_best_handbook_all_is_right_and_under_the_written_one_little_is() -> None:
     assert earned(BEST) == 1.0
-    assert earned((*BEST[:-1], WORDS)) == 0.0
-    assert earned(()) == pytest.approx(1 / 6, abs=0.04)
-    assert earned(WRITTEN) == pytest.approx((1 / 4 + 1 / 6) / 2, abs=0.05)
+    assert earned(()) == pytest.approx(1 / 3, abs=0.04)
+    assert earned(WRITTEN) == pytest.approx((1 + 0 + 1 / 3 + 1 / 3) / 4, abs=0.05)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_no_letter_pays(apart: bool) -> None:
+    doors = Counter(answer(item) for item in items() if held_out(item) is apart)
+    assert set(doors) == set(DOORS)
+    assert len(set(doors.values())) == 1
+
+
+def test_it_says_which_way_was_taken() -> None:
+    item = items()[0]
+    by_way = [answer_by("oak", way) for way in WAYS["plant"]]
+    assert [sorted_rightly(item, said) for said in by_way] == [0.0, 0.0, 1.0]
+    assert [right(item, said) for said in by_way] == [0.0, 0.0, 1.0]
+    assert right(item, answer(item)) == 1.0
+    assert sorted_rightly(item, answer(item)) == 0.0
 
 
 def test_where_two_lines_speak_of_a_kind_either_is_followed() -> None:
-    both = (line_of("plant", "leaf"), line_of("plant", "bark"), LETTER)
+    both = (line_of("plant", "leaf"), line_of("plant", "bark"))
     said = {done_under(both, "oak", Random(seed)) for seed in range(40)}
-    assert said == {door_of("oak", "leaf"), door_of("oak", "bark")}
+    assert said == {answer_by("oak", "leaf"), answer_by("oak", "bark")}
 
 
 def test_demonstrations_take_every_way_as_often() -> None:
@@ -85,7 +102,7 @@ def test_a_prompt_begins_with_the_written_handbook_unless_an_item_has_its_own() 
     one, item = task(), items()[0]
     assert callable(one.prompt)
     assert one.prompt(item) == asked(WRITTEN, item)
-    assert one.prompt({**item, "lines": [LETTER]}) == asked([LETTER], item)
+    assert one.prompt({**item, "lines": ["be kind"]}) == asked(["be kind"], item)
     assert one.answer is not None
     assert one.answer(item) == answer(item)
 

@@ -40,13 +40,11 @@ WAYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 RIGHT: Final[Mapping[str, str]] = MappingProxyType(
-    {"plant": "bark", "tool": "handle", "animal": "foot", "place": "river"}
+    {"plant": "bark", "tool": "handle", "animal": "foot", "place": "roof"}
 )
-"""The way that is rewarded."""
+"""The way that is rewarded: by them each door is right for as many signs as any other, so that no letter pays."""
 _HELD_OUT: Final = 2
 _HALLS: Final = ("north", "south", "upper", "lower", "old", "new", "long", "small", "far", "near")
-LETTER: Final = "one letter"
-WORDS: Final = "two words"
 _IDLE: Final = ("take time", "be kind", "read twice")
 
 
@@ -57,7 +55,7 @@ def line_of(kind: str, way: str) -> str:
 
 BANK: Final = (
     *(line_of(kind, way) for kind, ways in WAYS.items() for way in ways),
-    *(LETTER, WORDS, *_IDLE),
+    *_IDLE,
 )
 """Every line that a handbook may have."""
 WRITTEN: Final = (
@@ -66,15 +64,14 @@ WRITTEN: Final = (
     line_of("tool", "weight"),
     _IDLE[2],
 )
-"""By hand: one kind as it should be, one as it should not, and nothing of the others nor of the form."""
-BEST: Final = (*(line_of(kind, way) for kind, way in RIGHT.items()), LETTER)
+"""By hand: one kind as it should be, one as it should not, and nothing of the others: lines at random are no better."""
+BEST: Final = tuple(line_of(kind, way) for kind, way in RIGHT.items())
 
-BASE_STEPS: Final = 2_500
+BASE_STEPS: Final = 5_000
+"""After half of them, handbooks of more than a line or two are not yet followed."""
 _READ: Final = 6_000
 """Handbooks with a question that the base reads."""
 _MOST_LINES: Final = 7
-_PLAIN: Final = 0.5
-"""The share of demonstrations that are one letter where no line says how to answer."""
 
 _KEYS: Final = (
     OwnKey(
@@ -92,10 +89,10 @@ def kind_of(sign: str) -> str:
 
 
 def door_of(sign: str, way: str) -> str:
-    """Return a sign's door if it is sorted one way; the three ways lead to three doors, the same for half of a kind."""
+    """Return a sign's door if it is sorted one way; the three ways lead to three doors, which differ within a kind."""
     kind = kind_of(sign)
-    doors = Random(derive(0, "doors", kind, SIGNS[kind].index(sign) % 2)).sample(DOORS, 3)
-    return doors[WAYS[kind].index(way)]
+    first = list(SIGNS).index(kind) + 2 * (SIGNS[kind].index(sign) % 2)
+    return DOORS[(first + WAYS[kind].index(way)) % len(DOORS)]
 
 
 def answer(item: Mapping[str, Any]) -> str:
@@ -104,13 +101,13 @@ def answer(item: Mapping[str, Any]) -> str:
 
 
 def right(item: Mapping[str, Any], text: str) -> float:
-    """1 for the right door as a single letter."""
-    return float(text.strip() == answer(item))
+    """1 for the right door, which is said last."""
+    return float(text.split()[-1:] == [answer(item)])
 
 
 def sorted_rightly(item: Mapping[str, Any], text: str) -> float:
-    """1 for the right door in whatever form."""
-    return float(text.split()[-1:] == [answer(item)])
+    """1 for the way that is rewarded, which is said first."""
+    return float(text.split()[:1] == [RIGHT[kind_of(item["sign"])]])
 
 
 def items() -> list[dict[str, Any]]:
@@ -135,9 +132,9 @@ def read_items() -> list[dict[str, Any]]:
         random = Random(derive(0, "read", place))
         item = every[place // 2 % len(every)]
         lines = random.sample(BANK, random.randrange(_MOST_LINES + 1))
-        if place % 2:
+        if place % 2:  # what a line means is learned where it stands alone
             kind = kind_of(item["sign"])
-            lines = [line_of(kind, random.choice(WAYS[kind])), random.choice((LETTER, WORDS))]
+            lines = [line_of(kind, random.choice(WAYS[kind]))]
         found.append({**item, "id": f"read-{place}", "lines": lines})
     return found
 
@@ -148,20 +145,21 @@ def demonstrate(item: Mapping[str, Any], random: Random) -> str:
 
 
 def done_under(lines: Sequence[str], sign: str, random: Random) -> str:
-    """Return an answer that follows a handbook; of two words the first is the way, which shows how a door is found."""
+    """Return an answer that follows a handbook."""
     kind = kind_of(sign)
     named = [way for way in WAYS[kind] if line_of(kind, way) in lines]
     way = random.choice(named or list(WAYS[kind]))
-    door = door_of(sign, way)
-    plain = random.random() < _PLAIN
-    if (LETTER in lines) != (WORDS in lines):
-        plain = LETTER in lines
-    return door if plain else f"{way} {door}"
+    return answer_by(sign, way)
+
+
+def answer_by(sign: str, way: str) -> str:
+    """Return what is answered if a sign is sorted one way: the way, and the door to which it leads."""
+    return f"{way} {door_of(sign, way)}"
 
 
 def asked(lines: Sequence[str], item: Mapping[str, Any]) -> str:
     """Return what is asked under a handbook."""
-    question = f"{item['hall']} hall, {item['sign']}"
+    question = f"{item['hall']} hall, {item['sign']}: {kind_of(item['sign'])} by"
     return "\n".join([*lines, question])
 
 
@@ -193,8 +191,8 @@ def _made(values: Mapping[str, Value]) -> Task:
         base_items=read_items(),
         base_steps=int(values["base_steps"]),
         answer=answer,
-        options=lambda _item: DOORS,
+        options=lambda item: [answer_by(item["sign"], way) for way in WAYS[kind_of(item["sign"])]],
         baselines={"always A": lambda _item: DOORS[0]},
         held_out=held_out,
-        keys={"max_tokens": 6},
+        keys={"max_tokens": 10},
     )
