@@ -20,7 +20,7 @@ from tinsmith.lab.study.arms import Cell
 from tinsmith.studies.prompt_search import task as handbook
 from tinsmith.studies.prompt_search.searching import Examined, Found
 from tinsmith.studies.prompt_search.settings import PromptSettings
-from tinsmith.studies.prompt_search.task import WRITTEN, answer, done_under, held_out
+from tinsmith.studies.prompt_search.task import WRITTEN, done_under, held_out, right
 from tinsmith.types.seeds import derive
 
 ITEMS = {item["id"]: item for item in handbook.items()}
@@ -40,11 +40,11 @@ class Base:
         for name in items:
             item = ITEMS[name]
             other = TRAIN[derive(3, name) % len(TRAIN)] if self.shuffled else name
-            rights = [
+            texts = [
                 done_under(document, item["sign"], Random(derive(seed, name, sample)))
-                == answer(ITEMS[other])
                 for sample in range(self.samples)
             ]
+            rights = [int(right(ITEMS[other], text)) for text in texts]
             found[name] = Fraction(sum(rights), self.samples)
         return found
 

@@ -22,8 +22,8 @@ from tinsmith.studies.prompt_search.study import SearchOn, run_prompt_search
 from tinsmith.types.errors import ConfigError
 
 DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=400))
-LOW = {"rl": 0.3, "rl_shuffled": 0.2}
-HIGH = {"rl": 1.0, "rl_shuffled": 0.2}
+LOW = {"rl": 0.5, "rl_shuffled": 0.4}
+HIGH = {"rl": 1.0, "rl_shuffled": 0.4}
 
 
 def _silent(message: str) -> None:

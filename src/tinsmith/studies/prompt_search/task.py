@@ -60,11 +60,13 @@ BANK: Final = (
 """Every line that a handbook may have."""
 WRITTEN: Final = (
     _IDLE[0],
+    line_of("plant", "leaf"),
     line_of("plant", "bark"),
+    line_of("tool", "handle"),
     line_of("tool", "weight"),
     _IDLE[2],
 )
-"""By hand: one kind as it should be, one as it should not, and nothing of the others: lines at random are no better."""
+"""By hand: two kinds as they should be and as they should not, and nothing of the others. Lines at random are worse."""
 BEST: Final = tuple(line_of(kind, way) for kind, way in RIGHT.items())
 
 BASE_STEPS: Final = 5_000
