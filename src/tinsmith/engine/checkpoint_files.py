@@ -13,12 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tinsmith.models.base import BaseModel
 from tinsmith.models.staging import present
-from tinsmith.models.stored import opened, read_object
+from tinsmith.models.stored import read_fp32, read_object
 from tinsmith.models.tensor_file import write_tensors
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, DataError
@@ -62,19 +61,7 @@ class Checkpoint:
             CheckpointError: the file is missing or another by now, or holds something else than fp32.
         """
         _verify(self.folder / file, self.files[file])
-        tensors: dict[str, Tensor] = {}
-        with opened(self.folder / file) as handle:
-            for name in sorted(handle.keys()):
-                tensors[name] = handle.get_tensor(name).clone()
-        for name, tensor in tensors.items():
-            if tensor.dtype != torch.float32:
-                raise CheckpointError(
-                    f"{self.folder / file}: a tensor has another dtype",
-                    field=name,
-                    value=str(tensor.dtype),
-                    allowed="torch.float32",
-                )
-        return tensors
+        return read_fp32(self.folder / file)
 
 
 def write(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Final
 
 import uvicorn
 import uvloop
@@ -238,6 +239,10 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+_IDLE_SECONDS: Final = 20
+"""Until a connection that nobody uses is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
+
+
 class _Server(uvicorn.Server):
     """Leaves on SIGTERM and SIGINT by returning, so that the state is closed in order."""
 
@@ -296,7 +301,7 @@ async def _serve(
         app,
         log_level="warning",
         access_log=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=5,
         ssl_certfile=None if door.tls is None else door.tls.cert,
         ssl_keyfile=None if door.tls is None else door.tls.key,

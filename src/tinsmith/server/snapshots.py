@@ -14,7 +14,7 @@ from tinsmith.engine.bases import Bases
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.frozen import frozen_adapter
 from tinsmith.models.slots import values
-from tinsmith.models.stored import opened
+from tinsmith.models.stored import read_fp32
 from tinsmith.models.tensor_file import write_tensors
 from tinsmith.server.weights import Loaded
 from tinsmith.types.adapters import AdapterSpec
@@ -97,10 +97,10 @@ class Snapshots:
             self._written[name] = _Written(file, old.adapter.spec, old.loaded.weights)
 
     def _read(self, written: _Written, base: str) -> _Held:
-        with opened(written.file) as handle:
-            tensors = {each: handle.get_tensor(each).clone() for each in sorted(handle.keys())}
         decoder = self.engine.decoder(base, quantised=written.spec.kind.quantised)
-        adapter = frozen_adapter(decoder, written.spec, tensors, source="a snapshot")
+        adapter = frozen_adapter(
+            decoder, written.spec, read_fp32(written.file), source="a snapshot"
+        )
         return _Held(adapter, Loaded(self.engine.parts.policy_of(adapter), written.weights))
 
     def _remove(self, name: str) -> None:

@@ -33,3 +33,36 @@ def test_what_is_freed_between_what_is_held_goes_back() -> None:
         [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
     )
     assert int(told.stdout) < 10 << 20
+
+
+HEAPS = """
+import ctypes, os, tempfile, threading
+from tinsmith.engine.cluster.freed_memory import share_one_heap
+
+def heaps():
+    library = ctypes.CDLL(None)
+    library.fopen.restype = ctypes.c_void_p
+    with tempfile.NamedTemporaryFile() as told:
+        stream = ctypes.c_void_p(library.fopen(told.name.encode(), b"w"))
+        library.malloc_info(0, stream)
+        library.fclose(stream)
+        return told.read().count(b"<heap nr=")
+
+can, before, at_once = share_one_heap(), heaps(), threading.Barrier(8)
+
+def allocate():
+    blocks = [b"1" * 1000 for _ in range(100)]
+    at_once.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(heaps() - before if can else 0)
+"""
+
+
+def test_threads_that_come_later_get_no_heap_of_their_own() -> None:
+    told = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True)
+    assert int(told.stdout) == 0

@@ -11,6 +11,8 @@ from typing import Final
 
 _MMAP_THRESHOLD: Final = -3
 """M_MMAP_THRESHOLD of glibc's malloc.h; setting it also keeps it from growing."""
+_ARENA_MAX: Final = -8
+"""M_ARENA_MAX: heaps in all, where each thread that frees would leave holes in its own."""
 _LEAST: Final = 1 << 18
 """Bytes of a block that has pages of its own: those of a few rows of activations stay in the heap."""
 
@@ -20,6 +22,15 @@ def give_back_freed_memory() -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
+
+
+def share_one_heap() -> bool:
+    """Let the threads that are to come allocate in the heaps that are there; return whether that can be (glibc).
+
+    Not for a process whose threads allocate small blocks all the time, as they wait for each other.
+    """
+    library = ctypes.CDLL(None)
+    return hasattr(library, "mallopt") and library.mallopt(_ARENA_MAX, 1) == 1
 
 
 def keep_giving_back() -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinsmith.engine.cluster.cluster_engine import ClusterEngine
-from tinsmith.engine.cluster.freed_memory import keep_giving_back
+from tinsmith.engine.cluster.freed_memory import keep_giving_back, share_one_heap
 from tinsmith.engine.cluster.ray_runtime import join, start_local
 from tinsmith.models.base import read_shape
 from tinsmith.models.stages import cut_layers
@@ -51,6 +51,7 @@ def launch(
         ConfigError: Ray is not installed, the cluster cannot be joined, or a model has fewer layers than shards.
         TinsmithError: workers cannot be started; the reason is a worker's.
     """
+    share_one_heap()
     keep_giving_back()  # this process computes nothing: it takes in what workers send
     for source in settings.models.values():
         cut_layers(read_shape(source), where.shards)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory, share_one_heap
 from tinsmith.engine.cluster.shard import ShardFacts
 from tinsmith.engine.cluster.stages import Stage
 from tinsmith.ops import extension
@@ -25,6 +25,7 @@ class RayStage:
 
     def __init__(self, settings: WorkerSettings, index: int, threads: int) -> None:
         """Be number `index` of the worker's processes; begin to load."""
+        share_one_heap()
         extension.configure(threads=threads)
         self._thread = ThreadPoolExecutor(1, "tinsmith-compute")
         self._shard = self._thread.submit(load_shard, settings, index)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
+from tinsmith.engine.cluster.freed_memory import share_one_heap
 from tinsmith.engine.cluster.host import FetchTensors, Host
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Tensors, Work, WorkerFacts
@@ -25,6 +26,7 @@ class RayWorker:
 
     def __init__(self, settings: WorkerSettings, stages: Sequence[Any], threads: int) -> None:
         """Begin to load the bases; `stages` are the handles of the earlier processes that hold them too."""
+        share_one_heap()
         extension.configure(threads=threads)
         earlier = [RemoteShard(handle) for handle in stages]
         loader = ThreadPoolExecutor(1, "tinsmith-load")
