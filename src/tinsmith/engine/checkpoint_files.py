@@ -17,8 +17,8 @@ from torch import Tensor
 
 from tinsmith.models.base import BaseModel
 from tinsmith.models.staging import present
-from tinsmith.models.stored import read_fp32, read_object
-from tinsmith.models.tensor_file import write_tensors
+from tinsmith.models.stored import read_object
+from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, DataError
 from tinsmith.types.fingerprints import file_sha256, sha256_of

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from tinsmith.types.errors import CheckpointError, ConfigError, TinsmithError
 
@@ -70,27 +68,6 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
                 fix="fetch all files of one version of the model",
             )
     return stored
-
-
-def read_fp32(file: Path) -> dict[str, Tensor]:
-    """Return what a safetensors file holds, all of it fp32, by name.
-
-    Through numpy: of each tensor that safetensors (0.8.0) makes for torch, objects stay behind for good, and a server
-    reads such files as long as it runs.
-
-    Raises:
-        CheckpointError: when it is missing, cut short, no safetensors, or holds another dtype.
-    """
-    tensors: dict[str, Tensor] = {}
-    with opened(file, "np") as handle:
-        for name in sorted(handle.keys()):
-            dtype = handle.get_slice(name).get_dtype()
-            if dtype != "F32":
-                raise CheckpointError(
-                    f"{file}: a tensor has another dtype", field=name, value=dtype, allowed="F32"
-                )
-            tensors[name] = torch.from_numpy(handle.get_tensor(name)).clone()
-    return tensors
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from tinsmith.engine.bases import Bases
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.frozen import frozen_adapter
 from tinsmith.models.slots import values
-from tinsmith.models.stored import read_fp32
-from tinsmith.models.tensor_file import write_tensors
+from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.server.weights import Loaded
 from tinsmith.types.adapters import AdapterSpec
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tinsmith.models.stored import read_fp32
+from tinsmith.models.tensor_file import read_fp32
 from tinsmith.types.errors import CheckpointError
 
 COUNT = 50
