@@ -1,9 +1,9 @@
 """A server under mixed load for hours: training, sampling, saving, cancelling, wrong requests. Is its memory flat?
 
-    python bench/mixed_load.py [MINUTES] [WORKERS]
+    python bench/mixed_load.py [MINUTES] [WORKERS] [IDLE]
 
 Clients of the official SDK and bare sockets take turns; each session ends after a few steps, as those of scripts do.
-A share of the time nothing is asked, so that the machine can be used meanwhile. Every minute the clients pause, and
+A share IDLE of the time nothing is asked, so that the machine can be used meanwhile. Every minute the clients pause, and
 what is in memory then is read: while they go on it is what they hold at the moment. What they leave behind is the same
 mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth. What is compared
 is the median of the second tenth of the readings with that of the last, so that caches are full at both. Exit 1 where
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 GROWTH = 0.02
 IDLE = 0.7
-"""Of a round's time that is waited after it."""
+"""Of a round's time that is waited after it, unless another share is asked for."""
 KINDS = ("", ":dora", ":qlora", ":full")
 """In turn, and not drawn: weights that are kept for a while differ in size, and their mix is to stay."""
 LEFT_EVERY = 5
@@ -213,11 +213,14 @@ def chats(load: Load) -> None:
 
 
 def resident(pid: int) -> int:
-    """Bytes in memory of a process's own: what it shares with others is not its growth."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) << 10
-    raise OSError(pid)
+    """Bytes in memory that a process has written, and its share of what it and others have.
+
+    Without the files that are mapped: of libraries each process counts its share, and so seems to grow by 15 MB where
+    another process that uses them, of the same machine, ends.
+    """
+    rows = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
+    sizes = {row[0]: int(row[1]) << 10 for row in rows if row[0].startswith("Pss")}
+    return sizes["Pss_Anon:"] + sizes["Pss_Shmem:"]
 
 
 def processes(load: Load) -> dict[str, int]:
@@ -279,7 +282,13 @@ class Pause:
                 self.changed.notify_all()
 
 
-def repeat(load: Load, what: Callable[[Load], None], pause: Pause, over: threading.Event) -> None:
+def repeat(
+    load: Load,
+    what: Callable[[Load], None],
+    pause: Pause,
+    over: threading.Event,
+    idle: float = IDLE,
+) -> None:
     """Do it again and again, with rests."""
     while not over.is_set():
         pause.begin()
@@ -290,7 +299,7 @@ def repeat(load: Load, what: Callable[[Load], None], pause: Pause, over: threadi
             load.wrong.append(f"{what.__name__}: {type(error).__name__}: {error}"[:300])
         finally:
             pause.end()
-        over.wait((time.monotonic() - began) * IDLE / (1 - IDLE) + 0.05)
+        over.wait((time.monotonic() - began) * idle / (1 - idle) + 0.05)
 
 
 def main() -> int:
@@ -298,6 +307,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    idle = float(sys.argv[3]) if len(sys.argv) > 3 else IDLE
     with tempfile.TemporaryDirectory() as folder:
         flags = ("--workers", str(workers)) if workers else ()
         server = Running(Path(folder) / "state", *flags)
@@ -305,7 +315,7 @@ def main() -> int:
         loads = [Load(server, random.Random(i)) for i in range(4)]
         kinds = (session, session, mistakes, chats)
         threads = [
-            threading.Thread(target=repeat, args=(load, kind, pause, over), daemon=True)
+            threading.Thread(target=repeat, args=(load, kind, pause, over, idle), daemon=True)
             for load, kind in zip(loads, kinds, strict=True)
         ]
         for thread in threads:
