@@ -3,11 +3,11 @@
     python bench/mixed_load.py [MINUTES] [WORKERS] [IDLE]
 
 Clients of the official SDK and bare sockets take turns; each session ends after a few steps, as those of scripts do.
-A share IDLE of the time nothing is asked, so that the machine can be used meanwhile. Every minute the clients pause, and
-what is in memory then is read: while they go on it is what they hold at the moment. What they leave behind is the same
-mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth. What is compared
-is the median of the second tenth of the readings with that of the last, so that caches are full at both. Exit 1 where
-an answer was a 5xx, something hung, or memory has grown by more than 2 %.
+A share IDLE of the time nothing is asked, so that the machine can be used meanwhile. Every minute the clients pause,
+and what is in memory then is read: while they go on it is what they hold at the moment. What they leave behind is the
+same mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth. What is
+compared is the median of the second tenth of the readings with that of the last, so that caches are full at both.
+Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
 """
 
 from __future__ import annotations
