@@ -100,3 +100,26 @@ def test_targets_that_do_not_fit_are_refused(
     )
     with pytest.raises(InputError, match=field):
         answered(decoder, request)
+
+
+def test_a_row_of_which_nothing_is_asked_changes_no_other_and_says_nothing(
+    decoder: Decoder,
+) -> None:
+    whole, beside = asked(3, 20), asked(4, 30)
+    assert whole.spread_targets is not None
+    places = np.array([0, 1, 2, 9, 18])
+    wanted = whole.spread_targets.copy()
+    wanted[places] = -1
+    part = SampleRequest(prompt=whole.prompt, params=whole.params, spread_targets=wanted)
+    limits = SamplerLimits(prefill_tokens=7, logits=3 * VOCAB)
+    found = answered(decoder, part, beside, limits=limits)[0].prompt_spread
+    expected = answered(decoder, whole)[0].prompt_spread
+    assert found is not None
+    assert expected is not None
+    assert np.isnan(found.entropies[places]).all()
+    assert np.isnan(found.logprobs[places]).all()
+    assert not found.ranks[places].any()
+    assert (found.best[places] == -1).all()
+    kept = np.delete(np.arange(19), places)
+    for name in ("ranks", "entropies", "logprobs", "best"):
+        assert getattr(found, name)[kept].tobytes() == getattr(expected, name)[kept].tobytes()

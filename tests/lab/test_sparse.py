@@ -88,7 +88,8 @@ def test_advantages_are_cut_and_good_ones_may_stand_alone() -> None:
 class _Base:
     """Uncertain after the third token of every text."""
 
-    def spreads(self, texts: list[list[int]]) -> list[Spread]:
+    def spreads(self, texts: list[list[int]], begins: list[int]) -> list[Spread]:
+        assert all(0 < begin < len(text) for begin, text in zip(begins, texts, strict=True))
         return [
             Spread(
                 rank=(None, *[1] * (len(text) - 1)),

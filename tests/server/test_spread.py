@@ -56,6 +56,14 @@ def test_a_text_says_the_same_alone_and_among_others(http: httpx.Client) -> None
     assert together[1:2] == told(http, sequences=[TEXT])
 
 
+def test_of_a_part_it_says_what_it_says_of_the_whole(http: httpx.Client) -> None:
+    whole = told(http, sequences=[TEXT, OTHER])
+    parts = told(http, sequences=[TEXT, OTHER], begins=[3, 1])
+    assert parts[1] == whole[1]
+    for name, values in whole[0].items():
+        assert parts[0][name] == [None, None, None, *values[3:]]
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -64,6 +72,10 @@ def test_a_text_says_the_same_alone_and_among_others(http: httpx.Client) -> None
         ({"sequences": [TEXT] * (MOST + 1)}, "sequences"),
         ({"sequences": [TEXT], "targets": [[1]]}, "targets"),
         ({"sequences": [TEXT], "targets": []}, "targets"),
+        ({"sequences": [TEXT], "begins": []}, "begins"),
+        ({"sequences": [TEXT], "begins": [0]}, "begins[0]"),
+        ({"sequences": [OTHER, TEXT], "begins": [1, 5]}, "begins[1]"),
+        ({"sequences": [TEXT], "targets": [[-1, 1, 1, 1]]}, "targets"),
         ({"sequences": [[1, 10**6]]}, "prompt"),
         ({"sequences": [TEXT], "model": "nobody"}, "model"),
     ],

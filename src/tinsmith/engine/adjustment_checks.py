@@ -128,11 +128,11 @@ def _check_spread(request: SampleRequest, config: DecoderConfig) -> None:
             value=targets.shape,
             allowed=f"{places}: a token after each of the sequence's but the last",
         )
-    bad = np.flatnonzero((targets < 0) | (targets >= config.vocab_size))
+    bad = np.flatnonzero((targets < -1) | (targets >= config.vocab_size))
     if len(bad):
         raise InputError(
             "a token id is outside the vocabulary",
             field=f"targets[{bad[0]}]",
             value=int(targets[bad[0]]),
-            allowed=f"0 to {config.vocab_size - 1}",
+            allowed=f"0 to {config.vocab_size - 1}, or -1 for nothing",
         )

@@ -35,10 +35,19 @@ class PromptScores:
         self.alternatives = _table(length - 1, request.prompt_alternatives)
         self.spread = None if request.spread_targets is None else no_spread(length - 1)
 
+    def asks(self, at: int) -> bool:
+        """Whether anything is asked about the prompt's token at a position, which is read from the row before it."""
+        request = self.request
+        if at == 0 or at == len(request.prompt):
+            return False
+        targets = request.spread_targets
+        return _beside_spread(request) or (targets is not None and bool(targets[at - 1] >= 0))
+
     @property
-    def wanted(self) -> bool:
-        """Whether anything is asked about the prompt."""
-        return scores_prompt(self.request)
+    def unknown(self) -> bool:
+        """Whether a row that was asked for had no distribution."""
+        missing = np.flatnonzero(np.isnan(self.logprobs))
+        return any(self.asks(at) for at in missing.tolist())
 
     def result(self, sequences: tuple[SampledSequence, ...]) -> SampleResult:
         """The figures that were asked for, beside the samples."""
@@ -65,12 +74,16 @@ class Read:
 
 def scores_prompt(request: SampleRequest) -> bool:
     """Whether a request asks anything about its prompt."""
+    return _beside_spread(request) or request.spread_targets is not None
+
+
+def _beside_spread(request: SampleRequest) -> bool:
+    """Whether something is asked about every token but the first."""
     return (
         request.prompt_logprobs
         or request.topk_prompt_logprobs > 0
         or request.target_prompt_logprobs is not None
         or request.prompt_alternatives > 0
-        or request.spread_targets is not None
     )
 
 
@@ -147,27 +160,25 @@ def _alternatives(
 def _spreads(
     kernels: Kernels, some: Tensor, stats: tuple[Tensor, Tensor], reads: Sequence[Read]
 ) -> None:
-    asked = [(i, read) for i, read in enumerate(reads) if read.scores.spread is not None]
+    tables = [read.scores.request.spread_targets for read in reads]
+    asked = [
+        (i, read, int(table[read.at - 1]))
+        for i, (read, table) in enumerate(zip(reads, tables, strict=True))
+        if table is not None and table[read.at - 1] >= 0
+    ]
     if not asked:
         return
-    rows = np.array([i for i, _ in asked], np.int64)
-    tables = [read.scores.request.spread_targets for _, read in asked]
-    targets = np.array(
-        [
-            0 if table is None else table[read.at - 1]
-            for table, (_, read) in zip(tables, asked, strict=True)
-        ],
-        np.int32,
-    )
+    rows = np.array([i for i, _, _ in asked], np.int64)
+    targets = np.array([target for _, _, target in asked], np.int32)
     logprobs = _gathered(kernels, some, stats, targets, torch.from_numpy(rows))
     largest, log_sum = (each.cpu().numpy()[rows] for each in stats)
     logits = some.cpu().numpy()[rows]
-    for place, (_, read) in enumerate(asked):
+    for place, (_, read, target) in enumerate(asked):
         found, at = read.scores.spread, read.at - 1
         assert found is not None, "it was asked for"
         if np.isnan(logprobs[place]):
             continue  # the request is about to fail
-        found.ranks[at], found.best[at] = rank_of(logits[place], int(targets[place]))
+        found.ranks[at], found.best[at] = rank_of(logits[place], target)
         found.logprobs[at] = logprobs[place]
         found.entropies[at] = entropy_of(
             logits[place], float(largest[place]), float(log_sum[place])

@@ -19,7 +19,7 @@ from torch import Tensor
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice, choose
 from tinsmith.engine.grammars import Grammars, compile_grammar
-from tinsmith.engine.prompt_scores import Read, read_prompts
+from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
 from tinsmith.engine.sequences import DecodeText, Group, Policy, Sample, StopRule
 from tinsmith.engine.validation import check_request
 from tinsmith.models.config import DecoderConfig
@@ -243,11 +243,13 @@ class Sampler:
         wanted: list[tuple[_Feed, int, int]] = []
         for i, feed in enumerate(feeds):
             request = feed.group.request
-            whole = feed.sample is None and feed.group.scores.wanted
+            scored = feed.sample is None and scores_prompt(request)
             complete = feed.sample is not None or feed.group.prefilled == len(request.prompt)
-            for row in range(begin[i] if whole else begin[i + 1] - 1, begin[i + 1]):
-                if whole or complete:
-                    wanted.append((feed, row, feed.first_pos + row - begin[i]))
+            for row in range(begin[i] if scored else begin[i + 1] - 1, begin[i + 1]):
+                position = feed.first_pos + row - begin[i]
+                last = complete and row == begin[i + 1] - 1
+                if last or (scored and feed.group.scores.asks(position + 1)):
+                    wanted.append((feed, row, position))
         size = max(1, self.limits.logits // self.config.vocab_size)
         return [wanted[i : i + size] for i in range(0, len(wanted), size)]
 
@@ -278,9 +280,7 @@ class Sampler:
         reads = [
             Read(i, feed.group.scores, position + 1)
             for i, (feed, _, position) in enumerate(chunk)
-            if feed.sample is None
-            and position + 1 < len(feed.group.request.prompt)
-            and feed.group.scores.wanted
+            if feed.sample is None and feed.group.scores.asks(position + 1)
         ]
         if reads:
             read_prompts(self.kernels, logits, reads)
@@ -344,7 +344,7 @@ class Sampler:
 
     def _end_scored(self, group: Group) -> None:
         """End a request that asks about its prompt only."""
-        if np.isnan(group.scores.logprobs[1:]).any():
+        if group.scores.unknown:
             self._fail(group, _not_finite("the prompt"))
             return
         for sample in group.samples:

@@ -144,7 +144,10 @@ def gated_rollouts(
     base: AskedPolicy, kept: Sequence[tuple[AnyRollout, float]], settings: SparseSettings
 ) -> list[Chosen]:
     """Ask the base where it was uncertain, and return the rollouts with what is pushed of them and what is held."""
-    spreads = base.spreads([one.sequence() for one, _ in kept])
+    spreads = base.spreads(
+        [one.sequence() for one, _ in kept],
+        begins=[one.written().index(True) for one, _ in kept],
+    )
     found: list[Chosen] = []
     for (one, advantage), spread in zip(kept, spreads, strict=True):
         high = [

@@ -42,33 +42,48 @@ class SpreadRequest(Body):
     targets: list[list[TokenId]] | None = None
     """For each text the token asked about after each of its own but the last; None: the text's own next one."""
 
+    begins: list[Annotated[int, Field(ge=1)]] | None = None
+    """For each text its first token that is asked about, counted from 0; None: the second, and so all of them."""
+
     @model_validator(mode="after")
     def _as_many(self) -> Self:
-        if self.targets is not None and len(self.targets) != len(self.sequences):
-            raise InputError(
-                "there are not as many lists of targets as texts",
-                field="targets",
-                value=len(self.targets),
-                allowed=f"{len(self.sequences)}, or none at all",
-            )
+        for name, told in (("targets", self.targets), ("begins", self.begins)):
+            if told is not None and len(told) != len(self.sequences):
+                raise InputError(
+                    f"there are not as many {name} as texts",
+                    field=name,
+                    value=len(told),
+                    allowed=f"{len(self.sequences)}, or none at all",
+                )
+        for place, (begin, text) in enumerate(zip(self.begins or (), self.sequences, strict=False)):
+            if begin >= len(text):
+                raise InputError(
+                    "nothing of this text is asked about",
+                    field=f"begins[{place}]",
+                    value=begin,
+                    allowed=f"1 to {len(text) - 1}",
+                )
         return self
 
     def asked(self) -> list[SampleRequest]:
         """Return what the sampler is asked: nothing is drawn."""
         nothing = SamplingParams(seed=0, max_tokens=0)
         targets = self.targets or [tokens[1:] for tokens in self.sequences]
-        return [
-            SampleRequest(
-                prompt=np.array(tokens, np.int32),
-                params=nothing,
-                spread_targets=np.array(about, np.int32),
+        begins = self.begins or [1] * len(self.sequences)
+        asked: list[SampleRequest] = []
+        for tokens, about, begin in zip(self.sequences, targets, begins, strict=True):
+            wanted = np.array(about, np.int32)
+            wanted[: begin - 1] = -1
+            asked.append(
+                SampleRequest(
+                    prompt=np.array(tokens, np.int32), params=nothing, spread_targets=wanted
+                )
             )
-            for tokens, about in zip(self.sequences, targets, strict=True)
-        ]
+        return asked
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of one text, a value for each of its tokens; null for the first, and for the logarithm of nothing."""
+    """Of one text, a value for each of its tokens; null where nothing was asked, and for the logarithm of nothing."""
 
     rank: list[int | None]
     entropy: list[float | None]
@@ -154,11 +169,12 @@ async def _computed(service: Service, found: Found, asked: Sequence[SampleReques
 
 def _figures(one: Spread) -> Figures:
     return Figures(
-        rank=[None, *one.ranks.tolist()],
-        entropy=[None, *one.entropies.tolist()],
-        logprob=[
-            None,
-            *(value if math.isfinite(value) else None for value in one.logprobs.tolist()),
-        ],
-        argmax=[None, *one.best.tolist()],
+        rank=[None, *(value or None for value in one.ranks.tolist())],
+        entropy=[None, *map(_finite, one.entropies.tolist())],
+        logprob=[None, *map(_finite, one.logprobs.tolist())],
+        argmax=[None, *(value if value >= 0 else None for value in one.best.tolist())],
     )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

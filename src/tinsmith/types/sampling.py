@@ -100,12 +100,15 @@ class SampleRequest:
     request's temperature and without its top-k, top-p and adjustments."""
     spread_targets: IntArray | None = None
     """Also return the whole distribution after prompt[..t] in figures, and where the token id in row t stands in it,
-    shape (prompt length - 1,); see `Spread`."""
+    shape (prompt length - 1,); see `Spread`. -1 asks nothing of its row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
-    """What the distributions after prompt[..t] are like, each shape (prompt length - 1,), at temperature 1."""
+    """What the distributions after prompt[..t] are like, each shape (prompt length - 1,), at temperature 1.
+
+    Where nothing was asked ranks are 0, the most probable token is -1, and the others are NaN.
+    """
 
     ranks: IntArray
     """Of the target: 1 is the most probable token; of equal ones the lower id goes first."""

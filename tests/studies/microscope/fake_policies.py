@@ -20,11 +20,17 @@ class TablePolicy:
     law: Law
 
     def spreads(
-        self, texts: Sequence[Sequence[int]], targets: Sequence[Sequence[int]] | None = None
+        self,
+        texts: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]] | None = None,
+        begins: Sequence[int] | None = None,
     ) -> list[Spread]:
         """See AskedPolicy."""
         asked = targets or [text[1:] for text in texts]
-        return [self._spread(tuple(text), about) for text, about in zip(texts, asked, strict=True)]
+        return [
+            _from(begin, self._spread(tuple(text), about))
+            for begin, text, about in zip(begins or [1] * len(texts), texts, asked, strict=True)
+        ]
 
     def drawn(
         self, asked: Sequence[Draw], *, temperature: float, stop: Sequence[int] | Sequence[str]
@@ -64,4 +70,15 @@ def _best(row: Sequence[float]) -> int:
 def _rank(row: Sequence[float], token: int) -> int:
     return 1 + sum(
         (p, -other) > (row[token], -token) for other, p in enumerate(row) if other != token
+    )
+
+
+def _from(begin: int, whole: Spread) -> Spread:
+    """Leave out what was not asked about."""
+    unasked = (None,) * begin
+    return Spread(
+        rank=unasked + whole.rank[begin:],
+        entropy=unasked + whole.entropy[begin:],
+        logprob=unasked + whole.logprob[begin:],
+        argmax=unasked + whole.argmax[begin:],
     )

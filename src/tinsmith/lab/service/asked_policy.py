@@ -23,7 +23,7 @@ _MOST: Final = 128
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one text, a value for each token; None for the first."""
+    """Of one text, a value for each token; None for the first, and for those that were not asked about."""
 
     rank: tuple[int | None, ...]
     """Of the token asked about in the whole vocabulary: 1 is the most probable."""
@@ -69,13 +69,17 @@ class AskedPolicy:
         return cls(connection=connection, client=ready(made, WAIT_SECONDS), model=path)
 
     def spreads(
-        self, texts: Sequence[Sequence[int]], targets: Sequence[Sequence[int]] | None = None
+        self,
+        texts: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]] | None = None,
+        begins: Sequence[int] | None = None,
     ) -> list[Spread]:
         """Return exact figures of every text, in order.
 
         Args:
             texts: token ids, two or more each.
             targets: the token asked about after each of a text's but the last; None: the text's own next one.
+            begins: the first token of each text that is asked about; None: the second. Those before cost no figures.
 
         Raises:
             BackendError: the server does not tell them, as servers of others do not.
@@ -89,6 +93,8 @@ class AskedPolicy:
             }
             if targets is not None:
                 body["targets"] = [list(targets[place]) for place in part]
+            if begins is not None:
+                body["begins"] = [begins[place] for place in part]
             answer = ask(self.connection, "POST", ENDPOINT, body, seconds=WAIT_SECONDS)
             if answer is None:
                 raise BackendError(

@@ -169,9 +169,13 @@ def _places(
 ) -> list[tuple[Place, ...]]:
     """Return what became of every token that was written."""
     texts = [one.sequence() for one in rollouts]
-    second = pair.second.spreads(texts)
-    wished = [[known(token) for token in each.argmax[1:]] for each in second]
-    first = pair.first.spreads(texts, wished)
+    begins = [one.written().index(True) for one in rollouts]
+    second = pair.second.spreads(texts, begins=begins)
+    wished = [
+        [0 if token is None else token for token in each.argmax[1:]]  # 0: not asked about
+        for each in second
+    ]
+    first = pair.first.spreads(texts, wished, begins)
     return [
         tuple(
             Place(

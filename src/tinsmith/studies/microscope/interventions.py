@@ -124,7 +124,8 @@ def _round(pair: Pair, going: Sequence[_Open], rule: Rule, writing: Writing, tur
     ]
     more = pair.first.drawn(draws, temperature=writing.drawn_at, stop=writing.stop)
     texts = [(*one.text, *added) for one, added in zip(going, more, strict=True)]
-    first, second = pair.first.spreads(texts), pair.second.spreads(texts)
+    begins = [len(one.text) for one in going]
+    first, second = (policy.spreads(texts, begins=begins) for policy in (pair.first, pair.second))
     cut: list[tuple[_Open, tuple[int, ...], Spread]] = []
     for one, text, mine, theirs in zip(going, texts, first, second, strict=True):
         begin = len(one.line.prompt)

@@ -60,6 +60,7 @@ AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
         "steps": "40",
         "learning_rate": "3e-4",
         "steps_on": "3",
+        "eval_items": "12",
         "shown": "4",
     }
 )
