@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Final
 
 import uvicorn
 import uvloop
@@ -75,6 +74,8 @@ class ServeSettings:
     """Stop when it finds the parent gone; None: there is none to live with."""
 
 
+IDLE_SECONDS = 20
+"""Until a connection that nobody uses is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
 ORPHAN_SECONDS = 12.0
 """How long an embedded server waits for its predecessor, which may still be putting its state away after a kill."""
 
@@ -239,10 +240,6 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-_IDLE_SECONDS: Final = 20
-"""Until a connection that nobody uses is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
-
-
 class _Server(uvicorn.Server):
     """Leaves on SIGTERM and SIGINT by returning, so that the state is closed in order."""
 
@@ -301,7 +298,7 @@ async def _serve(
         app,
         log_level="warning",
         access_log=False,
-        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=5,
         ssl_certfile=None if door.tls is None else door.tls.cert,
         ssl_keyfile=None if door.tls is None else door.tls.key,
