@@ -13,7 +13,7 @@ from small_slice import Made
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.progress import Say
-from tinsmith.lab.study.arms import Cell
+from tinsmith.lab.study.arms import Cell, Opened
 from tinsmith.lab.study.files import PAGE, TABLES
 from tinsmith.lab.study.results import Draws
 from tinsmith.stats.estimates import Bootstrap
@@ -141,4 +141,22 @@ def test_sizes_stand_for_numbers_that_may_be_changed() -> None:
     assert smallest.deciding()["held_out_items"] == "24"
     small = microscope_settings({"at": "small"}, source_of)
     assert small.study.shared["at"] == "small"
-    assert small.deciding()["shown"] == "4"
+    assert small.deciding()["task"] == "reasoning_gym"
+    assert small.deciding()["config.max_terms"] == "3"
+
+
+def test_another_task_has_none_of_what_stands_for_the_usual_one() -> None:
+    roads = microscope_settings({"at": "small", "task": "crossroads"}, source_of)
+    assert (roads.study.seeds, roads.samples) == ((1,), 2)
+    assert "max_tokens" not in roads.study.shared
+    assert roads.arm.opened == Opened(found_at="crossroads", keys={})
+
+
+def test_a_generator_is_one_of_the_tasks_of_reasoning_gym() -> None:
+    told = microscope_settings(
+        {"task": "reasoning_gym", "generator": "basic_arithmetic"}, source_of
+    )
+    assert told.arm.opened is not None
+    assert told.arm.opened.keys["task"] == "basic_arithmetic"
+    with pytest.raises(ConfigError, match="not one of several"):
+        microscope_settings({"generator": "basic_arithmetic"}, source_of)

@@ -69,6 +69,18 @@ def test_arms_draw_as_many_rollouts_as_grpo_or_a_tenth() -> None:
     assert keys[ArmName.TENTH]["base_rollouts"] == "20"
 
 
+def test_a_pretrained_model_is_asked_for_sums_and_the_same_numbers_stand_for_no_other_task() -> (
+    None
+):
+    sums = sparse_study({"at": "small"}, source_of)
+    assert sums.deciding()["config.max_terms"] == "3"
+    assert sums.study.arms[0].opened is not None
+    assert sums.study.arms[0].opened.found_at == "reasoning_gym"
+    roads = sparse_study({"at": "small", "task": "crossroads"}, source_of)
+    assert not roads.own
+    assert "max_tokens" not in roads.study.shared
+
+
 def test_rates_and_steps_of_both_methods_are_apart() -> None:
     asked = sparse_study(
         {"learning_rate": "2e-3", "steps": "30", "sparse_rates": "5e-4"}, source_of

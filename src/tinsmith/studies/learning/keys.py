@@ -11,6 +11,7 @@ from typing import Final
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, TUNING_SEED, StudyKey, StudyKeys
+from tinsmith.lab.study.studied_task import GENERATOR
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.source import OwnKey
 from tinsmith.types.errors import ConfigError
@@ -87,7 +88,7 @@ _SHARED: Final = TASK_KINDS[Kind.TASK].keys.known & TASK_KINDS[Kind.TASK_SFT].ke
 _KEYS: Final = StudyKeys(
     own=(
         StudyKey("task", "", "What is learned: FILE.py, or a task that is kept (reasoning_gym)."),
-        StudyKey("generator", "", "With task=reasoning_gym: which of its tasks."),
+        GENERATOR,
         StudyKey("out", "", "The study's folder; else runs/study-learning-TASK[-GENERATOR]."),
         StudyKey(
             "arms",

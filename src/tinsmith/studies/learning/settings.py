@@ -6,7 +6,7 @@ step, RL at groups_per_batch; SFT then RL looks at half of them each way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.keys import count, learning_rates, numbers
+from tinsmith.lab.study.studied_task import OpenSource, keys_of_source, studied_source
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.entry import OpenedTask, UserTaskEntry
 from tinsmith.lab.user_task.opening import open_task
@@ -33,8 +34,6 @@ from tinsmith.studies.learning.keys import (
 )
 from tinsmith.types.errors import ConfigError
 
-OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
-"""Opens what a command line names, as the command does; None: it is no task."""
 _BY_REWARD: Final[Mapping[str, str]] = MappingProxyType({"kind": Kind.TASK.value, "sft_steps": "0"})
 """What training by reward alone is, whatever the task's own keys say."""
 _EVALUATE: Final = "evaluate"
@@ -202,10 +201,12 @@ def learning_settings(
         ConfigError: a key that the study sets itself, arms or effort that do not do, or a value that cannot be read.
     """
     given = {**presets, **overrides}
-    source, task = _source(given, open_source)
+    source = studied_source(given, open_source, "a study of learning is about a task")
+    task = source.found_at
+    assert task is not None, "another is refused"
     keys = learning_keys(presets, source.keys)
     keys.require(overrides)
-    own = _own(source, given)
+    own = keys_of_source(source, given)
     passed_on = keys.runs_keys({key: given[key] for key in given if key not in own})
     rewarded = {key: value for key, value in passed_on.items() if key in RL_KEYS}
     shared = {key: value for key, value in passed_on.items() if key not in RL_KEYS}
@@ -242,33 +243,6 @@ def learning_settings(
         rewarded=rewarded,
     )
     return replace(settings, study=replace(settings.study, arms=settings.first_arms()))
-
-
-def _source(given: Mapping[str, str], open_source: OpenSource) -> tuple[TaskSource, str]:
-    named = given.get("task", "")
-    asked = {key: value for key, value in given.items() if key != "task"}
-    if "generator" in given:
-        asked["task"] = given["generator"]
-    source = open_source(named, asked) if named else None
-    if source is None or source.found_at is None:
-        raise ConfigError(
-            "a study of learning is about a task",
-            field="task",
-            value=named,
-            allowed="FILE.py, or the name of a task that is kept",
-            fix="task=reasoning_gym generator=chain_sum",
-        )
-    if "generator" in given and all(key.name != "task" for key in source.keys):
-        raise ConfigError(
-            "this task is not one of several", field="generator", value=given["generator"]
-        )
-    return source, source.found_at
-
-
-def _own(source: TaskSource, given: Mapping[str, str]) -> dict[str, str]:
-    own = {key.name: given[key.name] for key in source.keys if key.name in given}
-    own.pop("task", None)  # the study's
-    return {**own, "task": given["generator"]} if "generator" in given else own
 
 
 def _plain(task: str) -> str:

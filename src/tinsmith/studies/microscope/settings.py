@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +14,12 @@ from tinsmith.lab.experiment.key_text import unreadable
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, numbers
+from tinsmith.lab.study.studied_task import (
+    GENERATOR,
+    OpenSource,
+    keys_of_source,
+    studied_source,
+)
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
@@ -23,9 +29,6 @@ NAME: Final = "microscope"
 QUESTION: Final = (
     "Which tokens of an answer does RL change, and do those few explain what it gains?"
 )
-
-OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
-"""Opens what a command line names; None: it is no task."""
 
 
 class Size(StrEnum):
@@ -55,16 +58,22 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
 """What a size stands for; `steps`, `items` and the like are the task's, where it is the study's own."""
 AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "task": "reasoning_gym",
+        "config.max_terms": "3",
+        "config.min_digits": "1",
+        "config.max_digits": "2",
+        "read": "number",
+        "max_tokens": "24",
         "seeds": "1",
         "samples": "2",
-        "steps": "40",
+        "steps": "24",
+        "groups_per_batch": "8",
         "learning_rate": "3e-4",
-        "steps_on": "3",
-        "eval_items": "12",
-        "shown": "4",
+        "eval_items": "24",
     }
 )
-"""The same on a small pretrained model, which has read no demonstration but those in the prompt."""
+"""The same on a small pretrained model, which has read no demonstrations of crossroads and takes none: sums, of which
+it solves some, and learns to solve more."""
 
 _OWN_TASK: Final = "crossroads"
 _RL: Final = TASK_KINDS[Kind.TASK].keys
@@ -76,6 +85,7 @@ _KEYS: Final = StudyKeys(
     own=(
         StudyKey("size", Size.NANO.value, "smallest (about a minute) or nano."),
         StudyKey("task", _OWN_TASK, "What is trained on: a kept task, or FILE.py."),
+        GENERATOR,
         StudyKey("first", "", "Instead of training: DIR@base, DIR@STEP or DIR@final of a run."),
         StudyKey("second", "", "The other policy, which is looked for in the first."),
         StudyKey("out", "runs/microscope", "The study's folder."),
@@ -156,21 +166,16 @@ def microscope_settings(
     presets = presets_of(overrides)
     if "first" in overrides or "second" in overrides:
         return _of_sides(overrides)
-    named = overrides.get("task", _OWN_TASK)
-    source = open_source(named, overrides)
-    if source is None or source.found_at is None:
-        raise ConfigError(
-            "the microscope looks at runs on a task",
-            field="task",
-            value=named,
-            allowed="FILE.py, or the name of a task that is kept",
-        )
+    usual = presets.get("task", _OWN_TASK)
+    named = overrides.get("task", usual)
+    if named != usual:  # its keys are another task's
+        presets = {key: presets[key] for key in ("seeds", "samples", "steps") if key in presets}
+    given = {**presets, **overrides, "task": named}
+    source = studied_source(given, open_source, "the microscope looks at runs on a task")
+    assert source.found_at is not None, "another is refused"
     keys = microscope_keys(source)
     keys.require(overrides)
-    if source.found_at != _OWN_TASK:  # its keys are another task's
-        presets = {key: presets[key] for key in ("seeds", "samples", "steps") if key in presets}
-    given = {**presets, **overrides}
-    own = {key.name: given[key.name] for key in source.keys if key.name in given}
+    own = keys_of_source(source, given)
     passed_on = keys.runs_keys({key: given[key] for key in given if key not in own})
     shared = {"split_seed": "0", **passed_on}
     plan = open_task(source, {**own, **shared})

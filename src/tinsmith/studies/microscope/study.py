@@ -24,6 +24,7 @@ from tinsmith.lab.study.driver import (
     write_outcome,
 )
 from tinsmith.lab.study.results import DRAWS, Draws
+from tinsmith.lab.study.studied_task import OpenSource
 from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
@@ -32,7 +33,6 @@ from tinsmith.studies.microscope.looking import Looked, LookSettings, keep, kept
 from tinsmith.studies.microscope.outcome import Sight, read_outcome
 from tinsmith.studies.microscope.settings import (
     MicroscopeSettings,
-    OpenSource,
     Side,
     microscope_settings,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -15,18 +15,21 @@ from tinsmith.lab.settings import Pushed, RlSettings
 from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, learning_rates
+from tinsmith.lab.study.studied_task import (
+    GENERATOR,
+    OpenSource,
+    keys_of_source,
+    studied_source,
+)
 from tinsmith.lab.user_task.chosen_items import Examined
 from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.lab.user_task.opening import open_task
 from tinsmith.lab.user_task.source import TaskSource
-from tinsmith.types.errors import ConfigError
 
 NAME: Final = "sparse_select"
 QUESTION: Final = (
     "Does training at a few uncertain tokens of rollouts that the base drew once do what GRPO does?"
 )
-OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
-"""Opens what a command line names; None: it is no task."""
 
 
 class Size(StrEnum):
@@ -70,16 +73,22 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
 )
 AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "task": "reasoning_gym",
+        "config.max_terms": "3",
+        "config.min_digits": "1",
+        "config.max_digits": "2",
+        "read": "number",
+        "max_tokens": "24",
         "seeds": "1",
-        "steps": "40",
+        "steps": "24",
         "groups_per_batch": "8",
         "learning_rate": "3e-4",
+        "sparse_steps": "24",
         "sparse_rates": "1e-4",
-        "steps_on": "3",
-        "shown": "4",
+        "eval_items": "60",
     }
 )
-"""The same on a small pretrained model."""
+"""The same on a small pretrained model, which has read no demonstrations of crossroads: sums, as for the microscope."""
 
 _OWN_TASK: Final = "crossroads"
 _ROLLOUTS: Final = 20
@@ -109,6 +118,7 @@ _KEYS: Final = StudyKeys(
     own=(
         StudyKey("size", Size.NANO.value, "smallest (about a minute) or nano."),
         StudyKey("task", _OWN_TASK, "What is trained on: a kept task, or FILE.py."),
+        GENERATOR,
         StudyKey("out", "runs/sparse-select", "The study's folder."),
         StudyKey("seeds", SIZES[Size.NANO]["seeds"], "That are reported."),
         StudyKey("tuning_seed", "0", "On which the settings were chosen; none of the others."),
@@ -166,19 +176,12 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
     Raises:
         ConfigError: a key that the study sets itself, or a value that cannot be read.
     """
-    named = overrides.get("task", _OWN_TASK)
-    source = open_source(named, overrides)
-    if source is None or source.found_at is None:
-        raise ConfigError(
-            "sparse selection is of runs on a task",
-            field="task",
-            value=named,
-            allowed="FILE.py, or the name of a task that is kept",
-        )
+    given = {"task": _OWN_TASK, **_presets(overrides), **overrides}
+    source = studied_source(given, open_source, "sparse selection is of runs on a task")
+    assert source.found_at is not None, "another is refused"
     keys = sparse_keys(source)
     keys.require(overrides)
-    given = {**_presets(overrides, own_task=source.found_at == _OWN_TASK), **overrides}
-    own = {key.name: given[key.name] for key in source.keys if key.name in given}
+    own = keys_of_source(source, given)
     passed_on = keys.runs_keys({key: given[key] for key in given if key not in own})
     apart = _RL_ALONE | _SPARSE_ALONE | {"steps", "learning_rate"}
     shared = {"split_seed": "0", **{k: v for k, v in passed_on.items() if k not in apart}}
@@ -220,14 +223,18 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
     return SparseStudy(study=study.asked(keys, given), budget=budget, own=own)
 
 
-def _presets(overrides: Mapping[str, str], *, own_task: bool) -> Mapping[str, str]:
+def _presets(overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what a size, or a place, stands for; of another task than its own, what is no task's key."""
     text = overrides.get("size", Size.NANO.value)
     if text not in list(Size):
         raise unreadable("size", text, ", ".join(Size))
     small = overrides.get("at") == At.SMALL.value and "size" not in overrides
     presets = AT_SMALL if small else SIZES[Size(text)]
+    usual = presets.get("task", _OWN_TASK)
+    if overrides.get("task", usual) == usual:
+        return presets
     keys = {key.name for key in _KEYS.own} | {"steps"}
-    return presets if own_task else {k: v for k, v in presets.items() if k in keys}
+    return {k: v for k, v in presets.items() if k in keys}
 
 
 def _items(source: TaskSource, own: Mapping[str, str]) -> int:

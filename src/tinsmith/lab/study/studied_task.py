@@ -1,0 +1,50 @@
+"""The task that a study is about: `task=`, and `generator=` where that is one of several of its package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tinsmith.lab.study.keys import StudyKey
+from tinsmith.lab.user_task.source import TaskSource
+from tinsmith.types.errors import ConfigError
+
+OpenSource = Callable[[str, Mapping[str, str]], TaskSource | None]
+"""Opens what a command line names, as the command does; None: it is no task."""
+_TASK: Final = "task"
+GENERATOR: Final = StudyKey("generator", "", "With task=reasoning_gym: which of its tasks.")
+
+
+def studied_source(given: Mapping[str, str], open_source: OpenSource, about: str) -> TaskSource:
+    """Return where the task comes from that `task` names.
+
+    `about` says what wants one, for who names none.
+
+    Raises:
+        ConfigError: nothing is found there, or `generator` is given where there is but one.
+    """
+    named = given.get(_TASK, "")
+    asked = {key: value for key, value in given.items() if key != _TASK}
+    if GENERATOR.name in given:
+        asked[_TASK] = given[GENERATOR.name]
+    source = open_source(named, asked) if named else None
+    if source is None or source.found_at is None:
+        raise ConfigError(
+            about,
+            field=_TASK,
+            value=named,
+            allowed="FILE.py, or the name of a task that is kept",
+            fix="task=reasoning_gym generator=chain_sum",
+        )
+    if GENERATOR.name in given and all(key.name != _TASK for key in source.keys):
+        raise ConfigError(
+            "this task is not one of several", field=GENERATOR.name, value=given[GENERATOR.name]
+        )
+    return source
+
+
+def keys_of_source(source: TaskSource, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a study's keys are the task's own."""
+    own = {key.name: given[key.name] for key in source.keys if key.name in given}
+    own.pop(_TASK, None)  # the study's
+    return {**own, _TASK: given[GENERATOR.name]} if GENERATOR.name in given else own
