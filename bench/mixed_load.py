@@ -7,7 +7,9 @@ A share IDLE of the time nothing is asked, so that the machine can be used meanw
 and what is in memory then is read: while they go on it is what they hold at the moment. What they leave behind is the
 same mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth. What is
 compared is the median of the second tenth of the readings with that of the last, so that caches are full at both.
-Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
+Ray's store is told apart from the processes that look into it. It is a file of a size that is fixed at its start; pages
+of it that were once written stay in memory, so what is read is the most that it has held, and that is compared from the
+middle of the time on. Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ LEFT_EVERY = 5
 other one is left in turn. Of 32 weights that a server keeps, six or nine full ones differ by a tenth of its memory."""
 SETTLED = 2.0
 """Seconds of a pause before memory is read: what was cancelled is drawn to its next step."""
+STORE, STORE_FILE = "Ray's store", "/dev/shm/plasma"
 HEADERS = {"x-api-key": KEY}
 CLIENT = httpx.Client()
 """One for all: each makes a TLS context of its own, which costs more than what it asks for."""
@@ -213,14 +216,26 @@ def chats(load: Load) -> None:
 
 
 def resident(pid: int) -> int:
-    """Bytes in memory that a process has written, and its share of what it and others have.
+    """Bytes in memory that a process has for itself.
 
     Without the files that are mapped: of libraries each process counts its share, and so seems to grow by 15 MB where
-    another process that uses them, of the same machine, ends.
+    another process that uses them, of the same machine, ends. And without its share of Ray's store, which grows with
+    every page that it happens to read first, whoever wrote it.
     """
     rows = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
-    sizes = {row[0]: int(row[1]) << 10 for row in rows if row[0].startswith("Pss")}
-    return sizes["Pss_Anon:"] + sizes["Pss_Shmem:"]
+    return next(int(row[1]) << 10 for row in rows if row[0] == "Pss_Anon:")
+
+
+def read_of_store(pid: int) -> int:
+    """Bytes of Ray's store whose pages a process has touched; 0: there is none."""
+    touched, inside = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            inside = any(part.startswith(STORE_FILE) for part in rest)
+        elif inside and first == "Rss:":
+            touched += int(rest[0]) << 10
+    return touched
 
 
 def processes(load: Load) -> dict[str, int]:
@@ -239,10 +254,11 @@ def server_errors(load: Load) -> int:
     return sum(int(float(line.split()[-1])) for line in lines if 'status="5' in line)
 
 
-def growth(seen: list[int]) -> tuple[float, float, float]:
-    """(median of the second tenth, of the last, how much more that is)."""
+def growth(name: str, seen: list[int]) -> tuple[float, float, float]:
+    """(median of the second tenth, or of the store's sixth, of the last, how much more that is)."""
     tenth = max(1, len(seen) // 10)
-    early = statistics.median(seen[tenth : 2 * tenth] or seen)
+    begin = (5 if name == STORE else 1) * tenth
+    early = statistics.median(seen[begin : begin + tenth] or seen)
     late = statistics.median(seen[-tenth:])
     return early, late, late / early - 1
 
@@ -326,8 +342,11 @@ def main() -> int:
         while time.monotonic() < end:
             time.sleep(every)
             with pause.held():
-                for name, pid in processes(loads[0]).items():
+                pids = processes(loads[0])
+                for name, pid in pids.items():
                     seen.setdefault(name, []).append(resident(pid))
+                if workers:
+                    seen.setdefault(STORE, []).append(max(map(read_of_store, pids.values())))
             told = ", ".join(f"{name} {sizes[-1] >> 20} MB" for name, sizes in seen.items())
             print(f"{sum(each.asked['session'] for each in loads)} sessions: {told}", flush=True)
         over.set()
@@ -345,7 +364,7 @@ def main() -> int:
         print("  ", line)
     grown = 0.0
     for name, sizes in seen.items():
-        early, late, more = growth(sizes)
+        early, late, more = growth(name, sizes)
         grown = max(grown, more)
         print(f"{name}: {early / 2**20:.1f} MB to {late / 2**20:.1f} MB, {more:+.2%}")
     return 1 if errors or hung or wrong or grown > GROWTH else 0
