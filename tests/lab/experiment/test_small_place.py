@@ -24,7 +24,7 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.runs.kinds import Kind
-from tinsmith.lab.settings import RlSettings
+from tinsmith.lab.settings import RlSettings, Watched
 from tinsmith.studies.adapters.settings import SMALL_RATES, adapter_study
 from tinsmith.studies.sft_vs_rl.keys import StudyWorld
 from tinsmith.studies.sft_vs_rl.settings import sft_vs_rl_settings
@@ -68,6 +68,18 @@ def test_more_work_and_a_larger_model_take_longer() -> None:
     assert run_seconds(replace(settings, steps=2 * settings.steps), LENGTHS, pace) > 1.3 * usual
     assert run_seconds(settings, replace(LENGTHS, tested=500), pace) > usual
     assert run_seconds(settings, replace(LENGTHS, examined=80), pace) > usual
+
+
+def test_what_is_watched_takes_time_too() -> None:
+    settings, pace = small("remedy/exp6").settings, machine_pace(MEASURED_PARAMETERS)
+    usual, probed = run_seconds(settings, LENGTHS, pace), replace(LENGTHS, options=100)
+    assert run_seconds(settings, probed, pace) == usual
+    informed = replace(settings, watch=Watched.MUTUAL_INFORMATION)
+    assert run_seconds(informed, LENGTHS, pace) > usual
+    sure = replace(settings, watch=Watched.CONFIDENCE)
+    assert run_seconds(sure, probed, pace) > run_seconds(sure, LENGTHS, pace) > usual
+    shaped = replace(settings, confidence_penalty=1.0)
+    assert run_seconds(shaped, probed, pace) > run_seconds(shaped, LENGTHS, pace) > usual
 
 
 @pytest.mark.parametrize(

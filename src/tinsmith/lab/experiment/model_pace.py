@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.labels.scores import PROBED
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
-from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings
+from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched
+from tinsmith.lab.watched_information import PROMPTS
+from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.ops.extension import native
 
 MEASURED_PARAMETERS: Final = 134_479_872
@@ -57,6 +60,8 @@ class Lengths:
     """Items of the last look; 0: there is none beside those."""
     eval_samples: int = 1
     """Sampled answers to each item, beside a greedy one."""
+    options: float = 0.0
+    """Of all answers that an item has, together, where their probabilities after parts of a reply are computed."""
 
 
 def machine_pace(parameters: int) -> Pace:
@@ -81,7 +86,12 @@ def run_seconds(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float
         START_SECONDS
         + supervised * _by_example(settings, lengths, pace)
         + rewarded * _by_reward(settings, lengths, pace)
-        + looks * (_answers(lengths.examined, lengths, pace) + _probes(lengths, pace))
+        + looks
+        * (
+            _answers(lengths.examined, lengths, pace)
+            + _probes(lengths, pace)
+            + _watched(settings, lengths, pace)
+        )
         + tested
     )
 
@@ -99,14 +109,33 @@ def _by_reward(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float:
     if not isinstance(settings, RlSettings):
         return 0.0
     prompts = settings.groups_per_batch * lengths.prompt
-    answers = settings.groups_per_batch * settings.group_size * lengths.answer
-    return prompts * pace.read + answers * pace.written + (prompts + answers) * pace.trained
+    replies = settings.groups_per_batch * settings.group_size
+    answers = replies * lengths.answer
+    shaped = replies * _forced(lengths, pace) if settings.confidence_penalty else 0.0
+    return (
+        prompts * pace.read + answers * pace.written + (prompts + answers) * pace.trained + shaped
+    )
 
 
 def _answers(items: int, lengths: Lengths, pace: Pace) -> float:
     """Sampled and greedy answers, for each of which the prompt is read anew."""
     written = (lengths.eval_samples + 1) * lengths.answer
     return items * (2 * lengths.prompt * pace.read + written * pace.written)
+
+
+def _forced(lengths: Lengths, pace: Pace) -> float:
+    """Every answer that there is after every part of one reply, which is read once."""
+    return (lengths.prompt + lengths.answer + len(FRACTIONS) * lengths.options) * pace.read
+
+
+def _watched(settings: CommonSettings, lengths: Lengths, pace: Pace) -> float:
+    """What `watch` reads at a look: each answer after each prompt, or answers forced after replies, thrice."""
+    if settings.watch is Watched.MUTUAL_INFORMATION:
+        count = min(PROMPTS, lengths.examined)
+        return count * (lengths.prompt + count * lengths.answer) * pace.read
+    if settings.watch is Watched.CONFIDENCE:
+        return 3 * min(WATCHED, lengths.examined) * _forced(lengths, pace)
+    return 0.0
 
 
 def _probes(lengths: Lengths, pace: Pace) -> float:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _CHARACTERS_PER_TOKEN: Final = 4.0
 """Of a pretrained model's tokenizer."""
+_CHAT_TOKENS: Final = 30
+"""That a pretrained model's chat template puts around a prompt: SmolLM2's 31."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +150,27 @@ class TaskData:
         builds = where.model_name is None and where.base_url is None
         items = (*self.split.train, *self.split.held_out)
         letters = sum(len(one.prompt) for one in items) / len(items)
+        a_token = NANO_CHARACTERS if builds else _CHARACTERS_PER_TOKEN
         lengths = Lengths(
-            prompt=letters / (NANO_CHARACTERS if builds else _CHARACTERS_PER_TOKEN),
+            prompt=letters / a_token + (0 if builds else _CHAT_TOKENS),
             answer=plan.settings.max_tokens / 2,
+            options=self._letters_of_options(items) / a_token,
             examined=min(plan.settings.eval_items, len(self.split.held_out or items)),
             eval_samples=self.frame.eval_samples,
         )
         return nano_minutes(plan, lengths) if builds else model_minutes(plan, lengths)
+
+    def _letters_of_options(self, items: Sequence[UserItem]) -> float:
+        """Return how many letters an item's answers have, together and on average; 0: the task is not probed."""
+        probed = self.task.probed
+        if probed is None:
+            return 0.0
+        said = [attempt(probed.options, one.item) for one in items]
+        mark = len(probed.before_answer)
+        letters = [
+            0 if isinstance(one, Raised) else sum(mark + len(each) for each in one) for one in said
+        ]
+        return sum(letters) / len(letters)
 
     def begin(self, folder: RunFolder) -> None:
         """See RunData."""
