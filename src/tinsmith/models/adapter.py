@@ -32,7 +32,7 @@ _TARGETS: dict[Site, tuple[str, ...]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Adapter:
     """Trained weights with the names they are published under (PEFT's, without its prefix)."""
 

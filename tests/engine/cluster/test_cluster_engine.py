@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -42,6 +44,20 @@ def test_two_workers_compute_what_one_process_does(
     engine = cluster_of(transport, hosts[:2])
     assert course(engine, kind) == course(alone, kind)
     assert {worker for worker, _ in transport.sent} == {"worker-0", "worker-1"}
+
+
+def test_a_session_that_is_over_leaves_no_weights_behind(
+    hosts: list[Host], transport: Threads
+) -> None:
+    engine = cluster_of(transport, hosts[:1])
+    session = engine.create_session(NAME, AdapterSpec(kind=AdapterKind.FULL))
+    session.forward_backward(datums_of(1), LossName.CROSS_ENTROPY)
+    session.optim_step(AdamParams(learning_rate=1e-3))
+    session.forward(datums_of(2), LossName.CROSS_ENTROPY)
+    tensor = weakref.ref(session.adapter.weights()[0].value)
+    del session
+    gc.collect()
+    assert tensor() is None
 
 
 @pytest.mark.parametrize("count", [1, 3, 4])

@@ -183,25 +183,29 @@ class Dispatcher:
         return self._scheduler.retries
 
     def _run(self) -> None:
-        while True:
-            try:
-                event = self._events.get(timeout=LOOK_SECONDS if self._entries else None)
-            except queue.Empty:
-                event = _nothing
-            if event is None:
-                return
-            event()
-            while not self._events.empty():  # decide once for all that has come
-                event = self._events.get()
-                if event is None:
-                    return
-                event()
+        while self._take_events():
             for assignment in self._scheduler.assign(time.monotonic()):
                 self._send(assignment)
             sent = self._scheduler.under_way
             self.under_way = {name: len(works) for name, works in sent.items()}
             somewhere = {work for works in sent.values() for work in works}
             self.num_waiting = len(self._entries) - len(somewhere)
+
+    def _take_events(self) -> bool:
+        """Wait for an event and take all that have come, to decide once for them; return False at the end.
+
+        Once it has returned nothing holds on to the last event, which may hold a gradient.
+        """
+        try:
+            event = self._events.get(timeout=LOOK_SECONDS if self._entries else None)
+        except queue.Empty:
+            return True
+        while event is not None:
+            event()
+            if self._events.empty():
+                return True
+            event = self._events.get()
+        return False
 
     def _send(self, assignment: Assignment) -> None:
         entry = self._entries[assignment.id]
@@ -211,10 +215,6 @@ class Dispatcher:
         entry = self._entries.pop(work_id, None)
         if entry is not None:
             entry.settled(outcome)
-
-
-def _nothing() -> None:
-    """Nothing has happened, but time has passed."""
 
 
 def _poisoned(causes: tuple[str, ...]) -> LostError:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -37,8 +38,10 @@ class ComputeRemotely:
     tend: Callable[[], None]
     """Called again and again while blocks are waited for."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
-    _sent: tuple[Adapter, int, Shipped] | None = None
-    """(adapter, its version, its weights): of the last call."""
+    _sent: WeakKeyDictionary[Adapter, tuple[int, Shipped]] = field(
+        default_factory=WeakKeyDictionary[Adapter, tuple[int, Shipped]]
+    )
+    """Of the last call: its adapter's version, and the weights. They are gone when the adapter is."""
 
     def __call__(
         self, adapter: Adapter, sums: UnitSums, micro_batches: MicroBatches, asked: UnitRequest
@@ -72,10 +75,12 @@ class ComputeRemotely:
         return future.result()
 
     def _weights(self, adapter: Adapter) -> Shipped:
-        sent = self._sent
-        if sent is None or sent[0] is not adapter or sent[1] != adapter.version:
-            sent = self._sent = (adapter, adapter.version, shipped(adapter))
-        return sent[2]
+        version, sent = self._sent.get(adapter, (None, None))
+        if sent is None or version != adapter.version:
+            sent = shipped(adapter)
+            self._sent.clear()
+            self._sent[adapter] = (adapter.version, sent)
+        return sent
 
     def _work(self, weights: Shipped, asked: UnitRequest, block: range) -> GradientWork:
         """The part of a request that is a block: its units, and the datums that they name."""
