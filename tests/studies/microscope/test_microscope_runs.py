@@ -158,5 +158,8 @@ def test_a_generator_is_one_of_the_tasks_of_reasoning_gym() -> None:
     )
     assert told.arm.opened is not None
     assert told.arm.opened.keys["task"] == "basic_arithmetic"
+    small = microscope_settings({"at": "small", "generator": "gsm_symbolic"}, source_of)
+    assert small.arm.opened is not None
+    assert small.arm.opened.keys == {"task": "gsm_symbolic"}
     with pytest.raises(ConfigError, match="not one of several"):
         microscope_settings({"generator": "basic_arithmetic"}, source_of)

@@ -168,7 +168,7 @@ def microscope_settings(
         return _of_sides(overrides)
     usual = presets.get("task", _OWN_TASK)
     named = overrides.get("task", usual)
-    if named != usual:  # its keys are another task's
+    if named != usual or GENERATOR.name in overrides:  # its keys are another task's
         presets = {key: presets[key] for key in ("seeds", "samples", "steps") if key in presets}
     given = {**presets, **overrides, "task": named}
     source = studied_source(given, open_source, "the microscope looks at runs on a task")

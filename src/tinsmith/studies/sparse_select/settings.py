@@ -231,7 +231,7 @@ def _presets(overrides: Mapping[str, str]) -> Mapping[str, str]:
     small = overrides.get("at") == At.SMALL.value and "size" not in overrides
     presets = AT_SMALL if small else SIZES[Size(text)]
     usual = presets.get("task", _OWN_TASK)
-    if overrides.get("task", usual) == usual:
+    if overrides.get("task", usual) == usual and GENERATOR.name not in overrides:
         return presets
     keys = {key.name for key in _KEYS.own} | {"steps"}
     return {k: v for k, v in presets.items() if k in keys}
