@@ -19,6 +19,7 @@ from tinsmith.engine.export import export
 from tinsmith.lab.experiment.replay import replay
 from tinsmith.lab.runs.files import ROLLOUTS, STATE
 from tinsmith.lab.runs.folder import RunFolder
+from tinsmith.lab.study import studied_task
 from tinsmith.lab.study.arms import CELLS
 from tinsmith.lab.study.driver import Outcome
 from tinsmith.models.published.package_index import fetch
@@ -41,16 +42,7 @@ SHARED = {
     "groups_per_batch": "8",
     "steps": "24",
 }
-SUMS = {
-    "task": "reasoning_gym",
-    "generator": "chain_sum",
-    "score": "solved",
-    "read": "number",
-    "config.max_terms": "3",
-    "config.min_digits": "1",
-    "config.max_digits": "2",
-    "max_tokens": "24",
-}
+SUMS = {**studied_task.SUMS, "generator": "chain_sum", "score": "solved"}
 INSTRUCTIONS = {
     "task": "instructions",
     "score": "prompt_strict",

@@ -16,8 +16,10 @@ from tinsmith.lab.study.arms import Opened, Study, StudyArm
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, numbers
 from tinsmith.lab.study.studied_task import (
     GENERATOR,
+    SUMS,
     OpenSource,
     keys_of_source,
+    sized_presets,
     studied_source,
 )
 from tinsmith.lab.user_task.kinds import TASK_KINDS
@@ -58,12 +60,7 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
 """What a size stands for; `steps`, `items` and the like are the task's, where it is the study's own."""
 AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "task": "reasoning_gym",
-        "config.max_terms": "3",
-        "config.min_digits": "1",
-        "config.max_digits": "2",
-        "read": "number",
-        "max_tokens": "24",
+        **SUMS,
         "seeds": "1",
         "samples": "2",
         "steps": "24",
@@ -163,14 +160,10 @@ def microscope_settings(
     Raises:
         ConfigError: a key that the study sets itself, or a value that cannot be read.
     """
-    presets = presets_of(overrides)
+    presets = sized_presets(presets_of(overrides), _KEYS, overrides, _OWN_TASK)
     if "first" in overrides or "second" in overrides:
         return _of_sides(overrides)
-    usual = presets.get("task", _OWN_TASK)
-    named = overrides.get("task", usual)
-    if named != usual or GENERATOR.name in overrides:  # its keys are another task's
-        presets = {key: presets[key] for key in ("seeds", "samples", "steps") if key in presets}
-    given = {**presets, **overrides, "task": named}
+    given = {**presets, **overrides}
     source = studied_source(given, open_source, "the microscope looks at runs on a task")
     assert source.found_at is not None, "another is refused"
     keys = microscope_keys(source)

@@ -17,8 +17,10 @@ from tinsmith.lab.study.cluster_keys import CLUSTER_KEYS
 from tinsmith.lab.study.keys import DRY_RUN, StudyKey, StudyKeys, count, learning_rates
 from tinsmith.lab.study.studied_task import (
     GENERATOR,
+    SUMS,
     OpenSource,
     keys_of_source,
+    sized_presets,
     studied_source,
 )
 from tinsmith.lab.user_task.chosen_items import Examined
@@ -73,12 +75,7 @@ SIZES: Final[Mapping[Size, Mapping[str, str]]] = MappingProxyType(
 )
 AT_SMALL: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "task": "reasoning_gym",
-        "config.max_terms": "3",
-        "config.min_digits": "1",
-        "config.max_digits": "2",
-        "read": "number",
-        "max_tokens": "24",
+        **SUMS,
         "seeds": "1",
         "steps": "24",
         "groups_per_batch": "8",
@@ -176,7 +173,7 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
     Raises:
         ConfigError: a key that the study sets itself, or a value that cannot be read.
     """
-    given = {"task": _OWN_TASK, **_presets(overrides), **overrides}
+    given = {**sized_presets(_presets(overrides), _KEYS, overrides, _OWN_TASK), **overrides}
     source = studied_source(given, open_source, "sparse selection is of runs on a task")
     assert source.found_at is not None, "another is refused"
     keys = sparse_keys(source)
@@ -224,17 +221,17 @@ def sparse_study(overrides: Mapping[str, str], open_source: OpenSource) -> Spars
 
 
 def _presets(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what a size, or a place, stands for; of another task than its own, what is no task's key."""
+    """Return what a size, or a place, stands for.
+
+    Raises:
+        ConfigError: there is no such size.
+    """
     text = overrides.get("size", Size.NANO.value)
     if text not in list(Size):
         raise unreadable("size", text, ", ".join(Size))
-    small = overrides.get("at") == At.SMALL.value and "size" not in overrides
-    presets = AT_SMALL if small else SIZES[Size(text)]
-    usual = presets.get("task", _OWN_TASK)
-    if overrides.get("task", usual) == usual and GENERATOR.name not in overrides:
-        return presets
-    keys = {key.name for key in _KEYS.own} | {"steps"}
-    return {k: v for k, v in presets.items() if k in keys}
+    if overrides.get("at") == At.SMALL.value and "size" not in overrides:
+        return AT_SMALL
+    return SIZES[Size(text)]
 
 
 def _items(source: TaskSource, own: Mapping[str, str]) -> int:
