@@ -20,7 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
+from tinsmith.engine.cluster.freed_memory import (
+    give_back_freed_memory,
+    keep_giving_back,
+    share_one_heap,
+    take_small_pages,
+)
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool, sharded
 from tinsmith.engine.cluster.stages import Stage
 from tinsmith.engine.sampler import Sampler, SamplerLimits
@@ -103,7 +108,9 @@ def status(key: str) -> int:
 def worker(job: Job, told: Connection) -> None:
     """Load a stage; answer its driver, or be it. Tells what it came to, or that there was no memory."""
     configure(threads=1)
-    give_back_freed_memory()
+    share_one_heap()  # these three as a worker's processes do
+    keep_giving_back()
+    take_small_pages()
     warm_up()
     give_back_freed_memory()
     empty = status("VmRSS")

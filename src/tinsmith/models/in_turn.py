@@ -9,7 +9,7 @@ from torch import Tensor
 
 _T = TypeVar("_T")
 
-_AT_ONCE: Final = 1 << 20
+_AT_ONCE: Final = 1 << 18
 """Values of a wide matrix that are read at a time: 4 MiB."""
 
 

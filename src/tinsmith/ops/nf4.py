@@ -34,7 +34,7 @@ BLOCK = 64
 GROUP = 256
 """Absmax values that share one scale."""
 
-_CHUNK = 8192
+_CHUNK = 2048
 """Blocks encoded at a time, so that temporaries stay in cache; changes no bit."""
 
 _TINY = np.float32(1e-38)

@@ -66,3 +66,18 @@ print(heaps() - before if can else 0)
 def test_threads_that_come_later_get_no_heap_of_their_own() -> None:
     told = subprocess.run([sys.executable, "-c", HEAPS], capture_output=True, text=True, check=True)
     assert int(told.stdout) == 0
+
+
+PAGES = """
+from pathlib import Path
+from tinsmith.engine.cluster.freed_memory import take_small_pages
+
+can = take_small_pages()
+told = Path("/proc/self/status").read_text().splitlines()
+print([line.split()[1] for line in told if line.startswith("THP_enabled:")] if can else ["0"])
+"""
+
+
+def test_a_shard_takes_no_large_pages() -> None:
+    told = subprocess.run([sys.executable, "-c", PAGES], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "['0']"

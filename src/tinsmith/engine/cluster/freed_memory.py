@@ -15,6 +15,8 @@ _ARENA_MAX: Final = -8
 """M_ARENA_MAX: heaps in all, where each thread that frees would leave holes in its own."""
 _LEAST: Final = 1 << 18
 """Bytes of a block that has pages of its own: those of a few rows of activations stay in the heap."""
+_THP_DISABLE: Final = 41
+"""PR_SET_THP_DISABLE of Linux's prctl.h."""
 
 
 def give_back_freed_memory() -> None:
@@ -42,3 +44,13 @@ def keep_giving_back() -> bool:
     give_back_freed_memory()
     library = ctypes.CDLL(None)
     return hasattr(library, "mallopt") and library.mallopt(_MMAP_THRESHOLD, _LEAST) == 1
+
+
+def take_small_pages() -> bool:
+    """Have memory come in the system's smallest pages, as it is touched; return whether that can be (Linux).
+
+    numpy asks for pages of 2 MB, so that a cache of which each layer has filled a few KB takes 2 MB for each of them.
+    Not for a process that has memory enough: large pages cost less to look up.
+    """
+    library = ctypes.CDLL(None)
+    return hasattr(library, "prctl") and library.prctl(_THP_DISABLE, 1, 0, 0, 0) == 0

@@ -6,7 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tinsmith.engine.cluster.freed_memory import give_back_freed_memory, keep_giving_back
+from tinsmith.engine.cluster.freed_memory import (
+    give_back_freed_memory,
+    keep_giving_back,
+    take_small_pages,
+)
 from tinsmith.engine.cluster.shard import EarlierShard, Shard
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.engine import Engine
@@ -50,6 +54,7 @@ def load_shard(settings: WorkerSettings, index: int) -> Shard:
         TinsmithError: this machine cannot serve it.
     """
     keep_giving_back()
+    take_small_pages()
     made = Shard(
         settings.models,
         index=index,
