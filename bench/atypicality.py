@@ -16,8 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from tinsmith.data.atypicality import Atypicality, Null, NullModel, score_atypicality
-from tinsmith.data.journal_pairs import JournalReferences
+from tinsmith.data.indices.atypicality import Atypicality, Null, NullModel, score_atypicality
+from tinsmith.data.indices.journal_pairs import JournalReferences
 from tinsmith.ops.extension import configure
 
 CITING, OLDER, FIELDS, JOURNALS = 20_000, 30_000, 25, 20

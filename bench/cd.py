@@ -19,9 +19,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from graphs import FIRST_YEAR, YEARS, Graph, citation_graph
-from tinsmith.data.cd import cd_frame, count_cd, count_citers
-from tinsmith.data.graph import CitationGraph
-from tinsmith.data.windows import Windows
+from tinsmith.data.indices.cd import cd_frame, count_cd, count_citers
+from tinsmith.data.indices.graph import CitationGraph
+from tinsmith.data.indices.windows import Windows
 from tinsmith.ops.extension import configure
 
 WINDOW = 5

@@ -28,7 +28,7 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.native import NativeKernels

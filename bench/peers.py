@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.ops.extension import configure

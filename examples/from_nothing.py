@@ -23,7 +23,7 @@ from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import identify
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.slots import values
 from tinsmith.ops.advantages import center_within_group
 from tinsmith.renderers.corpus import builtin_corpus

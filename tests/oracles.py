@@ -20,7 +20,7 @@ from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.decoder import HEAD_PLACE, Decoder
-from tinsmith.models.hf_config import config_values
+from tinsmith.models.folders.hf_config import config_values
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.slots import load, values
 from tinsmith.models.steps import LowRanks, TrainSteps
@@ -28,8 +28,8 @@ from tinsmith.ops import nf4
 from tinsmith.ops.forest import Forest
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.linear import Run, forward
-from tinsmith.ops.losses import LOSSES
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.objectives.losses import LOSSES
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import Datum, LossName
 from tinsmith.types.fingerprints import tensors_sha256

@@ -19,8 +19,8 @@ from tinsmith.engine.training import TrainingSession
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.folder import write_folder
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import write_folder
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.merge import all_logprobs, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec

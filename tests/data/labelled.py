@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import CorpusCard, SourceDescription, SourceKind, write_card
+from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.metrics_card import MetricsCard, write_metrics_card
 from tinsmith.data.schema import (
     CARD,

@@ -9,7 +9,7 @@ import pytest
 
 from models import CONFIG
 from tinsmith.engine.engine import Engine, freeze
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.renderers.tokenizer import preset_tokenizer
 from tinsmith.types.adapters import AdapterKind, AdapterSpec

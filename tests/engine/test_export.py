@@ -19,7 +19,7 @@ from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, LinearScaling, Llama3Scaling, Mixture
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.gguf.writing import StoredAs
 from tinsmith.models.merge import all_logprobs, merged_config, merged_weights, probe_sequences
 from tinsmith.models.rounding import renumbered, rounding_difference

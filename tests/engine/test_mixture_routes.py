@@ -10,8 +10,8 @@ import torch
 from mixtures import CONFIGS, forked, mixture_adapter, mixture_decoder, scored
 
 from oracles import random_weights
-from tinsmith.engine.certificate import certify
-from tinsmith.engine.checked_mixtures import mixtures, near_ties
+from tinsmith.engine.checks.certificate import certify
+from tinsmith.engine.checks.checked_mixtures import mixtures, near_ties
 from tinsmith.engine.parts import SOUND
 from tinsmith.engine.sampled_routes import SampledRoutes
 from tinsmith.engine.sampler import Sampler, SamplerLimits

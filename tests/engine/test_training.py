@@ -35,8 +35,8 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.ops import extension
 from tinsmith.ops.functions import GivenGradient
-from tinsmith.ops.losses import LOSSES
 from tinsmith.ops.native import NativeKernels
+from tinsmith.ops.objectives.losses import LOSSES
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import AdamParams, Datum, LossName
 from tinsmith.types.errors import ConfigError, InputError, TinsmithError

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tinsmith.lab.nano_base import BaseRecipe, build_base
-from tinsmith.models.folder import read_weights, weights_fingerprint
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import read_weights, weights_fingerprint
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.renderer import Message, Role
 

@@ -13,12 +13,12 @@ import pytest
 from small_study import open_run, train
 
 from tinsmith.lab.grouping import left_out_by_spread
+from tinsmith.lab.live.watched_information import cross_scores
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.files import METRICS
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import LATER, RlSettings, Watched, told_apart
-from tinsmith.lab.watched_information import cross_scores
-from tinsmith.stats.determinism_monitor import DeterminismMonitor
+from tinsmith.stats.monitors.determinism_monitor import DeterminismMonitor
 from tinsmith.types.errors import ConfigError
 
 RL = RlSettings(

@@ -14,7 +14,7 @@ from gguf_files import VOCAB, small_tokenizer, write_gguf
 from oracles import LLAMA, random_weights
 from tinsmith.cli import main
 from tinsmith.models.base import open_base, tokenizer_of
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.published import package_index, packaged, sources
 from tinsmith.models.published.package_index import fetch
 from tinsmith.models.published.packaged import PackagedModel

@@ -19,8 +19,8 @@ from oracles import (
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import read_weights, write_folder
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import read_weights, write_folder
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.merge import (
     all_logprobs,
     max_logprob_difference,

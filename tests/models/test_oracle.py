@@ -32,8 +32,8 @@ from tinsmith.models.adapter import create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, LinearScaling
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import read_weights
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import read_weights
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.names import expected_tensors
 from tinsmith.ops.native import NativeKernels
 from tinsmith.types.adapters import AdapterKind, AdapterSpec

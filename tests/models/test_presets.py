@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tinsmith.models.config import DecoderConfig, Family
-from tinsmith.models.folder import weights_fingerprint
+from tinsmith.models.folders.folder import weights_fingerprint
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.names import expected_tensors
 from tinsmith.models.presets import PRESETS

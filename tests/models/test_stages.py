@@ -12,7 +12,7 @@ import torch
 from tinsmith.models.base import open_base, stored_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.held import held_base
 from tinsmith.models.in_turn import InTurn
 from tinsmith.models.initial_weights import drawn_weights, initial_weights

@@ -13,6 +13,7 @@ from tinsmith.data.labels import Disruption
 from tinsmith.lab.course import Course
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.nano_base import build_base
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import Run
@@ -20,7 +21,6 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.settings import RlSettings
-from tinsmith.lab.teller import Teller
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.debate.cues import Cue, Cues
 from tinsmith.studies.debate.debated_papers import DebatedPapers

@@ -10,6 +10,7 @@ from tinsmith.lab.labels.course import label_course
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
 from tinsmith.lab.labels.paper import Item, Paper
 from tinsmith.lab.labels.task import Task, make_task
+from tinsmith.lab.live.teller import Teller
 from tinsmith.lab.papers.base import PaperBaseRecipe, build_paper_base
 from tinsmith.lab.rewards.label_reward import make_label_reward
 from tinsmith.lab.rl import train as train_run
@@ -19,7 +20,6 @@ from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.lab.settings import CommonSettings
-from tinsmith.lab.teller import Teller
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.seeds import random_bits
 

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinsmith.stats.claim import CheckName, Finding, Training, Verdict
 from tinsmith.stats.estimates import Bootstrap
-from tinsmith.stats.mean_claims import (
+from tinsmith.stats.gate.claim import CheckName, Finding, Training, Verdict
+from tinsmith.stats.gate.mean_claims import (
     MeanBeats,
     MeanLearned,
     judge_mean_beats,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tinsmith.cli.kept_tasks import KEPT_TASKS, KeptTask
 from tinsmith.lab.experiment.experiment import Experiment, Plan, SubjectEntry
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.study.keys import StudyKeys
 from tinsmith.lab.user_task.entry import USER_TASK

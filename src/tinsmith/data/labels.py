@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.data.cd_status import CdStatus
+from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tinsmith.data.atypicality import Atypicality, score_atypicality
 from tinsmith.data.baselines.scores import score_frame
-from tinsmith.data.cd import CdCounts, cd_frame, count_cd
-from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.content_digest import ContentDigest
 from tinsmith.data.corpus import Corpus
-from tinsmith.data.journal_pairs import JournalReferences
+from tinsmith.data.indices.atypicality import Atypicality, score_atypicality
+from tinsmith.data.indices.cd import CdCounts, cd_frame, count_cd
+from tinsmith.data.indices.cd_status import CdStatus
+from tinsmith.data.indices.journal_pairs import JournalReferences
+from tinsmith.data.indices.windows import UNDATED
 from tinsmith.data.metrics_card import (
     FORMAT,
     Granularity,
@@ -29,7 +30,6 @@ from tinsmith.data.metrics_card import (
 from tinsmith.data.progress import Progress, Silent
 from tinsmith.data.replacing import replacing
 from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD
-from tinsmith.data.windows import UNDATED
 from tinsmith.types.errors import DataError
 from tinsmith.types.fingerprints import sha256_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from tinsmith.data.atypicality import Null, NullModel
+from tinsmith.data.indices.atypicality import Null, NullModel
 from tinsmith.types.errors import ConfigError
 
 FORMAT = 1

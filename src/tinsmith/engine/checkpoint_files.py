@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor
 
 from tinsmith.models.base import BaseModel
+from tinsmith.models.folders.stored import read_object
 from tinsmith.models.staging import present
-from tinsmith.models.stored import read_object
 from tinsmith.models.tensor_file import read_fp32, write_tensors
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, DataError

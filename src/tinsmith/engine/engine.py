@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from tinsmith.engine.bases import Bases, ServesRequests, grammars_of, text_of
-from tinsmith.engine.certificate import Certificate, certify
-from tinsmith.engine.deviations import parts_of
-from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
+from tinsmith.engine.checks.certificate import Certificate, certify
+from tinsmith.engine.checks.deviations import parts_of
+from tinsmith.engine.checks.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy

@@ -22,8 +22,8 @@ from tinsmith.engine.tinker_paths import SCHEME, TinkerPath
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import OpenedBase, open_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.folder import read_weights, write_folder
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import read_weights, write_folder
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.gguf.file import SUFFIX, read_gguf
 from tinsmith.models.gguf.model import read_model
 from tinsmith.models.gguf.vocabulary import vocabulary

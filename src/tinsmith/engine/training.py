@@ -27,8 +27,8 @@ from tinsmith.models.routes import RouteSums, added, route_metrics
 from tinsmith.models.slots import values as published
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.kernels import Kernels
-from tinsmith.ops.losses import LossValue
-from tinsmith.ops.objective import objective_of
+from tinsmith.ops.objectives.losses import LossValue
+from tinsmith.ops.objectives.objective import objective_of
 from tinsmith.types.datum import AdamParams, Datum, DatumOutput, ForwardBackwardResult, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.gradient import GradientUnit

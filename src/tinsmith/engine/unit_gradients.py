@@ -22,8 +22,8 @@ from tinsmith.models.steps import TrainSteps, target_logprobs
 from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.ops.forest import Forest, Reads
 from tinsmith.ops.functions import GivenGradient
-from tinsmith.ops.losses import LossValue
-from tinsmith.ops.objective import Objective, objective_of
+from tinsmith.ops.objectives.losses import LossValue
+from tinsmith.ops.objectives.objective import Objective, objective_of
 from tinsmith.types.datum import Datum, DatumOutput, LossName
 from tinsmith.types.errors import InputError
 

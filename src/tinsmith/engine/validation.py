@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.engine.adjustment_checks import check_adjustments, check_prompt_questions
+from tinsmith.engine.checks.adjustment_checks import check_adjustments, check_prompt_questions
 from tinsmith.models.config import DecoderConfig
-from tinsmith.ops.objective import Objective
+from tinsmith.ops.objectives.objective import Objective
 from tinsmith.types.datum import MAX_READS, MAX_TARGETS, Datum, LossName
 from tinsmith.types.errors import InputError
 from tinsmith.types.sampling import SampleRequest

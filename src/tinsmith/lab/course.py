@@ -10,15 +10,15 @@ from typing import Any, Generic, cast
 import tinker
 
 from tinsmith.lab.confidence import watched_confidence
+from tinsmith.lab.live.progress import Progress, silent
+from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
+from tinsmith.lab.live.watched_information import watched_information
 from tinsmith.lab.policy import ExactGradient, told_drift, told_foresight
-from tinsmith.lab.progress import Progress, silent
 from tinsmith.lab.rollout_metrics import Line, examined_lines
 from tinsmith.lab.rollouts import A, Failure, I, Rollout, Sampling, sample_groups
 from tinsmith.lab.schedule import subset
 from tinsmith.lab.settings import CommonSettings, Selection, Watched
 from tinsmith.lab.subject import SectionRecord, Split, Subject
-from tinsmith.lab.watch import Examinee, Judged, Score, Watch
-from tinsmith.lab.watched_information import watched_information
 from tinsmith.types.seeds import derive
 
 

@@ -21,7 +21,7 @@ from tinsmith.engine.engine import Engine
 from tinsmith.engine.training import TrainingSession
 from tinsmith.lab.experiment.own_rates import CARD
 from tinsmith.lab.schedule import batch
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values

@@ -15,7 +15,7 @@ import tinker
 from tinker import types
 
 from tinsmith.lab.environment import Answering, Environment, Forkable, Move
-from tinsmith.lab.progress import Progress, silent
+from tinsmith.lab.live.progress import Progress, silent
 from tinsmith.lab.service.official_client import text_logprobs
 from tinsmith.types.errors import BackendError, ConfigError, DataError
 from tinsmith.types.seeds import derive

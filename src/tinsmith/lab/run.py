@@ -12,9 +12,12 @@ import msgspec
 import tinker
 
 from tinsmith.lab.course import Course
-from tinsmith.lab.experts import ExpertWatch
 from tinsmith.lab.grouping import ScoredGroup
-from tinsmith.lab.pace import outlook, worth_telling
+from tinsmith.lab.live.experts import ExpertWatch
+from tinsmith.lab.live.pace import outlook, worth_telling
+from tinsmith.lab.live.standing import Standing
+from tinsmith.lab.live.teller import Teller
+from tinsmith.lab.live.watch import Examinee, Score
 from tinsmith.lab.rollout_metrics import Line, answer_line, failure_line
 from tinsmith.lab.rollouts import WAIT_SECONDS, A, I
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS, TRACE
@@ -23,12 +26,9 @@ from tinsmith.lab.service.connect import Connection
 from tinsmith.lab.service.facts import TraceReader
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.settings import CommonSettings, RlSettings
-from tinsmith.lab.standing import Standing
-from tinsmith.lab.teller import Teller
-from tinsmith.lab.watch import Examinee, Score
-from tinsmith.stats.alarms import Alarm
-from tinsmith.stats.determinism_monitor import DeterminismMonitor
 from tinsmith.stats.diagnostics.reward_spread import FlatRewards
+from tinsmith.stats.monitors.alarms import Alarm
+from tinsmith.stats.monitors.determinism_monitor import DeterminismMonitor
 
 Reached = Callable[[Standing], None]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import stored_weights, weights_fingerprint
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import stored_weights, weights_fingerprint
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.gguf.file import read_gguf
 from tinsmith.models.gguf.model import read_decoder, stored_model
 from tinsmith.models.gguf.tokenizer import tokenizer_folder

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tinsmith.models.adapter import Adapter, create_adapter, is_quantised, target_names
 from tinsmith.models.decoder import Decoder
+from tinsmith.models.folders.stored import opened, read_object
 from tinsmith.models.merge import base_head
 from tinsmith.models.mixtures.peft_layout import (
     check_fused_targets,
@@ -26,7 +27,6 @@ from tinsmith.models.mixtures.peft_layout import (
 from tinsmith.models.names import ATTENTION_TARGETS, LINEAR_TARGETS, MLP_TARGETS, ROUTER_TARGET
 from tinsmith.models.slots import load, values
 from tinsmith.models.staging import staged
-from tinsmith.models.stored import opened, read_object
 from tinsmith.models.tensor_file import write_tensors
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.errors import CheckpointError, ConfigError

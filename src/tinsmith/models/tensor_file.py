@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tinsmith.models.stored import opened
+from tinsmith.models.folders.stored import opened
 from tinsmith.types.errors import CheckpointError
 
 

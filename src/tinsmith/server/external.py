@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.engine.training import TrainingSession
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.merge import merged_config, merged_weights
 from tinsmith.models.peft_format import export_peft
 from tinsmith.server.access.caller import is_own

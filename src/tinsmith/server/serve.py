@@ -19,8 +19,8 @@ import uvicorn
 import uvloop
 
 from tinsmith.engine.bases import Bases
+from tinsmith.engine.checks.kept_certificates import KeptCertificates
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.server.access.keys import PREFIX, Keys, read_keys, readable_by_others
 from tinsmith.server.access.log import AccessLog

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tinsmith.ops import kl
 from tinsmith.ops.exact import mean
+from tinsmith.ops.objectives import kl
 from tinsmith.types.errors import DataError
 
 

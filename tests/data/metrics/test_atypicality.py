@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from tinsmith.data.atypicality import Atypicality, Null, NullModel, pair_scores, score_atypicality
-from tinsmith.data.journal_pairs import JournalReferences
+from tinsmith.data.indices.atypicality import (
+    Atypicality,
+    Null,
+    NullModel,
+    pair_scores,
+    score_atypicality,
+)
+from tinsmith.data.indices.journal_pairs import JournalReferences
 from tinsmith.ops.extension import configure
 
 Reference = tuple[str | None, int]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from corpora import Toy, random_edges, small_corpus
 
-from tinsmith.data.cd import CdCounts, cd_frame, count_cd, count_citers
-from tinsmith.data.graph import CitationGraph
+from tinsmith.data.indices.cd import CdCounts, cd_frame, count_cd, count_citers
+from tinsmith.data.indices.graph import CitationGraph
+from tinsmith.data.indices.windows import UNDATED, Windows
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import Granularity, MetricSettings
-from tinsmith.data.windows import UNDATED, Windows
 from tinsmith.ops import extension
 from tinsmith.types.errors import DataError
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tinsmith.data.cd import CdCounts, cd_frame, count_cd
-from tinsmith.data.windows import UNDATED
+from tinsmith.data.indices.cd import CdCounts, cd_frame, count_cd
+from tinsmith.data.indices.windows import UNDATED
 from tinsmith.ops.extension import configure
 
 pytestmark = pytest.mark.whole

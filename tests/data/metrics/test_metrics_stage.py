@@ -11,8 +11,8 @@ import pytest
 from corpora import Toy, random_edges, small_corpus, write_frames
 
 from command_line import Run, command
-from tinsmith.data.atypicality import Null, NullModel
 from tinsmith.data.corpus import Corpus
+from tinsmith.data.indices.atypicality import Null, NullModel
 from tinsmith.data.metrics import compute_metrics
 from tinsmith.data.metrics_card import Granularity, MetricSettings
 from tinsmith.data.schema import METRIC_COLUMNS, METRICS, METRICS_CARD

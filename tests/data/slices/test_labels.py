@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinsmith.data.cd_status import CdStatus
+from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.labels import (
     UNDEFINED,
     Disruption,

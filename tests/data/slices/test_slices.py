@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 from labelled import labelled_corpus, labelled_frames, write_corpus
 
-from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.corpus import Corpus
+from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.labels import Disruption, LabelMode, Novelty, Thresholds
 from tinsmith.data.schema import CARD, METRICS_CARD
 from tinsmith.data.slices import writer as slice_writer

@@ -14,7 +14,7 @@ from gguf import GGMLQuantizationType
 from staged import spread, stages_of
 
 from gguf_files import VOCAB, write_gguf
-from tinsmith.engine.certificate import certify
+from tinsmith.engine.checks.certificate import certify
 from tinsmith.engine.cluster.sharded import ShardedDecoder, ShardedPool
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy
@@ -25,7 +25,7 @@ from tinsmith.models.base import stored_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig, Family, Mixture
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.slots import values

@@ -11,6 +11,7 @@ from course import NAME, course, datums_of
 from in_process import MODELS, Threads, cluster_of
 from staged import Passed
 
+from tinsmith.engine.checks.kept_certificates import KeptCertificates
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.shard import Shard, ShardFacts
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
@@ -18,7 +19,6 @@ from tinsmith.engine.cluster.stage_calls import StageCalls, StageLostError
 from tinsmith.engine.cluster.stages import Stage
 from tinsmith.engine.cluster.work import ServedFacts
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.datum import LossName
 from tinsmith.types.errors import ConfigError, InputError

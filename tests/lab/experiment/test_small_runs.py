@@ -17,11 +17,11 @@ from tinsmith.data.slices.splits import Split
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS, TIMINGS
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.renderers.tokenizer import save_tokenizer, train_tokenizer
-from tinsmith.stats.alarms import AlarmKind
+from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.studies.rubrics.dataset import builtin_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

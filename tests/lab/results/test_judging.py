@@ -14,7 +14,7 @@ from tinsmith.lab.results.baseline_rivals import rival, unpaired
 from tinsmith.lab.results.judging import Judged, judge_alone, judge_arms, pairing
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split
-from tinsmith.stats.claim import CheckName, ClaimKind, Finding, Verdict
+from tinsmith.stats.gate.claim import CheckName, ClaimKind, Finding, Verdict
 from tinsmith.studies.disruption.comparison import compare_labels
 
 pytestmark = pytest.mark.whole

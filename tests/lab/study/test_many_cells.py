@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tinsmith.engine.cluster.ray_runtime import Node
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study import many_cells
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.many_cells import TRIES, Share, run_cells_on

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.driver import Outcome, Stages, Study, StudyArm, conduct_study
 from tinsmith.lab.study.page import heads

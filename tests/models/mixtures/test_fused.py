@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from tinsmith.models.config import DecoderConfig
-from tinsmith.models.folder import read_weights, stored_weights, write_folder
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import read_weights, stored_weights, write_folder
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.names import expected_tensors
 from tinsmith.types.errors import CheckpointError

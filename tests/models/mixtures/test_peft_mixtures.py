@@ -17,8 +17,8 @@ from oracles import disturb
 from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import read_weights, write_folder
-from tinsmith.models.folder_config import read_config
+from tinsmith.models.folders.folder import read_weights, write_folder
+from tinsmith.models.folders.folder_config import read_config
 from tinsmith.models.merge import (
     all_logprobs,
     max_logprob_difference,

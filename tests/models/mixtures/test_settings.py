@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tinsmith.models.config import DecoderConfig, Family, Mixture
-from tinsmith.models.hf_config import config_values, parse_config
+from tinsmith.models.folders.hf_config import config_values, parse_config
 from tinsmith.models.presets import PRESETS
 from tinsmith.types.errors import ConfigError
 

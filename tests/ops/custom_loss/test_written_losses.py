@@ -8,7 +8,7 @@ from traced import by_torch, custom
 from written_losses import WRITTEN
 
 from tinsmith.ops.custom_loss.program import CustomLoss
-from tinsmith.ops.losses import LOSSES, LossConfig
+from tinsmith.ops.objectives.losses import LOSSES, LossConfig
 from tinsmith.types.datum import LossName
 
 Inputs = dict[str, np.ndarray]

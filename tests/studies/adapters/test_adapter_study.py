@@ -22,8 +22,8 @@ from tinsmith.engine.export import export
 from tinsmith.engine.tinker_paths import TinkerPath
 from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.kinds import NOTEBOOK
-from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
@@ -32,7 +32,7 @@ from tinsmith.lab.study.tried_rates import chosen, read_tried
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
 from tinsmith.studies.adapters.settings import adapter_study

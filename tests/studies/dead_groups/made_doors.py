@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.studies.dead_groups.task import SIGNS
 from tinsmith.types.seeds import derive, random_bits

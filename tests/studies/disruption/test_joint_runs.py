@@ -34,7 +34,7 @@ from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.runs.records import Split as Answers
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.pages.page import document_html
-from tinsmith.stats.claim import ClaimKind
+from tinsmith.stats.gate.claim import ClaimKind
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.disruption.comparison import compare_labels, comparison_document
 from tinsmith.studies.disruption.joint.gathering import read_joint_run

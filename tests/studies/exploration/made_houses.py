@@ -10,7 +10,7 @@ from typing import Final
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.interleave import ratio_of
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.settings import RlSettings
 from tinsmith.lab.study.arms import Cell
 from tinsmith.studies.exploration.world import Kind

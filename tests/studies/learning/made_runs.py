@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.types.seeds import random_bits
 

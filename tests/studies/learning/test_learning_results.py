@@ -13,8 +13,8 @@ from tinsmith.cli import main
 from tinsmith.cli.registered import source_of
 from tinsmith.lab.study.files import PAGE, STUDY_JSON, TABLES
 from tinsmith.lab.study.results import Draws
-from tinsmith.stats.claim import CheckName, Finding
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import CheckName, Finding
 from tinsmith.studies.learning.study import run_learning
 
 DRAWS = Draws(claims=Bootstrap(draws=400), tables=Bootstrap(draws=200))

@@ -6,8 +6,8 @@ import pytest
 
 from tinsmith.lab.study.results import Draws
 from tinsmith.pages.measures import Measure
-from tinsmith.stats.claim import Training, Verdict
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import Training, Verdict
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, ItemLook, Writer
 from tinsmith.studies.microscope.interventions import Rule

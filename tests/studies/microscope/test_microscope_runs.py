@@ -12,7 +12,7 @@ from small_slice import Made
 
 from tinsmith.cli.registered import plan_of, source_of
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell, Opened
 from tinsmith.lab.study.files import PAGE, TABLES
 from tinsmith.lab.study.results import Draws

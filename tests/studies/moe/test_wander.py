@@ -15,7 +15,7 @@ import torch
 from tinsmith.engine.sampler import Sampler
 from tinsmith.engine.sequences import Policy
 from tinsmith.models.base import open_base
-from tinsmith.models.folder import write_folder
+from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.initial_weights import initial_weights
 from tinsmith.models.presets import PRESETS
 from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base

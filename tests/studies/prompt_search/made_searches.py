@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.prompt_search.proposing import Grammar
 from tinsmith.lab.prompt_search.search import Search

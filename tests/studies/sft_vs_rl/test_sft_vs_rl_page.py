@@ -14,8 +14,8 @@ from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.study.results import Draws, Seconds, Spent, arm_row, read_arm, scores
 from tinsmith.lab.study.tried_rates import Tried
 from tinsmith.pages.page import document_html
-from tinsmith.stats.claim import CheckName, Finding, Verdict
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import CheckName, Finding, Verdict
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.sft_vs_rl.judging import Evidence
 from tinsmith.studies.sft_vs_rl.outcome import TUNED

@@ -12,7 +12,7 @@ import pytest
 
 from tinsmith.cli.registered import STUDIES
 from tinsmith.lab.experiment.plan import make_plan
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.results import Draws
 from tinsmith.stats.estimates import Bootstrap

@@ -148,8 +148,8 @@ def metrics(
 
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.data.metrics_summary import summary
-    from tinsmith.data.atypicality import Null, NullModel
     from tinsmith.data.corpus import Corpus
+    from tinsmith.data.indices.atypicality import Null, NullModel
     from tinsmith.data.metrics import compute_metrics
     from tinsmith.data.metrics_card import Granularity, MetricSettings
     from tinsmith.ops.extension import configure
@@ -203,8 +203,8 @@ def cut_slice(
     from tinsmith.cli.bar import progress_bar
     from tinsmith.cli.columns import open_console
     from tinsmith.cli.data.slice_tables import slice_lines, slice_table
-    from tinsmith.data.cd_status import CdStatus
     from tinsmith.data.corpus import Corpus
+    from tinsmith.data.indices.cd_status import CdStatus
     from tinsmith.data.labels import NOVELTY_MARGIN, LabelMode, Thresholds
     from tinsmith.data.slices.cutting import make_slice
     from tinsmith.data.slices.settings import Caps, SliceSettings, Task, parse_day

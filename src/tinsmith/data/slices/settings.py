@@ -7,7 +7,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from tinsmith.data.cd_status import CdStatus
+from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.labels import Disruption, Novelty, Thresholds
 from tinsmith.data.slices.splits import Split, SplitScheme
 from tinsmith.types.errors import ConfigError

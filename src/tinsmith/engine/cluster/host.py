@@ -40,7 +40,7 @@ from tinsmith.models.adapter import Adapter, create_adapter
 from tinsmith.models.frozen import frozen_adapter
 from tinsmith.models.routes import RouteSums, added
 from tinsmith.models.slots import values
-from tinsmith.ops.losses import LossValue
+from tinsmith.ops.objectives.losses import LossValue
 from tinsmith.types.datum import DatumOutput
 from tinsmith.types.errors import BackendError, InputError, TinsmithError
 from tinsmith.types.source import source_sha256

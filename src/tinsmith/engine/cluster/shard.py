@@ -12,10 +12,10 @@ from typing import Protocol
 
 import torch
 
-from tinsmith.engine.certificate import Certificate, certify
+from tinsmith.engine.checks.certificate import Certificate, certify
+from tinsmith.engine.checks.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.cluster.stage_calls import StageCalls
 from tinsmith.engine.cluster.work import ServedFacts
-from tinsmith.engine.kept_certificates import KeptCertificates, circumstances
 from tinsmith.models.base import BaseModel, StoredBase, stored_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.decoder import Decoder

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tinsmith.engine.unit_gradients import UnitRequest
 from tinsmith.models.routes import RouteSums
-from tinsmith.ops.losses import LossValue
+from tinsmith.ops.objectives.losses import LossValue
 from tinsmith.types.adapters import AdapterSpec
 from tinsmith.types.datum import DatumOutput, FloatArray
 from tinsmith.types.errors import TinsmithError

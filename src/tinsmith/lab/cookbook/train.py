@@ -14,14 +14,14 @@ import tinker
 
 from tinsmith.lab.cookbook.subject import CookbookItem, CookbookRollout, CookbookSubject, Earned
 from tinsmith.lab.course import Course, Decoding
+from tinsmith.lab.live.teller import Teller
+from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
 from tinsmith.lab.rl import train as train_run
 from tinsmith.lab.rollouts import SEED_BITS, WAIT_SECONDS, Failure
 from tinsmith.lab.run import Finished, Run
 from tinsmith.lab.runs.existing_run import IfExists
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.settings import RlSettings
-from tinsmith.lab.teller import Teller
-from tinsmith.lab.watch import Examinee, Judged, Score, Watch
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.seeds import derive

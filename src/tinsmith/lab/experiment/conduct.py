@@ -27,7 +27,11 @@ from tinsmith.lab.experiment.materials import Materials, gather
 from tinsmith.lab.experiment.place_limits import place_limits
 from tinsmith.lab.experiment.refusals import require_possible
 from tinsmith.lab.experiment.same_base import require_same_base
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.live.sinks import sinks_for
+from tinsmith.lab.live.teller import Teller
+from tinsmith.lab.live.watch import Score
+from tinsmith.lab.live.worker_watch import workers_watched
 from tinsmith.lab.rl import train
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.run import BestStep, Finished, Reached, Run
@@ -39,11 +43,7 @@ from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_conn
 from tinsmith.lab.service.facts import model_identity, weights_sha256
 from tinsmith.lab.service.official_client import ready
 from tinsmith.lab.service.reach import wrong_key
-from tinsmith.lab.sinks import sinks_for
-from tinsmith.lab.teller import Teller
-from tinsmith.lab.watch import Score
-from tinsmith.lab.worker_watch import workers_watched
-from tinsmith.stats.alarms import Alarm
+from tinsmith.stats.monitors.alarms import Alarm
 from tinsmith.types.errors import BackendError, ConfigError, JudgeError, LostError, TaskError
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.model_names import ModelName

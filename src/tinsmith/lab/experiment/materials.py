@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import SERVED_NAME, named_model
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
 

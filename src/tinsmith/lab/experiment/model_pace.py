@@ -11,10 +11,10 @@ from typing import Final
 
 from tinsmith.lab.confidence import WATCHED
 from tinsmith.lab.labels.scores import PROBED
+from tinsmith.lab.live.watched_information import PROMPTS
 from tinsmith.lab.policy import DRIFT_PROBED
 from tinsmith.lab.schedule import due
 from tinsmith.lab.settings import CommonSettings, RlSettings, Selection, SftSettings, Watched
-from tinsmith.lab.watched_information import PROMPTS
 from tinsmith.ops.confidence import FRACTIONS
 from tinsmith.ops.extension import native
 

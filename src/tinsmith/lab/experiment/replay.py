@@ -18,7 +18,7 @@ from tinsmith.lab.experiment.conduct import conduct
 from tinsmith.lab.experiment.experiment import Plan, SubjectEntry
 from tinsmith.lab.experiment.manifest import Json, Prepared, changed_identity
 from tinsmith.lab.experiment.materials import Materials, with_model
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.files import MANIFEST
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.runs.kinds import Kind, Status

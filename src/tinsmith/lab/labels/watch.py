@@ -14,17 +14,17 @@ from tinsmith.lab.labels.labelled_papers import LabelledPapers, PaperRollout
 from tinsmith.lab.labels.paper import Item
 from tinsmith.lab.labels.scores import information
 from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.live.watch import Examinee, Judged, Score, Watch
 from tinsmith.lab.rewards.label_reward import LabelTerms
 from tinsmith.lab.rollouts import Failure
 from tinsmith.lab.settings import Selection
-from tinsmith.lab.watch import Examinee, Judged, Score, Watch
-from tinsmith.stats.alarms import Alarm
-from tinsmith.stats.collapse import CollapseMonitor
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.evaluation import Evaluation
 from tinsmith.stats.evaluations import Evaluations
 from tinsmith.stats.groups import Group, census
-from tinsmith.stats.monitor_state import MonitorState, Signals
+from tinsmith.stats.monitors.alarms import Alarm
+from tinsmith.stats.monitors.collapse import CollapseMonitor
+from tinsmith.stats.monitors.monitor_state import MonitorState, Signals
 from tinsmith.stats.rates import Metric
 
 DRAWS = 1000

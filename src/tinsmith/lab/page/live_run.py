@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tinsmith.lab.experiment.conduct import Conducted, conduct
 from tinsmith.lab.experiment.experiment import Plan
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.live.standing import Standing
 from tinsmith.lab.page.live_page import Unfinished, draw_page, settle_page
-from tinsmith.lab.progress import Say
-from tinsmith.lab.standing import Standing
 
 
 def conduct_with_page(plan: Plan, say: Say) -> tuple[Conducted, Path | None]:

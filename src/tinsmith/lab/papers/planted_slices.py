@@ -25,7 +25,7 @@ from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.settings import SliceSettings, Task
 from tinsmith.data.slices.splits import Split, ids_sha256
 from tinsmith.lab.labels.subjects import Subject
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.types.fingerprints import file_sha256
 from tinsmith.types.home import home

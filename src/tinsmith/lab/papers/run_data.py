@@ -15,6 +15,7 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.labels.course import LabelCourse, label_course
 from tinsmith.lab.labels.labelled_papers import LabelledPapers, Papers
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.forecast import forecast
 from tinsmith.lab.papers.frame import on_papers, task_asked
@@ -27,7 +28,6 @@ from tinsmith.lab.papers.worlds import (
     slice_identity,
     world_slice,
 )
-from tinsmith.lab.progress import Say
 from tinsmith.lab.rewards.label_reward import LabelReward, make_label_reward
 from tinsmith.lab.runs.files import BASELINES
 from tinsmith.lab.runs.folder import RunFolder

@@ -12,7 +12,7 @@ from tinsmith.lab.rewards.label_reward import make_label_reward
 
 if TYPE_CHECKING:
     from tinsmith.lab.experiment.materials import RunData
-    from tinsmith.lab.progress import Say
+    from tinsmith.lab.live.progress import Say
 
 
 class PapersSubject:

@@ -25,9 +25,9 @@ from tinsmith.data.sources.world.spec import Preset
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item, items_of
 from tinsmith.lab.labels.task import Task as LabTask
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.base import PaperBaseRecipe, paper_conversations
-from tinsmith.lab.progress import Say
 from tinsmith.models.staging import one_writer, present, staged
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.home import home

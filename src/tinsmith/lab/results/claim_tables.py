@@ -7,7 +7,7 @@ from typing import Final
 
 from tinsmith.lab.results.judging import METRIC, Judged
 from tinsmith.pages.document import Block, ClaimRow, ClaimTable, Heading, missing, note
-from tinsmith.stats.claim import Check, Claim, ClaimKind, Finding, Verdict
+from tinsmith.stats.gate.claim import Check, Claim, ClaimKind, Finding, Verdict
 
 HEADINGS: Final = {
     ClaimKind.BEATS: "One beats the other",

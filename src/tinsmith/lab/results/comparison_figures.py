@@ -21,7 +21,7 @@ from tinsmith.pages.document import Plate
 from tinsmith.pages.dots import Dots, Panel, dots_svg
 from tinsmith.pages.measures import Measure, from_figure
 from tinsmith.pages.palette import Mark, class_mark, series_mark
-from tinsmith.stats.alarms import AlarmKind, Limits
+from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 
 _LIMITS = Limits()
 _MISSING = "Missing: no run answered the validation split."

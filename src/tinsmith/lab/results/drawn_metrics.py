@@ -11,7 +11,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.pages.curves import Chart, Flag, Limit, Line, chart_svg, smoothing
 from tinsmith.pages.document import Plate
 from tinsmith.pages.palette import INK, INVALID_MARK, Mark, class_mark, series_mark
-from tinsmith.stats.alarms import AlarmKind
+from tinsmith.stats.monitors.alarms import AlarmKind
 
 NO_EXAMINATION = "Missing: there was no examination."
 BLACK = Mark(INK, "-", "o")

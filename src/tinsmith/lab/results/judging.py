@@ -18,7 +18,8 @@ from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Config, Split
 from tinsmith.pages.wording import listed
-from tinsmith.stats.claim import (
+from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import (
     Check,
     CheckName,
     Claim,
@@ -28,8 +29,7 @@ from tinsmith.stats.claim import (
     Verdict,
     claim_words,
 )
-from tinsmith.stats.claims import Beats, Learned, judge_beats, judge_learned
-from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.intervals import Interval
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs

@@ -9,7 +9,7 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.curves import Limit
 from tinsmith.pages.document import Plate
-from tinsmith.stats.alarms import AlarmKind, Limits
+from tinsmith.stats.monitors.alarms import AlarmKind, Limits
 
 _LIMITS: Final = Limits()
 TERMS: Final = ("parse", "contract", "task", "think")

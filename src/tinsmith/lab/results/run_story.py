@@ -11,8 +11,8 @@ from tinsmith.lab.runs.kinds import Kind, Status
 from tinsmith.lab.runs.records import Run
 from tinsmith.pages.measures import Measures, from_row
 from tinsmith.pages.wording import counted, listed, percent, told
-from tinsmith.stats.alarms import AlarmKind
-from tinsmith.stats.claim import ClaimKind
+from tinsmith.stats.gate.claim import ClaimKind
+from tinsmith.stats.monitors.alarms import AlarmKind
 
 
 def run_story(run: Run, systems: Sequence[System], judged: Sequence[Judged]) -> tuple[str, ...]:

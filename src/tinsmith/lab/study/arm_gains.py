@@ -18,9 +18,9 @@ from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import Cell, Table, column, measured, table_of, text
 from tinsmith.pages.wording import p_words, signed, told
-from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.estimates import Bootstrap, Difference
-from tinsmith.stats.mean_claims import (
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import (
     MeanBeats,
     MeanLearned,
     judge_mean_beats,

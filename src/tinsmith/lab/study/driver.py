@@ -19,8 +19,8 @@ from tinsmith.data.replacing import replacing
 from tinsmith.lab.experiment.estimate import time_and_disk
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.estimate import minutes
-from tinsmith.lab.progress import Say
 from tinsmith.lab.results.arms import Arm
 from tinsmith.lab.study.arms import CELLS, Cell, Study, StudyArm
 from tinsmith.lab.study.cells import RunCells, run_cells, sole_process

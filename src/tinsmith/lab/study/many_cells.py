@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tinsmith.engine.cluster.ray_runtime import Node
-from tinsmith.lab.progress import Say, duration
+from tinsmith.lab.live.progress import Say, duration
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import LOST, arguments, prepared
 from tinsmith.lab.study.node_cell import Ended, NodeCell

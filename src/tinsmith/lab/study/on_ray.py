@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tinsmith.engine.cluster.ray_runtime import LEAST_OBJECT_STORE, Cluster, Node, join, start_local
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import RunCells
 from tinsmith.lab.study.cluster_keys import LOCAL, AskedCluster

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arm_gains import Arms
 from tinsmith.lab.study.arms import Study
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study

@@ -18,9 +18,9 @@ from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.tried_rates import Tried, chance_words
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate
 from tinsmith.pages.wording import listed
-from tinsmith.stats.claim import ENOUGH_SEEDS
 from tinsmith.stats.estimates import Bootstrap, estimate
 from tinsmith.stats.evaluation import combine
+from tinsmith.stats.gate.claim import ENOUGH_SEEDS
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import DataError

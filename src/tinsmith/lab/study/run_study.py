@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tinsmith.lab.experiment.experiment import Experiment
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.cluster_keys import asked_cluster, without_cluster

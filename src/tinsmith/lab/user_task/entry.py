@@ -15,8 +15,8 @@ from tinsmith.lab.user_task.kinds import TASK_KINDS
 from tinsmith.types.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tinsmith.lab.live.progress import Say
     from tinsmith.lab.page.compared import Comparison
-    from tinsmith.lab.progress import Say
     from tinsmith.lab.runs.records import Run
     from tinsmith.lab.user_task.run_data import TaskData
     from tinsmith.lab.user_task.source import TaskSource
@@ -83,13 +83,13 @@ class UserTaskEntry:
 
     def page(self, run: Run) -> Document:
         """See SubjectEntry."""
-        from tinsmith.lab.user_task.page import task_document
+        from tinsmith.lab.user_task.pages.page import task_document
 
         return task_document(run)
 
     def compare(self, folders: Sequence[Path], task: str | None) -> Comparison:
         """See SubjectEntry."""
-        from tinsmith.lab.user_task.comparison_page import compared_tasks
+        from tinsmith.lab.user_task.pages.comparison_page import compared_tasks
 
         del task
         return compared_tasks(folders)

@@ -19,7 +19,8 @@ from tinsmith.lab.experiment.key_help import shown_value
 from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.interleave import NONE
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.live.watch import Examinee, ResponseWatch
 from tinsmith.lab.runs.files import GENERAL, SECTIONS, TASK
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.schedule import subset
@@ -39,7 +40,6 @@ from tinsmith.lab.user_task.kinds import TaskFrame
 from tinsmith.lab.user_task.scoring import Failed, score_group
 from tinsmith.lab.user_task.subject import UserAnswer, UserSubject
 from tinsmith.lab.user_task.task import Task
-from tinsmith.lab.watch import Examinee, ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.types.errors import DataError, TinsmithError
 

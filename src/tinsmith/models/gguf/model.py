@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from tinsmith.models.config import DecoderConfig
+from tinsmith.models.folders.stored import check_shapes
 from tinsmith.models.gguf.config import parse_gguf_config
 from tinsmith.models.gguf.file import GgufFile, rows_of, tensors_of
 from tinsmith.models.gguf.layout import ROPE_FACTORS, FilePlace, file_places, halved, rotated_heads
 from tinsmith.models.in_turn import RowsInTurn
 from tinsmith.models.names import expected_tensors
-from tinsmith.models.stored import check_shapes
 
 
 def read_decoder(file: GgufFile) -> DecoderConfig:

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tinsmith.models.config import DecoderConfig, Mixture
-from tinsmith.models.stored import StoredTensor
+from tinsmith.models.folders.stored import StoredTensor
 
 _EXPERTS: Final = "mlp.experts"
 _GATE_UP: Final = "gate_up_proj"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from tinsmith.models.config import DecoderConfig, Family, Mixture
-from tinsmith.models.json_keys import Keys
+from tinsmith.models.folders.json_keys import Keys
 
 FAMILIES: Final = (Family.QWEN3_MOE, Family.OLMOE)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tinsmith.models.folder_config import read_config
-from tinsmith.models.stored import INDEX, WEIGHTS, read_object
+from tinsmith.models.folders.folder_config import read_config
+from tinsmith.models.folders.stored import INDEX, WEIGHTS, read_object
 from tinsmith.types.errors import BackendError, CheckpointError, ConfigError
 
 CONFIGS: Final = ("config.json", "generation_config.json")

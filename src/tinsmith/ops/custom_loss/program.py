@@ -19,8 +19,8 @@ from tinsmith.ops.custom_loss.graph import Call, Graph, LossInput, SentNode, at,
 from tinsmith.ops.custom_loss.limits import MAX_CONSTANT_WORK, MAX_TEXT, Work
 from tinsmith.ops.custom_loss.tape import Array, Tape
 from tinsmith.ops.exact import fsum
-from tinsmith.ops.loss_formulas import LossInputs, LossValue
-from tinsmith.ops.loss_inputs import require_finite
+from tinsmith.ops.objectives.loss_formulas import LossInputs, LossValue
+from tinsmith.ops.objectives.loss_inputs import require_finite
 from tinsmith.types.datum import FloatArray
 from tinsmith.types.errors import InputError
 

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from tinsmith.data.cd_status import CdStatus
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import SourceKind
+from tinsmith.data.indices.cd_status import CdStatus
 from tinsmith.data.labels import SEED_CUT, Disruption, Thresholds
 from tinsmith.data.metrics_reader import read_metrics_card
 from tinsmith.data.schema import METRICS

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tinsmith.engine.checks.kept_certificates import KeptCertificates
 from tinsmith.engine.cluster.freed_memory import (
     give_back_freed_memory,
     keep_giving_back,
@@ -14,7 +15,6 @@ from tinsmith.engine.cluster.freed_memory import (
 from tinsmith.engine.cluster.shard import EarlierShard, Shard
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
 from tinsmith.engine.engine import Engine
-from tinsmith.engine.kept_certificates import KeptCertificates
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.types.home import certificates_folder

@@ -18,7 +18,7 @@ from tinsmith.lab.study.results import Seconds, limits
 from tinsmith.pages.document import Document, Heading, Section, Story, Words
 from tinsmith.pages.tables import Cell, Table, absent, column, number, table_of, text, whole
 from tinsmith.pages.wording import listed, told
-from tinsmith.stats.claim import ClaimKind
+from tinsmith.stats.gate.claim import ClaimKind
 from tinsmith.studies.adapters.results import METRIC, AdaptersFound, Apart
 from tinsmith.studies.adapters.settings import QUESTION, WORDS
 from tinsmith.types.adapters import AdapterKind

@@ -24,8 +24,8 @@ from tinsmith.models.base import open_base
 from tinsmith.models.build import build_decoder
 from tinsmith.models.held import held_base
 from tinsmith.ops.native import NativeKernels
-from tinsmith.stats.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.estimates import Bootstrap, difference
+from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.significance import holm
 from tinsmith.types.adapters import AdapterKind

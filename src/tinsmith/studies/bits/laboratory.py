@@ -17,7 +17,7 @@ import torch
 
 from tinsmith.engine.cache import pages_for
 from tinsmith.engine.checkpoints import load_session, read, save
-from tinsmith.engine.deviations import merged, parts_of
+from tinsmith.engine.checks.deviations import merged, parts_of
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampler import Sampler, SamplerLimits
 from tinsmith.engine.sequences import Policy

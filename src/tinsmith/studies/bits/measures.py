@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tinsmith.lab.difference.runs import Phase
 from tinsmith.lab.difference.tensors import unequal_tensors
-from tinsmith.ops import kl
 from tinsmith.ops.exact import exp, mean
+from tinsmith.ops.objectives import kl
 from tinsmith.studies.bits.outcome import TEMPERATURES, Completion, Marks, Outcome
 from tinsmith.studies.bits.results import Apart, Place, Sampled, Trained
 from tinsmith.types.sketches import TensorMark

@@ -20,7 +20,7 @@ from tinsmith.pages.measures import Measure
 from tinsmith.pages.palette import series_mark
 from tinsmith.pages.tables import measured, number, table_of, text, whole
 from tinsmith.pages.wording import counted, listed, signed
-from tinsmith.stats.claim import Claim, Verdict
+from tinsmith.stats.gate.claim import Claim, Verdict
 from tinsmith.studies.confidence.results import Along, ConfidenceFound
 from tinsmith.studies.confidence.settings import MIXED, NOISE, PLAIN, QUESTION, SHAPED
 

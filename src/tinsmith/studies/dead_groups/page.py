@@ -21,7 +21,7 @@ from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.pages.document import Block, Document, Section, note
 from tinsmith.pages.tables import measured, number, table_of, text, whole
 from tinsmith.pages.wording import counted, listed
-from tinsmith.stats.claim import Verdict
+from tinsmith.stats.gate.claim import Verdict
 from tinsmith.studies.dead_groups.results import DeadFound, Mixed
 from tinsmith.studies.dead_groups.settings import ALWAYS, CHANCE, QUESTION, REMEDIES, SHUFFLED
 

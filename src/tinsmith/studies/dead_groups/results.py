@@ -14,9 +14,9 @@ from tinsmith.lab.study.results import Draws, hashes_in
 from tinsmith.lab.study.task_arms import ArmRead, read_runs
 from tinsmith.lab.study.task_study import Size
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.stats.alarms import AlarmKind
 from tinsmith.stats.diagnostics.dead_groups import group_census
 from tinsmith.stats.mean_runs import MeanRuns
+from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.studies.dead_groups.settings import (
     ALWAYS,
     CHANCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import RunCells
 from tinsmith.lab.study.one_stage import run_one_stage

@@ -21,8 +21,8 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.planted_slices import Planted, planted
-from tinsmith.lab.progress import Say
 from tinsmith.studies.debate.cues import Cue, Cues
 from tinsmith.studies.debate.stance import Draws
 from tinsmith.types.fingerprints import sha256_of

@@ -12,10 +12,10 @@ from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.named_model import is_loaded_here, served_name
 from tinsmith.lab.labels.labelled_papers import Papers
 from tinsmith.lab.labels.paper import Item
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.nano_base import cached_base
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import PaperData, data_of, named_slice
-from tinsmith.lab.progress import Say
 from tinsmith.lab.rollouts import WAIT_SECONDS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection

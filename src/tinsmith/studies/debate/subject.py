@@ -21,8 +21,8 @@ from tinsmith.studies.debate.frame import DebateFrame
 
 if TYPE_CHECKING:
     from tinsmith.lab.experiment.materials import RunData
+    from tinsmith.lab.live.progress import Say
     from tinsmith.lab.page.compared import Comparison
-    from tinsmith.lab.progress import Say
     from tinsmith.lab.runs.records import Run
     from tinsmith.pages.document import Document
 

@@ -56,7 +56,7 @@ from tinsmith.pages.document import (
 from tinsmith.pages.palette import class_slot
 from tinsmith.pages.tables import Table, TableRow, column, number, text, whole
 from tinsmith.pages.wording import counted, listed
-from tinsmith.stats.claim import ClaimKind
+from tinsmith.stats.gate.claim import ClaimKind
 from tinsmith.studies.disruption.headline import headline
 from tinsmith.studies.disruption.joint.gathering import label_alone
 from tinsmith.studies.disruption.lost_classes import LostClass, lost_classes, lost_table

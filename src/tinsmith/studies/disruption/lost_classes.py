@@ -20,9 +20,9 @@ from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.records import Split
 from tinsmith.pages.tables import Table, TableRow, column, number, text
 from tinsmith.pages.wording import percent
-from tinsmith.stats.alarms import Limits
 from tinsmith.stats.incentives.policies import Optimum
 from tinsmith.stats.incentives.posteriors import Posteriors
+from tinsmith.stats.monitors.alarms import Limits
 from tinsmith.stats.rates import CLASS_SCORES, ClassMetric, FloatArray
 from tinsmith.stats.runs import Runs
 from tinsmith.types.errors import TinsmithError

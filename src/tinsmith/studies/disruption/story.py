@@ -12,8 +12,8 @@ from tinsmith.lab.results.snapshot import BASELINE_WORDS
 from tinsmith.lab.results.standings import Standing, standing_words
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.pages.wording import counted, listed, percent, told
-from tinsmith.stats.alarms import Limits
-from tinsmith.stats.claim import ClaimKind
+from tinsmith.stats.gate.claim import ClaimKind
+from tinsmith.stats.monitors.alarms import Limits
 from tinsmith.studies.disruption.lost_classes import LostClass
 
 _LIMITS = Limits()

@@ -11,8 +11,13 @@ from tinsmith.lab.study.results import Draws, StudyValues
 from tinsmith.lab.study.signs import Sign
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.stats.claim import Claim, Training
-from tinsmith.stats.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import (
+    MeanBeats,
+    MeanLearned,
+    judge_mean_beats,
+    judge_mean_learned,
+)
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.stats.sign_flips import sign_flip_p
 from tinsmith.studies.environment_loss.reading import Course

@@ -17,8 +17,13 @@ from tinsmith.lab.study.task_arms import ArmRead, parity_of, read_runs
 from tinsmith.lab.study.task_values import items_seen, values_of
 from tinsmith.lab.user_task.records import TaskRollout
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.stats.claim import Claim, Training
-from tinsmith.stats.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import (
+    MeanBeats,
+    MeanLearned,
+    judge_mean_beats,
+    judge_mean_learned,
+)
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.studies.exploration.settings import ADVISED, ARMS, CONTROL, NONE, RATIOS
 from tinsmith.studies.exploration.source import kind_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinsmith.lab.study.results import limits_of
 from tinsmith.lab.study.signs import signs_words
 from tinsmith.pages.wording import told
-from tinsmith.stats.claim import Claim
+from tinsmith.stats.gate.claim import Claim
 from tinsmith.studies.exploration.results import WORDS, ExplorationFound, Explored
 from tinsmith.studies.exploration.settings import CONTROL, NONE
 

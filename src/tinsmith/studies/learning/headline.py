@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tinsmith.pages.wording import counted, listed
-from tinsmith.stats.claim import Claim, Verdict
+from tinsmith.stats.gate.claim import Claim, Verdict
 from tinsmith.studies.learning.keys import TRAINED, WORDS
 from tinsmith.studies.learning.results import LearnedArm, LearningFound
 from tinsmith.studies.learning.story import holds, shown_measure

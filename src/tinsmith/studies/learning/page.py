@@ -17,7 +17,7 @@ from tinsmith.lab.study.page import (
 from tinsmith.lab.study.results import Seconds
 from tinsmith.lab.study.task_arms import ArmRead
 from tinsmith.lab.study.tried_rates import Tried, rate_words
-from tinsmith.lab.user_task.page import prompt_block, shown_replies
+from tinsmith.lab.user_task.pages.page import prompt_block, shown_replies
 from tinsmith.pages.curves import Chart, Line, chart_svg
 from tinsmith.pages.document import (
     Block,

@@ -9,9 +9,9 @@ from typing import Final
 from tinsmith.lab.study.results import Draws, StudyValues
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.estimates import Bootstrap, Difference
-from tinsmith.stats.mean_claims import (
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import (
     MeanBeats,
     MeanLearned,
     judge_mean_beats,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinsmith.lab.study.results import limits_of
 from tinsmith.pages.wording import counted, listed, p_words, signed, told
-from tinsmith.stats.claim import Claim, ClaimKind, Verdict
+from tinsmith.stats.gate.claim import Claim, ClaimKind, Verdict
 from tinsmith.stats.significance import ALPHA
 from tinsmith.studies.learning.keys import CONTROLS, TRAINED, WORDS, ArmName
 from tinsmith.studies.learning.results import LearnedArm, LearningFound, Moved

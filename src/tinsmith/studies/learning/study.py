@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tinsmith.lab.experiment.experiment import Plan
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import StudyArm
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, Tuned, conduct_study

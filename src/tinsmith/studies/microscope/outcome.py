@@ -11,7 +11,7 @@ from tinsmith.lab.runs.records import Run
 from tinsmith.lab.study.driver import Outcome
 from tinsmith.lab.study.results import Draws, hashes_in, seconds_in
 from tinsmith.pages.wording import counted, listed, told
-from tinsmith.stats.claim import Training, Verdict
+from tinsmith.stats.gate.claim import Training, Verdict
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.studies.microscope.agreement import Decoding, Writer
 from tinsmith.studies.microscope.interventions import Rule

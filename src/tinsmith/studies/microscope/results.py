@@ -9,10 +9,10 @@ from typing import Final
 
 from tinsmith.lab.study.results import Draws, StudyValues
 from tinsmith.pages.measures import Measure
-from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.estimates import Bootstrap
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import MeanBeats, judge_mean_beats
 from tinsmith.stats.intervals import percentile
-from tinsmith.stats.mean_claims import MeanBeats, judge_mean_beats
 from tinsmith.stats.mean_runs import ByItem, MeanRuns
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import FloatArray

@@ -10,7 +10,7 @@ from typing import Final
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import BASE, FINAL, Reopened, plan_again, reopened
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.runs.reader import read_run
 from tinsmith.lab.schedule import subset

@@ -18,7 +18,7 @@ from tinsmith.models.base import open_base, tokenizer_of
 from tinsmith.models.build import build_decoder
 from tinsmith.models.config import DecoderConfig
 from tinsmith.models.decoder import Decoder
-from tinsmith.models.folder import weights_fingerprint, write_folder
+from tinsmith.models.folders.folder import weights_fingerprint, write_folder
 from tinsmith.models.slots import values
 from tinsmith.models.staging import present
 from tinsmith.ops.native import NativeKernels

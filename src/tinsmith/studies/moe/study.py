@@ -12,8 +12,8 @@ import torch
 import transformers
 
 from tinsmith.data.replacing import replacing
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.page.markdown import markdown_of
-from tinsmith.lab.progress import Say
 from tinsmith.ops.processor import cpu_model
 from tinsmith.studies.moe.base import MeasuredBase, drawn_texts, measured_base
 from tinsmith.studies.moe.measures import compared, greedy_parted

@@ -10,9 +10,14 @@ from tinsmith.lab.study.results import Draws, StudyValues
 from tinsmith.lab.study.signs import Sign
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
-from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.diagnostics.pass_at_k import dyadic, swapped, swapped_over_seeds
-from tinsmith.stats.mean_claims import MeanBeats, MeanLearned, judge_mean_beats, judge_mean_learned
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import (
+    MeanBeats,
+    MeanLearned,
+    judge_mean_beats,
+    judge_mean_learned,
+)
 from tinsmith.stats.mean_runs import MeanRuns
 from tinsmith.studies.pass_at_k.reading import ArmSamples
 from tinsmith.studies.pass_at_k.settings import ARMS, BASE, COIN, GRPO, SFT

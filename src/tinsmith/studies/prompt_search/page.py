@@ -15,7 +15,7 @@ from tinsmith.lab.study.page import (
 from tinsmith.lab.study.results import Seconds, limits_of
 from tinsmith.pages.document import Block, Document, Section, note
 from tinsmith.pages.wording import counted
-from tinsmith.stats.claim import CheckName, Finding, Verdict
+from tinsmith.stats.gate.claim import CheckName, Finding, Verdict
 from tinsmith.studies.prompt_search.results import WRITTEN, PromptFound
 from tinsmith.studies.prompt_search.searching import Found
 from tinsmith.studies.prompt_search.settings import (

@@ -14,8 +14,8 @@ from tinsmith.lab.study.arm_gains import Arms, ArmsFound, corrected, gain_of
 from tinsmith.lab.study.driver import Tuned
 from tinsmith.lab.study.results import Draws, hashes_in
 from tinsmith.lab.study.task_arms import parity_of, read_runs
-from tinsmith.stats.claim import Claim, Training
-from tinsmith.stats.mean_claims import (
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import (
     MeanBeats,
     MeanLearned,
     judge_mean_beats,

@@ -8,7 +8,7 @@ from typing import Final
 
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import reopened
-from tinsmith.lab.progress import Say
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import Outcome, RunCells, Stages, conduct_study

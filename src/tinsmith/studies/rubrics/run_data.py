@@ -12,12 +12,12 @@ from tinsmith.lab.experiment.estimate import RUN_MEGABYTES, model_minutes, time_
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.model_pace import Lengths
 from tinsmith.lab.judge.prices import load_prices
+from tinsmith.lab.live.progress import Say
+from tinsmith.lab.live.watch import ResponseWatch
 from tinsmith.lab.papers.estimate import CHARACTERS_PER_TOKEN
-from tinsmith.lab.progress import Say
 from tinsmith.lab.runs.files import LEDGER, TASKS
 from tinsmith.lab.runs.folder import RunFolder
 from tinsmith.lab.service.connect import Connection
-from tinsmith.lab.watch import ResponseWatch
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.rubrics.base import RubricBaseRecipe, rubric_base
 from tinsmith.studies.rubrics.dataset import (

@@ -16,9 +16,9 @@ from tinsmith.lab.results.baseline_rivals import metadata_of
 from tinsmith.lab.results.judging import training_of
 from tinsmith.lab.runs.records import Split
 from tinsmith.lab.study.results import answers
-from tinsmith.stats.claim import Training
-from tinsmith.stats.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.estimates import Bootstrap, difference
+from tinsmith.stats.gate.claim import Training
+from tinsmith.stats.gate.claims import Beats, Learned, judge_beats, judge_learned
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.stats.rates import Metric
 from tinsmith.stats.runs import Runs

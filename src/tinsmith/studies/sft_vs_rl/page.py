@@ -25,7 +25,7 @@ from tinsmith.lab.study.page import (
 from tinsmith.lab.study.results import Seconds, Spent
 from tinsmith.pages.document import Block, Document, Heading, Plates, Section, Words
 from tinsmith.pages.tables import Cell, Table, number, table_of, text
-from tinsmith.stats.claim import Verdict
+from tinsmith.stats.gate.claim import Verdict
 from tinsmith.studies.sft_vs_rl.keys import QUESTION
 from tinsmith.studies.sft_vs_rl.results import SftVsRl, StudyClaim, WithPrompt
 from tinsmith.studies.sft_vs_rl.settings import WORDS, ArmName

@@ -19,9 +19,9 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.data.slices.rows import PaperRow, encode_row
 from tinsmith.data.slices.splits import Split
 from tinsmith.lab.labels.subjects import Subject
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.planted_slices import Planted, planted
-from tinsmith.lab.progress import Say
 from tinsmith.stats.incentives.posteriors import Posteriors
 from tinsmith.types.fingerprints import sha256_of
 from tinsmith.types.seeds import derive, random_bits

@@ -8,7 +8,7 @@ from typing import Final
 
 from tinsmith.lab.prompt_search.search_rows import SearchRow
 from tinsmith.lab.study.results import StudyFound
-from tinsmith.stats.claim import Claim
+from tinsmith.stats.gate.claim import Claim
 from tinsmith.stats.incentives.bayes import best_deterministic, best_policy
 from tinsmith.stats.incentives.posteriors import Policy
 from tinsmith.stats.rates import Metric

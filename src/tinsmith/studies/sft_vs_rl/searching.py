@@ -20,9 +20,9 @@ from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import reopened
 from tinsmith.lab.labels.labelled_papers import LabelledPapers
 from tinsmith.lab.labels.prompt_bank import bank_of
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.run_data import data_of
-from tinsmith.lab.progress import Say
 from tinsmith.lab.prompt_search.asked_papers import AskedPapers, halves_of
 from tinsmith.lab.prompt_search.document import Document
 from tinsmith.lab.prompt_search.proposing import Grammar

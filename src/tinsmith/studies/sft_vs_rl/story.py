@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinsmith.lab.study.results import limits
 from tinsmith.pages.wording import counted, listed, told
-from tinsmith.stats.claim import CheckName, Claim, Finding, Verdict
+from tinsmith.stats.gate.claim import CheckName, Claim, Finding, Verdict
 from tinsmith.stats.rates import Metric
 from tinsmith.studies.sft_vs_rl.results import (
     MARGIN,

@@ -17,11 +17,11 @@ from tinsmith.data.slices.reader import Slice
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.places import SMALL_MODEL
 from tinsmith.lab.experiment.plan import make_plan
+from tinsmith.lab.live.progress import Say
 from tinsmith.lab.papers.base import PaperBaseRecipe
 from tinsmith.lab.papers.estimate import minutes
 from tinsmith.lab.papers.frame import task_asked
 from tinsmith.lab.papers.worlds import WorldRecipe, nano_base, open_slice, papers_of, world_slice
-from tinsmith.lab.progress import Say
 from tinsmith.lab.prompt_search.search import SearchSettings
 from tinsmith.lab.settings import SftSettings
 from tinsmith.lab.study.cells import run_cells

@@ -18,9 +18,9 @@ from tinsmith.lab.study.results import Draws, Seconds, StudyValues, hashes_in, l
 from tinsmith.lab.study.task_arms import ArmRead, parity_of
 from tinsmith.pages.measures import Measure, from_estimate
 from tinsmith.pages.wording import counted, listed, signed, told
-from tinsmith.stats.claim import Claim, Training
 from tinsmith.stats.estimates import Bootstrap, Difference
-from tinsmith.stats.mean_claims import MeanBeats, judge_mean_beats
+from tinsmith.stats.gate.claim import Claim, Training
+from tinsmith.stats.gate.mean_claims import MeanBeats, judge_mean_beats
 from tinsmith.stats.mean_runs import MeanRuns, mean_difference
 from tinsmith.studies.sparse_select.settings import BASE_WORDS, WORDS, ArmName, SparseStudy
 from tinsmith.types.errors import DataError

@@ -22,7 +22,7 @@ from tinsmith.pages.tables import (
     whole,
 )
 from tinsmith.pages.wording import counted, signed
-from tinsmith.stats.alarms import AlarmKind
+from tinsmith.stats.monitors.alarms import AlarmKind
 from tinsmith.studies.rubrics.pages.gains import Constant, rate_of
 from tinsmith.studies.rubrics.pages.gathering import (
     Examination,

@@ -1,0 +1,126 @@
+"""Certificates kept from one start to the next, each for exactly the circumstances in which it was found to hold.
+
+A kept certificate has to be true still. Whatever could change a bit of what it says is part of its key: the weights,
+the package's source, the compiled kernels and how they are set, the libraries they are called through, the processor
+and the system. Anything else there, or a file that is not whole, and the model is checked anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+
+from tinsmith.engine.checks.certificate import Certificate
+from tinsmith.models.base import BaseModel
+from tinsmith.ops.extension import module
+from tinsmith.ops.kernels import Kernels
+from tinsmith.ops.processor import cpu_identity
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.fingerprints import file_sha256, sha256_of
+from tinsmith.types.source import source_sha256
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a certificate depends on, or might."""
+
+    fingerprint: str
+    """Of the weights: all its digests follow from their values."""
+    config_sha256: str
+    arithmetic: Arithmetic
+    source_sha256: str
+    """Of the whole package: the checks, and all Python they drive."""
+    extension_sha256: str
+    """Of the compiled kernels' file."""
+    isa: str
+    threads: int
+    libraries: tuple[str, ...]
+    """Python, numpy and torch."""
+    processor: tuple[str, ...]
+    system: str
+    """Kernel and C library."""
+
+
+def circumstances(base: BaseModel, kernels: Kernels) -> Circumstances | None:
+    """Return those of a model here and now; None where they cannot be told, and nothing may be kept."""
+    processor = cpu_identity()
+    if kernels.arithmetic is not Arithmetic.CANONICAL or not processor:
+        return None
+    native = module()
+    return Circumstances(
+        fingerprint=base.fingerprint,
+        config_sha256=base.config_sha256,
+        arithmetic=kernels.arithmetic,
+        source_sha256=source_sha256(),
+        extension_sha256=file_sha256(Path(str(native.__file__))),
+        isa=native.isa(),
+        threads=kernels.threads(),
+        libraries=(platform.python_version(), np.__version__, str(torch.__version__)),
+        processor=processor,
+        system=platform.platform(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """What a file holds."""
+
+    circumstances: Circumstances
+    certificate: Certificate
+    sha256: str
+    """Of the certificate, which says that the file is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCertificates:
+    """A folder of certificates, one file for each set of circumstances."""
+
+    folder: Path
+
+    def find(self, where: Circumstances) -> Certificate | None:
+        """Return the certificate that was found to hold in these circumstances, if there is one."""
+        try:
+            kept = msgspec.json.decode(self._file(where).read_bytes(), type=_Kept)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        certificate = kept.certificate
+        sound = certificate.holds and kept.sha256 == certificate.sha256
+        return certificate if sound and kept.circumstances == where else None
+
+    def keep(self, where: Circumstances, certificate: Certificate) -> None:
+        """Write a certificate that holds; where that cannot be done it is told, and the next start checks anew."""
+        if not certificate.holds:
+            return
+        kept = _Kept(circumstances=where, certificate=certificate, sha256=certificate.sha256)
+        try:
+            self._write(self._file(where), msgspec.json.encode(kept))
+        except OSError as error:
+            logger.warning("a certificate could not be kept in %s: %s", self.folder, error)
+
+    def _file(self, where: Circumstances) -> Path:
+        return self.folder / f"{sha256_of(where)}.json"
+
+    def _write(self, file: Path, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=".", suffix=".part", dir=self.folder)
+        try:
+            with os.fdopen(handle, "wb") as opened:
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            os.replace(part, file)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(part)
+            raise

@@ -1,0 +1,117 @@
+"""What looks on while a policy is trained: it raises alarms, and says how good a policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+import tinker
+
+from tinsmith.lab.grouping import ScoredGroup
+from tinsmith.lab.live.progress import Progress, silent
+from tinsmith.lab.rollouts import A, Failure, I, Rollout
+from tinsmith.stats.monitors.alarms import Alarm
+from tinsmith.stats.monitors.response_monitor import ResponseMonitor, Responses
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Score:
+    """How good a policy was in an evaluation; compared in this order."""
+
+    value: float
+    tie_break: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examinee:
+    """A policy while it is trained."""
+
+    client: tinker.SamplingClient
+    trainer: tinker.TrainingClient
+    base: Callable[[], tinker.SamplingClient]
+    """The model under the adapter."""
+    step: int
+    progress: Progress = silent
+    """Is told how the answers come in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What an evaluation means."""
+
+    score: Score
+    alarms: Sequence[Alarm] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What was found out for it."""
+
+
+@dataclass(slots=True)
+class Watch(Generic[I, A]):
+    """Nothing is watched, and the last policy is the best."""
+
+    @property
+    def alarms(self) -> Sequence[Alarm]:
+        """Every alarm so far, oldest first."""
+        return ()
+
+    def saw(self, step: int, groups: Sequence[ScoredGroup[I, A]]) -> Sequence[Alarm]:
+        """Take a training step in; return the alarms that begin with it."""
+        del step, groups
+        return ()
+
+    def judge(
+        self,
+        policy: Examinee,
+        groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
+        metrics: Mapping[str, float],
+    ) -> Judged:
+        """Take an evaluation in: the sampled answers to each item, and the figures of all answers."""
+        del groups, metrics
+        return Judged(score=Score(float(policy.step), 0.0))
+
+    def state(self) -> object:
+        """Return what a resumed run must know, as plain JSON values."""
+        return None
+
+    def restore(self, state: object) -> None:
+        """Go on from what `state` returned."""
+        del state
+
+
+@dataclass(slots=True)
+class ResponseWatch(Watch[I, A]):
+    """Watches free responses: one text that answers everything, and answers that came to nothing."""
+
+    monitor: ResponseMonitor = field(default_factory=ResponseMonitor)
+
+    @property
+    def alarms(self) -> Sequence[Alarm]:
+        """See Watch."""
+        return self.monitor.alarms
+
+    def judge(
+        self,
+        policy: Examinee,
+        groups: Sequence[Sequence[Rollout[I, A] | Failure[I]]],
+        metrics: Mapping[str, float],
+    ) -> Judged:
+        """See Watch; the last policy is the best."""
+        read = [one for group in groups for one in group if isinstance(one, Rollout)]
+        begun = self.monitor.observe(
+            Responses(
+                step=policy.step,
+                texts=tuple((one.item.prompt_id, one.text) for one in read),
+                judge_failed=metrics.get("eval/judge_failed", 0.0),
+                failed=metrics.get("eval/failed", 0.0),
+            )
+        )
+        return Judged(score=Score(float(policy.step), 0.0), alarms=begun)
+
+    def state(self) -> object:
+        """See Watch."""
+        return self.monitor.state()
+
+    def restore(self, state: object) -> None:
+        """See Watch."""
+        self.monitor.restore(state)

@@ -1,0 +1,1 @@
+"""The pages of runs on a user's own task, of one and of several, and what stands on them."""

@@ -1,0 +1,182 @@
+"""A folder in Hugging Face's layout: config.json and safetensors, read without a hub or pickle.
+
+Nothing here computes with a model, and no path is ever taken for a name on a hub.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.folders.folder_config import model_folder
+from tinsmith.models.folders.hf_config import config_values
+from tinsmith.models.folders.stored import (
+    WEIGHTS,
+    StoredTensor,
+    check_shapes,
+    opened,
+    stored_tensors,
+)
+from tinsmith.models.in_turn import InTurn, RowsInTurn
+from tinsmith.models.mixtures.fused import fused_parts, unfused
+from tinsmith.models.names import EMBEDDING, HEAD, expected_tensors
+from tinsmith.types.errors import CheckpointError, ConfigError
+from tinsmith.types.fingerprints import tensors_sha256
+
+_ROWS_AT_ONCE = 4096
+_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+def read_weights(path: Path, config: DecoderConfig) -> dict[str, torch.Tensor]:
+    """Return a folder's weights as fp32 tensors under their Hugging Face names, as `config` needs.
+
+    Raises:
+        ConfigError, CheckpointError: as `stored_weights`.
+    """
+    return dict(stored_weights(path, config))
+
+
+def stored_weights(path: Path, config: DecoderConfig) -> Mapping[str, torch.Tensor]:
+    """Return a folder's weights, each read when it is asked for, as fp32 under Hugging Face names, as `config` needs.
+
+    Names and shapes are checked before anything is loaded. A head stored beside the embedding it is
+    tied to is dropped; so are RoPE frequencies, which follow from the config.
+
+    Raises:
+        ConfigError: when the folder holds no safetensors, or a tied head is not the embedding.
+        CheckpointError: when a file is damaged or a tensor is missing, unexpected, or of the wrong
+            shape or dtype; or later, when a file has gone by the time a tensor is asked for.
+    """
+    folder = model_folder(path)
+    as_stored = stored_tensors(folder)
+    parts = fused_parts(as_stored, config)
+    stored = unfused(as_stored, parts)
+    needed = expected_tensors(config)
+    expected = dict(needed)
+    if config.tied and HEAD in stored:
+        expected[HEAD] = expected[EMBEDDING]
+    check_shapes(
+        {name: tensor.shape for name, tensor in stored.items()},
+        expected,
+        source=str(folder),
+        files={name: str(tensor.file) for name, tensor in stored.items()},
+    )
+    _check_dtypes(stored)
+    if config.tied and HEAD in stored:
+        _check_tied_head(stored)
+
+    def read(name: str) -> torch.Tensor:
+        with opened(stored[name].file) as handle:
+            part = parts.get(name)
+            tensor = handle.get_tensor(name) if part is None else part.rows(handle)
+            # A copy, because safetensors hands out views of the file's pages.
+            return tensor.to(torch.float32, copy=True)
+
+    def read_rows(name: str, begin: int, end: int) -> torch.Tensor:
+        with opened(stored[name].file) as handle:
+            part = parts.get(name)
+            rows = (
+                handle.get_slice(name)[begin:end] if part is None else part.rows(handle, begin, end)
+            )
+            return rows.to(torch.float32, copy=True)
+
+    return RowsInTurn(needed, read, read_rows)
+
+
+def write_folder(
+    path: Path,
+    config: DecoderConfig,
+    weights: Mapping[str, torch.Tensor],
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Write config.json and model.safetensors, such that transformers loads the same model.
+
+    The folder appears whole or not at all. Equal arguments give equal bytes.
+
+    Raises:
+        ConfigError: when something is at `path` already, or the dtype or decoder cannot be written.
+        CheckpointError: when the weights are not `config`'s.
+    """
+    dtype_name = str(dtype).removeprefix("torch.")
+    if dtype_name not in _DTYPES.values():
+        raise ConfigError(
+            "weights cannot be written like this",
+            field="dtype",
+            value=dtype_name,
+            allowed=", ".join(_DTYPES.values()),
+        )
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ConfigError(
+            "there is already something at this place",
+            field="path",
+            value=str(path),
+            fix="name a new folder",
+        )
+    values = config_values(config, dtype=dtype_name)
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    check_shapes(shapes, expected_tensors(config), source=str(path), files={})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as staging:
+        whole = Path(staging) / "whole"
+        whole.mkdir()
+        text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+        (whole / "config.json").write_text(text, encoding="utf-8")
+        tensors = {
+            name: weights[name].detach().to("cpu", dtype).contiguous() for name in sorted(weights)
+        }
+        save_file(tensors, whole / WEIGHTS, metadata={"format": "pt"})
+        # safetensors makes files that only their owner can read.
+        shutil.copymode(whole / "config.json", whole / WEIGHTS)
+        whole.replace(path)
+
+
+def weights_fingerprint(weights: Mapping[str, torch.Tensor]) -> str:
+    """Return the SHA-256 (hex) of weights as fp32: names, shapes and bits, sorted by name; holds one at a time."""
+
+    def array(name: str) -> NDArray[np.generic]:
+        return weights[name].detach().to("cpu", torch.float32).numpy()
+
+    return tensors_sha256(InTurn(weights, array))
+
+
+def _check_dtypes(stored: Mapping[str, StoredTensor]) -> None:
+    for name, tensor in stored.items():
+        if tensor.dtype not in _DTYPES:
+            raise CheckpointError(
+                f"{tensor.file}: weights of this dtype cannot be read",
+                field=name,
+                value=tensor.dtype,
+                allowed=", ".join(_DTYPES),
+            )
+
+
+def _check_tied_head(stored: Mapping[str, StoredTensor]) -> None:
+    """Compare head and embedding some rows at a time: each may be the largest tensor there is."""
+    file, rows = stored[HEAD].file, stored[HEAD].shape[0]
+    with opened(file) as of_head, opened(stored[EMBEDDING].file) as of_embedding:
+        head, embedding = of_head.get_slice(HEAD), of_embedding.get_slice(EMBEDDING)
+        same = all(
+            torch.equal(
+                head[begin : begin + _ROWS_AT_ONCE].float(),
+                embedding[begin : begin + _ROWS_AT_ONCE].float(),
+            )
+            for begin in range(0, rows, _ROWS_AT_ONCE)
+        )
+    if not same:
+        raise ConfigError(
+            f"{file}: the head differs from the embedding that the config ties it to",
+            field="tie_word_embeddings",
+            value=True,
+            allowed="false for these weights, or weights without lm_head.weight",
+            fix="set it to false in config.json if the head was trained by itself",
+        )

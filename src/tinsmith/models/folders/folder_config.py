@@ -1,0 +1,44 @@
+"""The decoder that a folder in Hugging Face's layout describes, told from its JSON files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.folders.hf_config import parse_config
+from tinsmith.models.folders.stored import read_object
+from tinsmith.types.errors import ConfigError
+
+
+def read_config(path: Path) -> DecoderConfig:
+    """Return the decoder described by a folder's config.json and generation_config.json.
+
+    Raises:
+        ConfigError: when there is no such folder or file, or the decoder is not supported.
+    """
+    file = model_folder(path) / "config.json"
+    if not file.is_file():
+        raise ConfigError("this folder has no config.json", field="path", value=str(path))
+    generation = file.with_name("generation_config.json")
+    return parse_config(
+        read_object(file, ConfigError),
+        source=str(file),
+        generation=read_object(generation, ConfigError) if generation.is_file() else None,
+    )
+
+
+def model_folder(path: Path) -> Path:
+    """Return a path that is a folder.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not path.is_dir():
+        raise ConfigError(
+            "there is no such folder",
+            field="path",
+            value=str(path),
+            allowed="a local folder with config.json and safetensors; no hub is asked",
+            fix="download the model first, and give the folder's path",
+        )
+    return path

@@ -1,0 +1,1 @@
+"""The claim gate: which claims there are, what each asks for, and which of them hold."""

@@ -1,0 +1,217 @@
+"""Watches a run for collapse: fed with evaluations and with groups, it raises alarms that name the label.
+
+An alarm is raised when its condition begins and again only after the condition had ended. The policy at
+step 0 is the base model: it is remembered, but nothing it does is a collapse of the training. While no answer can be
+read, that is the only alarm: shares, recalls and information would be those of no answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tinsmith.stats.groups import LabelGroups
+from tinsmith.stats.monitors.alarms import Alarm, AlarmKind, Limits
+from tinsmith.stats.monitors.monitor_state import Best, MonitorState, Signals
+from tinsmith.stats.rates import Metric
+from tinsmith.types.errors import CheckpointError, DataError
+
+
+@dataclass(slots=True)
+class CollapseMonitor:
+    """Raises the alarms of `Limits`; feed it in the order of the steps."""
+
+    labels: tuple[str, ...]
+    limits: Limits = field(default_factory=Limits)
+    _state: MonitorState | None = None
+
+    def state(self) -> MonitorState:
+        """Return everything it remembers."""
+        return self._state or MonitorState(share_streaks=(0,) * len(self.labels))
+
+    def restore(self, state: MonitorState) -> None:
+        """Go on from `state`.
+
+        Raises:
+            CheckpointError: it is of a task with another number of labels.
+        """
+        widths = {len(state.share_streaks), *(len(step) for step in state.steps)}
+        if widths != {len(self.labels)}:
+            raise CheckpointError(
+                "this collapse monitor belongs to another task",
+                field="labels",
+                value=sorted(widths),
+                allowed=str(len(self.labels)),
+            )
+        self._state = state
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """Every alarm raised so far, oldest first."""
+        return self.state().alarms
+
+    def observe_evaluation(self, signals: Signals) -> tuple[Alarm, ...]:
+        """Take one evaluation in; return the alarms that begin with it.
+
+        Raises:
+            DataError: the confusion matrix is of other labels.
+        """
+        if signals.confusion.labels != self.labels:
+            raise DataError("the monitor watches other labels", value=signals.confusion.labels)
+        self._remember(signals)
+        counts = signals.confusion.counts
+        asked = int(counts.sum())
+        unread = self._unread(signals.step, asked - int(counts[:, -1].sum()), asked)
+        kinds = {kind for kind in AlarmKind if kind is not AlarmKind.GROUPS}
+        if unread or signals.step == 0:
+            return self._begin(unread, kinds)
+        holding = [
+            *self._share(signals),
+            *self._recall(signals),
+            *self._information(signals),
+            *self._chance(signals),
+            *self._goodhart(signals),
+        ]
+        return self._begin(holding, kinds)
+
+    def observe_answers(self, step: int, read: int, asked: int) -> tuple[Alarm, ...]:
+        """Take in how many of a training step's answers could be read; return the alarm if it begins with it."""
+        return self._begin(self._unread(step, read, asked), {AlarmKind.UNREAD})
+
+    def observe_groups(self, step: int, census: Mapping[str, LabelGroups]) -> tuple[Alarm, ...]:
+        """Take the groups of one training step in; return the alarms that begin with it.
+
+        Judged over the last `group_steps` steps, and only with `group_count` groups of a label.
+        """
+        state = self.state()
+        row = tuple(census.get(label, LabelGroups()) for label in self.labels)
+        steps = (*state.steps, row)[-self.limits.group_steps :]
+        self._state = replace(state, steps=steps)
+        limit, holding = self.limits.min_informative_rate, list[Alarm]()
+        for i, label in enumerate(self.labels):
+            window = sum((row[i] for row in steps), LabelGroups())
+            rate = window.informative_rate
+            readable = f"alarm/{AlarmKind.UNREAD}" not in state.active
+            if readable and window.groups >= self.limits.group_count and rate < limit:
+                message = (
+                    f"{rate:.1%} of the last {window.groups} groups of {label} carry a gradient "
+                    f"(limit {limit:.0%}): {window.all_wrong / window.groups:.0%} all wrong, "
+                    f"{window.all_right / window.groups:.0%} all right"
+                )
+                holding.append(Alarm(AlarmKind.GROUPS, label, rate, limit, step, message))
+        return self._begin(holding, {AlarmKind.GROUPS})
+
+    def _remember(self, signals: Signals) -> None:
+        """Carry streaks and the best evaluation on."""
+        state, limits = self.state(), self.limits
+        shares = signals.confusion.predicted_share()
+        streaks = tuple(
+            streak + 1 if shares[label] > limits.max_share and signals.step > 0 else 0
+            for label, streak in zip(self.labels, state.share_streaks, strict=True)
+        )
+        best, goodhart = state.best, 0
+        if signals.train_reward is not None:
+            score = signals.confusion.score(Metric.MACRO_F1)
+            if best is None or score > best.macro_f1:
+                best = Best(signals.step, score, signals.train_reward)
+            elif (
+                score < best.macro_f1 - limits.goodhart_drop
+                and signals.train_reward > best.train_reward
+            ):
+                goodhart = state.goodhart_streak + 1
+        self._state = replace(state, share_streaks=streaks, best=best, goodhart_streak=goodhart)
+
+    def _unread(self, step: int, read: int, asked: int) -> Sequence[Alarm]:
+        limit = self.limits.min_read
+        if asked < self.limits.read_answers or read >= limit * asked:
+            return []
+        share = read / asked
+        message = (
+            f"{'hardly any' if read else 'no'} answer could be read: {share:.1%} of {asked} keep the contract "
+            f"(limit {limit:.0%}); scores by label mean nothing until they do. Supervised steps first (sft_steps), "
+            "another prompt or contract, or more max_tokens may help"
+        )
+        return [Alarm(AlarmKind.UNREAD, None, share, limit, step, message)]
+
+    def _share(self, signals: Signals) -> Sequence[Alarm]:
+        limits, shares = self.limits, signals.confusion.predicted_share()
+        return [
+            Alarm(
+                AlarmKind.SHARE,
+                label,
+                shares[label],
+                limits.max_share,
+                signals.step,
+                f"{label} has {shares[label]:.1%} of all answers, above {limits.max_share:.0%} in "
+                f"{streak} evaluations running",
+            )
+            for label, streak in zip(self.labels, self.state().share_streaks, strict=True)
+            if streak >= limits.share_evaluations
+        ]
+
+    def _recall(self, signals: Signals) -> Sequence[Alarm]:
+        limit, shares = self.limits.min_recall, signals.confusion.predicted_share()
+        return [
+            Alarm(
+                AlarmKind.RECALL,
+                label,
+                value,
+                limit,
+                signals.step,
+                f"recall of {label} is {value:.3f} (limit {limit:.2f}); it has "
+                f"{shares[label]:.1%} of all answers",
+            )
+            for label, value in signals.confusion.recall().items()
+            if not math.isnan(value) and value < limit
+        ]
+
+    def _information(self, signals: Signals) -> Sequence[Alarm]:
+        value, limit = signals.label_information, self.limits.min_information
+        if value is None or value >= limit:
+            return []
+        message = (
+            f"the answer carries {value:.4f} nats about the paper (limit {limit:g}): "
+            "all papers get much the same answer"
+        )
+        return [Alarm(AlarmKind.INFORMATION, None, value, limit, signals.step, message)]
+
+    def _chance(self, signals: Signals) -> Sequence[Alarm]:
+        interval, chance = signals.balanced_accuracy, 1.0 / len(self.labels)
+        if interval is None or interval.above(chance):
+            return []
+        value = signals.confusion.score(Metric.BALANCED_ACCURACY)
+        message = (
+            f"balanced accuracy {value:.3f} {interval} is not above chance ({chance:.3f}): "
+            "no sign that anything was learnt"
+        )
+        return [Alarm(AlarmKind.CHANCE, None, value, chance, signals.step, message)]
+
+    def _goodhart(self, signals: Signals) -> Sequence[Alarm]:
+        state = self.state()
+        if state.goodhart_streak < self.limits.goodhart_evaluations or state.best is None:
+            return []
+        value, best = signals.confusion.score(Metric.MACRO_F1), state.best
+        message = (
+            f"the training reward rose from {best.train_reward:.3f} to {signals.train_reward:.3f} "
+            f"since step {best.step}, macro-F1 fell from {best.macro_f1:.3f} to {value:.3f}"
+        )
+        drop = best.macro_f1 - self.limits.goodhart_drop
+        return [Alarm(AlarmKind.GOODHART, None, value, drop, signals.step, message)]
+
+    def _begin(self, holding: Sequence[Alarm], kinds: set[AlarmKind]) -> tuple[Alarm, ...]:
+        """Keep what holds of these kinds as active; return what was not active before."""
+        state = self.state()
+        judged = tuple(f"alarm/{kind}" for kind in kinds)
+        others = [
+            key
+            for key in state.active
+            if key not in judged and key.rpartition("/")[0] not in judged
+        ]
+        begun = tuple(alarm for alarm in holding if alarm.key not in state.active)
+        self._state = replace(
+            state,
+            active=tuple(sorted([*others, *(alarm.key for alarm in holding)])),
+            alarms=(*state.alarms, *begun),
+        )
+        return begun

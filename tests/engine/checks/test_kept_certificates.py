@@ -1,0 +1,197 @@
+"""A kept certificate is found again in the circumstances it was found in, and in no other."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from tinsmith.engine import engine as engine_module
+from tinsmith.engine.checks import kept_certificates
+from tinsmith.engine.checks.certificate import Certificate, Check, certify
+from tinsmith.engine.checks.kept_certificates import Circumstances, KeptCertificates, circumstances
+from tinsmith.engine.engine import Engine
+from tinsmith.models.decoder import Decoder
+from tinsmith.ops.extension import configure
+from tinsmith.ops.native import NativeKernels
+from tinsmith.types.arithmetic import Arithmetic
+from tinsmith.types.deviation import Deviation
+from tinsmith.types.errors import DeterminismError
+
+pytestmark = pytest.mark.whole
+
+NANO = {"nano": "tinsmith/nano"}
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> KeptCertificates:
+    return KeptCertificates(tmp_path / "certificates")
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[Decoder]:
+    """Every decoder that was checked from now on."""
+    seen: list[Decoder] = []
+
+    def noted(decoder: Decoder, **parts: object) -> Certificate:
+        seen.append(decoder)
+        return certify(decoder, **parts)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(engine_module, "certify", noted)
+    return seen
+
+
+def files(kept: KeptCertificates) -> list[Path]:
+    return sorted(kept.folder.iterdir()) if kept.folder.exists() else []
+
+
+def here() -> Circumstances:
+    engine = Engine(NANO)
+    found = circumstances(engine.base("nano"), engine.kernels)
+    assert found is not None
+    return found
+
+
+def test_a_second_start_checks_nothing_and_says_the_same(
+    kept: KeptCertificates, checked: list[Decoder]
+) -> None:
+    told: list[str] = []
+    first = Engine(NANO, kept=kept)
+    second = Engine(NANO, kept=kept, say=told.append)
+    assert len(checked) == 1
+    assert first.certificates == second.certificates
+    assert second.certificates["nano"].checks
+    assert any("kept" in line for line in told)
+    assert len(files(kept)) == 1
+
+
+def test_without_a_folder_every_engine_checks(checked: list[Decoder]) -> None:
+    Engine(NANO)
+    Engine(NANO)
+    assert len(checked) == 2
+
+
+def test_other_weights_or_threads_are_checked_anew(
+    kept: KeptCertificates, checked: list[Decoder]
+) -> None:
+    Engine(NANO, kept=kept)
+    Engine(NANO, kept=kept, seed=1)
+    assert len(checked) == 2
+    try:
+        configure(threads=3)
+        Engine(NANO, kept=kept)
+    finally:
+        configure()
+    assert len(checked) == 3
+    assert len(files(kept)) == 3
+
+
+def test_another_processor_kernel_file_or_package_is_checked_anew(
+    kept: KeptCertificates, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Engine(NANO, kept=kept)
+    for name, other in (
+        ("cpu_identity", lambda: ("x86_64", "Linux", "model=99")),
+        ("file_sha256", lambda path: "0" * 64 if isinstance(path, Path) else ""),  # pyright: ignore[reportUnknownLambdaType]
+        ("source_sha256", lambda: "0" * 64),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(kept_certificates, name, other)
+            Engine(NANO, kept=kept)
+    assert len(checked) == 4
+    Engine(NANO, kept=kept)
+    assert len(checked) == 4
+
+
+def test_a_processor_that_is_not_told_keeps_nothing(
+    kept: KeptCertificates, checked: list[Decoder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_certificates, "cpu_identity", tuple)
+    for _ in range(2):
+        Engine(NANO, kept=kept)
+    assert len(checked) == 2
+    assert files(kept) == []
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Circumstances)])
+def test_every_circumstance_counts(kept: KeptCertificates, field: str) -> None:
+    where = here()
+    certificate = Certificate(Arithmetic.CANONICAL, (Check("linear", "[1]", 1, "ab"),))
+    kept.keep(where, certificate)
+    assert kept.find(where) == certificate
+    value = getattr(where, field)
+    changes = {
+        str: lambda: value + "x",
+        int: lambda: value + 1,
+        tuple: lambda: (*value, "x"),
+        Arithmetic: lambda: Arithmetic.INVARIANT,
+    }
+    assert kept.find(replace(where, **{field: changes[type(value)]()})) is None
+
+
+def test_a_damaged_file_is_checked_anew_and_mended(
+    kept: KeptCertificates, checked: list[Decoder]
+) -> None:
+    whole = Engine(NANO, kept=kept).certificates["nano"]
+    (file,) = files(kept)
+    sound = file.read_bytes()
+    digest = whole.checks[0].digest.encode()
+    other = digest[:-1] + (b"0" if digest[-1:] != b"0" else b"1")
+    damaged = (b"", sound[: len(sound) // 2], sound.replace(digest, other), b"\xff" + sound)
+    for number, content in enumerate(damaged, start=2):
+        file.write_bytes(content)
+        assert Engine(NANO, kept=kept).certificates["nano"] == whole
+        assert len(checked) == number
+        assert file.read_bytes() == sound
+    assert files(kept) == [file]
+
+
+def test_a_certificate_under_another_name_is_not_believed(kept: KeptCertificates) -> None:
+    where = here()
+    certificate = Certificate(Arithmetic.CANONICAL, (Check("linear", "[1]", 1, "ab"),))
+    kept.keep(where, certificate)
+    (file,) = files(kept)
+    other = replace(where, isa="another")
+    kept.keep(other, certificate)
+    (second,) = (each for each in files(kept) if each != file)
+    second.write_bytes(file.read_bytes())
+    assert kept.find(other) is None
+
+
+def test_an_engine_that_deviates_neither_keeps_nor_believes(
+    kept: KeptCertificates, checked: list[Decoder]
+) -> None:
+    Engine(NANO, kept=kept, deviation=Deviation.MERGED_ADAPTER)
+    assert files(kept) == []
+    Engine(NANO, kept=kept)
+    deviating = Engine(NANO, kept=kept, deviation=Deviation.MERGED_ADAPTER)
+    assert len(checked) == 3
+    assert not deviating.certificates["nano"].holds
+    assert len(files(kept)) == 1
+
+
+def test_what_does_not_hold_is_not_kept(
+    kept: KeptCertificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(NativeKernels):
+        def silu_gate(self, gate_up: Tensor) -> Tensor:
+            return super().silu_gate(gate_up) * (1.0 + 1e-6 * (len(gate_up) > 1))
+
+    where = here()
+    monkeypatch.setattr(engine_module, "select", lambda arithmetic, device: Wrong())  # pyright: ignore[reportUnknownLambdaType]  # noqa: ARG005
+    with pytest.raises(DeterminismError, match="silu_gate"):
+        Engine(NANO, kept=kept)
+    assert files(kept) == []
+    kept.keep(where, Certificate(Arithmetic.CANONICAL, (Check("linear", "[1]", 2, "ab"),)))
+    assert files(kept) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    engine = Engine(NANO, kept=KeptCertificates(tmp_path / "file" / "certificates"))
+    assert engine.certificates["nano"].holds
+    assert "could not be kept" in caplog.text

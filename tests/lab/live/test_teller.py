@@ -1,0 +1,88 @@
+"""What a person is told of a run: lines in a pipe, a table redrawn in a terminal, and each alarm once in both."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tinsmith.lab.live.standing import Standing
+from tinsmith.lab.live.teller import Teller
+from tinsmith.stats.monitors.alarms import Alarm, AlarmKind
+
+
+class Terminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def alarm(step: int, label: str = "neutral") -> Alarm:
+    return Alarm(AlarmKind.RECALL, label, 0.0, 0.05, step, f"{label} is hardly ever found")
+
+
+def tell(out: io.StringIO, *, quiet: bool = False) -> Teller:
+    """Tell of four steps, of which every second one was evaluated, and of an alarm in each of these."""
+    teller = Teller(name="family/rung", steps=4, out=out, quiet=quiet)
+    for step in range(5):
+        metrics = {"train/reward/total": 0.25}
+        if step % 2 == 0:
+            metrics["eval/macro_f1"] = step / 8
+        alarms = [alarm(step)] if step % 2 == 0 else []
+        teller.step(step, metrics, {"step_s": 2.0, "eval_s": 1.0}, alarms)
+    teller.say("a word")
+    teller.close()
+    return teller
+
+
+def test_in_a_pipe_an_evaluation_is_a_line_and_an_alarm_is_told_once() -> None:
+    out = io.StringIO()
+    tell(out)
+    lines = out.getvalue().splitlines()
+    assert [line.split("  ")[0] for line in lines if "macro-F1" in line] == [
+        f"family/rung: step {step}/4" for step in (0, 2, 4)
+    ]
+    assert sum("ALARM" in line for line in lines) == 1
+    assert lines[-1] == "family/rung: a word"
+    assert "\x1b" not in out.getvalue()
+    assert "\r" not in out.getvalue()
+
+
+def test_an_alarm_on_another_label_is_another_alarm() -> None:
+    out = io.StringIO()
+    teller = Teller(name="family/rung", steps=4, out=out)
+    for step, label in enumerate(("neutral", "disruptive", "neutral")):
+        teller.step(step, {}, {"step_s": 1.0}, [alarm(step, label)])
+    assert sum("ALARM" in line for line in out.getvalue().splitlines()) == 2
+
+
+def test_in_a_terminal_a_table_is_redrawn_and_its_last_state_has_every_evaluation_and_the_alarm_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    out = Terminal()
+    tell(out)
+    text = out.getvalue()
+    assert "\x1b[1A" in text, "the cursor goes up to draw over what was there"
+    last = text[text.rindex("step 4/4") :]
+    assert last.count("ALARM") == 1
+    figures = [line.split() for line in last.splitlines() if line.strip()[:1].isdigit()]
+    assert [(row[0], row[2]) for row in figures] == [
+        ("0", "0.000"),
+        ("2", "0.250"),
+        ("4", "0.500"),
+    ]
+
+
+def test_quiet_tells_nothing() -> None:
+    for out in (io.StringIO(), Terminal()):
+        tell(out, quiet=True)
+        assert out.getvalue() == ""
+
+
+def test_what_is_left_is_the_median_step_times_the_steps() -> None:
+    assert Standing.of(10, 16, [100.0, 2.0, 2.0, 3.0, 2.0]).seconds_left == 12.0
+    assert Standing.of(16, 16, [2.0]).seconds_left == 0.0
+    assert Standing.of(0, 16, []).seconds_left == 0.0

@@ -1,0 +1,299 @@
+import json
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+from families import FAMILIES, make_hf_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from tinsmith.models.config import DecoderConfig
+from tinsmith.models.folders.folder import read_weights, weights_fingerprint, write_folder
+from tinsmith.models.folders.folder_config import read_config
+from tinsmith.models.initial_weights import initial_weights
+from tinsmith.models.names import expected_tensors
+from tinsmith.models.presets import PRESETS
+from tinsmith.types.errors import CheckpointError, ConfigError
+
+pytestmark = pytest.mark.whole
+
+TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
+
+
+def _logits(folder: Path) -> torch.Tensor:
+    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    with torch.no_grad():
+        return model(TOKENS).logits
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("llama")
+    make_hf_model("llama", folder, 0)
+    return folder
+
+
+@pytest.fixture
+def copy(llama: Path, tmp_path: Path) -> Path:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((llama / name).read_bytes())
+    return tmp_path
+
+
+def _shard(folder: Path) -> dict[str, str]:
+    """Split a folder's weights into two shards with an index, and return the index's map."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(weights)
+    shard_of: dict[str, str] = {}
+    for shard, part in (("a.safetensors", names[:7]), ("b.safetensors", names[7:])):
+        save_file({name: weights[name] for name in part}, folder / shard)
+        shard_of |= dict.fromkeys(part, shard)
+    _write_index(folder, shard_of)
+    return shard_of
+
+
+def _write_index(folder: Path, shard_of: object) -> None:
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": shard_of}))
+
+
+def _rewrite(folder: Path, **changes: torch.Tensor | None) -> None:
+    """Change tensors of a folder's weights; `_` in a key stands for `.`, None removes."""
+    weights: dict[str, torch.Tensor | None] = {**load_file(folder / "model.safetensors"), **changes}
+    save_file({n: w for n, w in weights.items() if w is not None}, folder / "model.safetensors")
+
+
+def _refused(folder: Path, config: DecoderConfig | None = None) -> CheckpointError:
+    with pytest.raises(CheckpointError) as caught:
+        read_weights(folder, config or read_config(folder))
+    assert len(str(caught.value).splitlines()) <= 5
+    assert str(folder) in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_are_those_of_transformers(family: str, tied: bool, tmp_path: Path) -> None:
+    make_hf_model(family, tmp_path, 1, tied=tied)
+    config = read_config(tmp_path)
+    weights = read_weights(tmp_path, config)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, local_files_only=True).state_dict()
+    if tied:
+        del theirs["lm_head.weight"]
+    assert config.tied is tied
+    assert list(weights) == list(expected_tensors(config))
+    assert set(weights) == set(theirs)
+    assert all(torch.equal(weights[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_written_folder_is_the_same_model_to_transformers(
+    family: str, tied: bool, tmp_path: Path
+) -> None:
+    make_hf_model(family, tmp_path / "from", 2, tied=tied)
+    config = read_config(tmp_path / "from")
+    write_folder(tmp_path / "to", config, read_weights(tmp_path / "from", config))
+    assert read_config(tmp_path / "to") == config
+    assert torch.equal(_logits(tmp_path / "to"), _logits(tmp_path / "from"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_read_as_fp32(dtype: str, tmp_path: Path) -> None:
+    make_hf_model("qwen2", tmp_path, 3, dtype=dtype)
+    weights = read_weights(tmp_path, read_config(tmp_path))
+    stored = load_file(tmp_path / "model.safetensors")
+    assert {w.dtype for w in stored.values()} == {getattr(torch, dtype)}
+    assert {w.dtype for w in weights.values()} == {torch.float32}
+    assert all(torch.equal(weights[name], stored[name].float()) for name in stored)
+
+
+def test_shards_of_transformers_are_read(tmp_path: Path) -> None:
+    make_hf_model("qwen3", tmp_path / "whole", 4)
+    make_hf_model("qwen3", tmp_path / "shards", 4, max_shard_size="100KB")
+    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
+    config = read_config(tmp_path / "shards")
+    whole = read_weights(tmp_path / "whole", config)
+    shards = read_weights(tmp_path / "shards", config)
+    assert weights_fingerprint(shards) == weights_fingerprint(whole)
+
+
+def test_a_name_on_a_hub_is_not_a_folder() -> None:
+    with pytest.raises(ConfigError, match="local folder") as caught:
+        read_config(Path("meta-llama/Llama-3.2-1B"))
+    assert len(str(caught.value).splitlines()) <= 5
+    with pytest.raises(ConfigError, match="local folder"):
+        read_weights(Path("meta-llama/Llama-3.2-1B"), PRESETS["nano"])
+
+
+def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.json"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '"x"'])
+def test_a_config_that_is_no_object_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.json: "):
+        read_config(tmp_path)
+
+
+def test_end_tokens_of_both_files_are_merged(copy: Path) -> None:
+    (copy / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
+    assert read_config(copy).end_tokens == (2, 7)
+
+
+def test_pickled_weights_are_refused(copy: Path) -> None:
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match=r"'pytorch_model\.bin'"):
+        read_weights(copy, read_config(copy))
+
+
+def test_a_folder_without_weights_is_refused(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match="no weights"):
+        read_weights(copy, read_config(copy))
+
+
+def test_a_missing_tensor_is_named(copy: Path) -> None:
+    _rewrite(copy, **{"model.layers.1.mlp.up_proj.weight": None})
+    error = _refused(copy)
+    assert (error.field, error.value) == ("model.layers.1.mlp.up_proj.weight", "missing")
+    assert error.allowed == "shape (96, 64)"
+
+
+def test_an_unexpected_tensor_is_named(copy: Path) -> None:
+    _rewrite(copy, **{"model.layers.0.self_attn.q_proj.bias": torch.zeros(64)})
+    error = _refused(copy)
+    assert (error.field, error.value) == ("model.layers.0.self_attn.q_proj.bias", (64,))
+    assert "model.safetensors" in error.what
+
+
+def test_a_wrong_shape_is_named(copy: Path) -> None:
+    _rewrite(copy, **{"model.norm.weight": torch.zeros(65)})
+    error = _refused(copy)
+    assert (error.field, error.value, error.allowed) == ("model.norm.weight", (65,), "(64,)")
+
+
+def test_another_dtype_is_refused(copy: Path) -> None:
+    _rewrite(copy, **{"model.norm.weight": torch.zeros(64, dtype=torch.float64)})
+    error = _refused(copy)
+    assert (error.field, error.value, error.allowed) == (
+        "model.norm.weight",
+        "F64",
+        "F32, BF16, F16",
+    )
+
+
+@pytest.mark.parametrize("kept", [0, 5, 1000, -1])
+def test_a_file_cut_short_is_refused(kept: int, copy: Path) -> None:
+    file = copy / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:kept])
+    assert "damaged" in _refused(copy).what
+
+
+def test_old_rope_frequencies_are_passed_over(copy: Path) -> None:
+    _rewrite(copy, **{"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)})
+    config = read_config(copy)
+    assert list(read_weights(copy, config)) == list(expected_tensors(config))
+
+
+def test_an_equal_tied_head_is_dropped_and_another_refused(tmp_path: Path) -> None:
+    make_hf_model("llama", tmp_path, 5, tied=True)
+    embedding = load_file(tmp_path / "model.safetensors")["model.embed_tokens.weight"]
+    config = read_config(tmp_path)
+    _rewrite(tmp_path, **{"lm_head.weight": embedding.clone()})
+    assert "lm_head.weight" not in read_weights(tmp_path, config)
+    _rewrite(tmp_path, **{"lm_head.weight": embedding + 1})
+    with pytest.raises(ConfigError, match="tie_word_embeddings"):
+        read_weights(tmp_path, config)
+
+
+def test_a_missing_shard_is_named(copy: Path) -> None:
+    _shard(copy)
+    (copy / "b.safetensors").unlink()
+    assert str(copy / "b.safetensors") in _refused(copy).what
+
+
+def test_a_tensor_that_its_shard_lacks_is_named(copy: Path) -> None:
+    shard_of = _shard(copy)
+    _write_index(copy, {**shard_of, "model.extra.weight": "a.safetensors"})
+    error = _refused(copy)
+    assert (error.field, error.value) == ("model.extra.weight", "missing")
+
+
+def test_a_tensor_in_another_shard_than_the_index_says_is_named(copy: Path) -> None:
+    shard_of = _shard(copy)
+    _write_index(copy, {**shard_of, "model.norm.weight": "a.safetensors"})
+    error = _refused(copy)
+    assert (error.field, error.value) == ("model.norm.weight", "a.safetensors")
+    assert str(copy / "b.safetensors") in error.what
+
+
+@pytest.mark.parametrize("shard", ["../a.safetensors", "/a.safetensors", "a.bin", 3])
+def test_an_index_cannot_lead_out_of_the_folder(shard: object, copy: Path) -> None:
+    shard_of = _shard(copy)
+    _write_index(copy, {**shard_of, "model.norm.weight": shard})
+    assert _refused(copy).value == shard
+
+
+@pytest.mark.parametrize("shard_of", [None, {}, []])
+def test_an_empty_index_is_refused(shard_of: object, copy: Path) -> None:
+    _shard(copy)
+    _write_index(copy, shard_of)
+    assert _refused(copy).field == "weight_map"
+
+
+def test_read_weights_outlive_their_file(copy: Path) -> None:
+    weights = read_weights(copy, read_config(copy))
+    before = weights_fingerprint(weights)
+    (copy / "model.safetensors").write_bytes(b"")
+    assert weights_fingerprint(weights) == before
+
+
+def test_equal_weights_give_equal_bytes(tmp_path: Path) -> None:
+    config, weights = PRESETS["nano"], initial_weights(PRESETS["nano"], 0)
+    write_folder(tmp_path / "a", config, weights)
+    write_folder(tmp_path / "b", config, dict(reversed(weights.items())))
+    for name in ("config.json", "model.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "a").iterdir()}
+    assert len(modes) == 1
+
+
+def test_weights_written_as_bf16_are_rounded_once(tmp_path: Path) -> None:
+    config, weights = PRESETS["nano"], initial_weights(PRESETS["nano"], 0)
+    write_folder(tmp_path / "m", config, weights, dtype=torch.bfloat16)
+    again = read_weights(tmp_path / "m", read_config(tmp_path / "m"))
+    assert all(torch.equal(again[name], w.bfloat16().float()) for name, w in weights.items())
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "m").dtype == torch.bfloat16
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    weights = initial_weights(PRESETS["nano"], 0)
+    del weights["model.norm.weight"]
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight"):
+        write_folder(tmp_path / "m", PRESETS["nano"], weights)
+    with pytest.raises(ConfigError, match="dtype"):
+        write_folder(tmp_path / "m", PRESETS["nano"], weights, dtype=torch.float64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    config, weights = PRESETS["nano"], initial_weights(PRESETS["nano"], 0)
+    (tmp_path / "empty").mkdir()
+    write_folder(tmp_path / "empty", config, weights)
+    with pytest.raises(ConfigError, match="already something"):
+        write_folder(tmp_path / "empty", config, weights)
+
+
+def test_fingerprint_counts_names_and_bits_only() -> None:
+    weights = {"a": torch.tensor([1.0, 0.0]), "b": torch.tensor([2.0])}
+    known = weights_fingerprint(weights)
+    assert weights_fingerprint(dict(reversed(weights.items()))) == known
+    assert weights_fingerprint({"a": torch.tensor([1.0, -0.0]), "b": weights["b"]}) == known
+    assert weights_fingerprint({**weights, "b": weights["b"].bfloat16()}) == known
+    assert weights_fingerprint({**weights, "b": torch.tensor([2.5])}) != known
+    assert weights_fingerprint({"c": weights["a"], "b": weights["b"]}) != known

@@ -1,0 +1,319 @@
+"""Published config.json files, shortened to what determines the function, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from tinsmith.models.config import DecoderConfig, Family, LinearScaling, Llama3Scaling
+from tinsmith.models.folders.hf_config import config_values, parse_config
+from tinsmith.types.errors import ConfigError
+
+LLAMA_3_1_8B: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": False,
+    "eos_token_id": [128001, 128008, 128009],
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 131072,
+    "mlp_bias": False,
+    "model_type": "llama",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "vocab_size": 128256,
+}
+QWEN2_5_0_5B: dict[str, Any] = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "eos_token_id": 151643,
+    "hidden_act": "silu",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "max_position_embeddings": 32768,
+    "max_window_layers": 24,
+    "model_type": "qwen2",
+    "num_attention_heads": 14,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "sliding_window": 32768,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+QWEN3_0_6B: dict[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "eos_token_id": 151645,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 40960,
+    "max_window_layers": 28,
+    "model_type": "qwen3",
+    "num_attention_heads": 16,
+    "num_hidden_layers": 28,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+MISTRAL_7B_V0_1: dict[str, Any] = {
+    "architectures": ["MistralForCausalLM"],
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 32768,
+    "model_type": "mistral",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 10000.0,
+    "sliding_window": 4096,
+    "tie_word_embeddings": False,
+    "vocab_size": 32000,
+}
+
+LLAMA_3_1_SCALING = Llama3Scaling(
+    factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_positions=8192
+)
+
+
+def _parse(values: dict[str, Any], **changes: Any) -> DecoderConfig:
+    return parse_config({**values, **changes}, source="config.json")
+
+
+def _without(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}
+
+
+def test_llama_3_1() -> None:
+    assert _parse(LLAMA_3_1_8B) == DecoderConfig(
+        family=Family.LLAMA,
+        vocab_size=128256,
+        hidden_size=4096,
+        intermediate_size=14336,
+        num_layers=32,
+        num_heads=32,
+        num_kv_heads=8,
+        head_dim=128,
+        max_positions=131072,
+        norm_eps=1e-5,
+        rope_theta=500_000.0,
+        rope_scaling=LLAMA_3_1_SCALING,
+        end_tokens=(128001, 128008, 128009),
+    )
+
+
+def test_qwen2_has_query_key_and_value_biases_and_an_unused_window() -> None:
+    assert _parse(QWEN2_5_0_5B) == DecoderConfig(
+        family=Family.QWEN2,
+        vocab_size=151936,
+        hidden_size=896,
+        intermediate_size=4864,
+        num_layers=24,
+        num_heads=14,
+        num_kv_heads=2,
+        head_dim=64,
+        max_positions=32768,
+        norm_eps=1e-6,
+        rope_theta=1e6,
+        qkv_bias=True,
+        tied=True,
+        end_tokens=(151643,),
+    )
+
+
+def test_qwen3_has_query_and_key_norms_and_a_head_width_of_its_own() -> None:
+    assert _parse(QWEN3_0_6B) == DecoderConfig(
+        family=Family.QWEN3,
+        vocab_size=151936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_layers=28,
+        num_heads=16,
+        num_kv_heads=8,
+        head_dim=128,
+        max_positions=40960,
+        norm_eps=1e-6,
+        rope_theta=1e6,
+        qk_norm=True,
+        tied=True,
+        end_tokens=(151645,),
+    )
+
+
+def test_mistral_is_capped_at_its_window() -> None:
+    assert _parse(MISTRAL_7B_V0_1).max_positions == 4096
+    assert _parse(MISTRAL_7B_V0_1, sliding_window=None).max_positions == 32768
+    assert _parse(_without(MISTRAL_7B_V0_1, "sliding_window")).max_positions == 4096
+
+
+@pytest.mark.parametrize(
+    ("changes", "positions"),
+    [
+        ({"sliding_window": 1024}, 32768),
+        ({"use_sliding_window": True, "sliding_window": 1024}, 32768),
+        ({"use_sliding_window": True, "sliding_window": 1024, "max_window_layers": 20}, 1024),
+        ({"use_sliding_window": True, "sliding_window": None, "max_window_layers": 20}, 32768),
+        (
+            {
+                "use_sliding_window": True,
+                "sliding_window": 1024,
+                "layer_types": ["full_attention", "sliding_attention"],
+            },
+            1024,
+        ),
+    ],
+)
+def test_qwen_is_capped_only_where_a_layer_has_a_window(
+    changes: dict[str, Any], positions: int
+) -> None:
+    assert _parse(QWEN2_5_0_5B, **changes).max_positions == positions
+
+
+def test_rope_parameters_of_transformers_5_are_the_old_keys_in_one() -> None:
+    old = _without(LLAMA_3_1_8B, "rope_theta", "rope_scaling")
+    parameters = {**LLAMA_3_1_8B["rope_scaling"], "rope_theta": 500000.0}
+    assert _parse(old, rope_parameters=parameters) == _parse(LLAMA_3_1_8B)
+
+
+def test_linear_scaling_is_read_by_its_oldest_name() -> None:
+    config = _parse(MISTRAL_7B_V0_1, rope_scaling={"type": "linear", "factor": 2})
+    assert config.rope_scaling == LinearScaling(factor=2.0)
+    assert config.rope_theta == 10_000.0
+
+
+def test_original_context_of_llama3_scaling_is_the_whole_context_by_default() -> None:
+    rope = _without(LLAMA_3_1_8B["rope_scaling"], "original_max_position_embeddings")
+    scaling = _parse(LLAMA_3_1_8B, rope_scaling=rope).rope_scaling
+    assert isinstance(scaling, Llama3Scaling)
+    assert scaling.original_max_positions == 131072
+
+
+def test_llama_biases() -> None:
+    attention = _parse(LLAMA_3_1_8B, attention_bias=True)
+    assert (attention.qkv_bias, attention.o_bias, attention.mlp_bias) == (True, True, False)
+    assert _parse(LLAMA_3_1_8B, mlp_bias=True).mlp_bias
+
+
+def test_llama_without_key_heads_has_one_per_query_head() -> None:
+    assert _parse(_without(LLAMA_3_1_8B, "num_key_value_heads")).num_kv_heads == 32
+
+
+def test_end_tokens_of_generation_config_are_added() -> None:
+    config = parse_config(
+        QWEN2_5_0_5B, source="config.json", generation={"eos_token_id": [151645, 151643]}
+    )
+    assert config.end_tokens == (151643, 151645)
+    assert _parse(QWEN2_5_0_5B, eos_token_id=None).end_tokens == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "allowed"),
+    [
+        ({"model_type": "gpt2"}, "model_type", "LlamaForCausalLM"),
+        ({"model_type": None}, "architectures", "Qwen3ForCausalLM"),
+        (
+            {"architectures": ["LlamaForSequenceClassification"]},
+            "architectures",
+            "Qwen2ForCausalLM",
+        ),
+        ({"hidden_act": "gelu"}, "hidden_act", "silu"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type", "llama3"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, "type", "linear"),
+        ({"rope_scaling": {"rope_type": "linear", "mscale": 1.0}}, "mscale", "default"),
+        ({"rope_scaling": {"rope_type": "linear"}}, "factor", "a number"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor", "> 0"),
+        ({"rope_scaling": [1]}, "rope_scaling", "object"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor", "1.0"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config", "absent"),
+        ({"layer_types": ["chunked_attention"]}, "layer_types", "full_attention"),
+        ({"vocab_size": "many"}, "vocab_size", "integer"),
+        ({"vocab_size": True}, "vocab_size", "integer"),
+        ({"vocab_size": None}, "vocab_size", "integer"),
+        ({"num_hidden_layers": 0}, "num_layers", "> 0"),
+        ({"rms_norm_eps": float("nan")}, "norm_eps", "finite"),
+        ({"rope_theta": "1e6"}, "rope_theta", "number"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings", "true or false"),
+        ({"num_key_value_heads": 7}, "num_kv_heads", "divisor"),
+        ({"head_dim": 63}, "head_dim", "even"),
+        ({"hidden_size": 4095}, "hidden_size", "multiple of 32"),
+        ({"eos_token_id": "</s>"}, "eos_token_id", "integer"),
+        ({"eos_token_id": -1}, "end_tokens", ">= 0"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(
+    changes: dict[str, Any], field: str, allowed: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _parse(LLAMA_3_1_8B, **changes)
+    assert caught.value.field == field
+    assert allowed in str(caught.value.allowed)
+    assert str(caught.value).startswith("config.json")
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_frequency_bounds_the_wrong_way_round_are_refused() -> None:
+    rope = {**LLAMA_3_1_8B["rope_scaling"], "high_freq_factor": 1.0}
+    with pytest.raises(ConfigError, match=r"high_freq_factor = 1\.0"):
+        _parse(LLAMA_3_1_8B, rope_scaling=rope)
+
+
+def test_windowed_layers_without_a_window_are_refused() -> None:
+    with pytest.raises(ConfigError, match="layer_types"):
+        _parse(QWEN3_0_6B, layer_types=["sliding_attention"])
+
+
+def test_mistral_and_qwen_must_name_their_key_heads() -> None:
+    with pytest.raises(ConfigError, match="num_key_value_heads = 'absent'"):
+        _parse(_without(QWEN3_0_6B, "num_key_value_heads"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [LLAMA_3_1_8B, QWEN2_5_0_5B, QWEN3_0_6B, MISTRAL_7B_V0_1],
+    ids=lambda v: v["model_type"],
+)
+def test_written_values_say_the_same(values: dict[str, Any]) -> None:
+    config = _parse(values)
+    assert parse_config(config_values(config, dtype="float32"), source="config.json") == config
+
+
+def test_a_decoder_its_family_cannot_describe_is_not_written() -> None:
+    config = _parse(MISTRAL_7B_V0_1)
+    odd = DecoderConfig(
+        family=config.family,
+        vocab_size=8,
+        hidden_size=8,
+        intermediate_size=8,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=8,
+        max_positions=8,
+        norm_eps=1e-5,
+        rope_theta=1e4,
+        o_bias=True,
+    )
+    with pytest.raises(ConfigError, match="cannot describe"):
+        config_values(odd, dtype="float32")

@@ -1,0 +1,253 @@
+"""The collapse monitor: when it speaks, what it says, and that a resumed one says the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sentences import missing
+from tinsmith.stats.confusion import Confusion
+from tinsmith.stats.groups import LabelGroups
+from tinsmith.stats.intervals import Interval
+from tinsmith.stats.monitors.alarms import Alarm, AlarmKind, Limits
+from tinsmith.stats.monitors.collapse import CollapseMonitor
+from tinsmith.stats.monitors.monitor_state import MonitorState, Signals
+from tinsmith.types.errors import CheckpointError, ConfigError, DataError
+
+LABELS = ("disruptive", "consolidating", "neutral")
+
+
+def confusion(share: float, *, recall: float = 0.5) -> Confusion:
+    """Return 300 items, `share` of them answered disruptive, the others with the given recalls."""
+    first = round(100 * share)
+    others = 100 - first
+    right = round(others * recall)
+    return Confusion(
+        LABELS,
+        np.array(
+            [
+                [first, others, 0, 0],
+                [first, right, others - right, 0],
+                [first, others - right, right, 0],
+            ]
+        ),
+    )
+
+
+def kinds(alarms: tuple[Alarm, ...]) -> list[tuple[AlarmKind, str | None]]:
+    """Return what the alarms are about."""
+    return [(alarm.kind, alarm.label) for alarm in alarms]
+
+
+def test_a_ruling_label_is_told_after_three_evaluations_with_its_share() -> None:
+    monitor = CollapseMonitor(LABELS)
+    said = [
+        monitor.observe_evaluation(Signals(step=10 * i, confusion=confusion(0.9))) for i in range(5)
+    ]
+    assert [kinds(one) for one in said] == [
+        [],
+        [],
+        [],
+        [(AlarmKind.SHARE, "disruptive")],
+        [],
+    ]
+    alarm = said[3][0]
+    assert (alarm.step, alarm.value, alarm.threshold) == (30, 0.9, 0.75)
+    assert missing(alarm.message, "disruptive", "90.0%") == []
+    assert alarm.key == "alarm/predicted_share/disruptive"
+    assert monitor.alarms == (alarm,)
+
+
+def test_a_balanced_evaluation_ends_the_row_and_the_alarm_can_come_again() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(share_evaluations=2))
+    shares = [0.9, 0.3, 0.9, 0.9, 0.9, 0.3, 0.9, 0.9]
+    said = [
+        monitor.observe_evaluation(Signals(step=i + 1, confusion=confusion(share)))
+        for i, share in enumerate(shares)
+    ]
+    assert [i + 1 for i, one in enumerate(said) if one] == [4, 8]
+
+
+def test_a_lost_label_is_named() -> None:
+    monitor = CollapseMonitor(LABELS)
+    said = monitor.observe_evaluation(Signals(step=5, confusion=confusion(0.02)))
+    assert kinds(said) == [(AlarmKind.RECALL, "disruptive")]
+    assert missing(said[0].message, "disruptive", "0.020", "0.05", "2.0%") == []
+
+
+def test_the_base_model_is_no_collapse() -> None:
+    monitor = CollapseMonitor(LABELS)
+    first = Signals(
+        step=0,
+        confusion=confusion(1.0),
+        label_information=0.0,
+        balanced_accuracy=Interval(0.3, 0.4, 0.95),
+    )
+    assert monitor.observe_evaluation(first) == ()
+    assert len(monitor.observe_evaluation(replace(first, step=1))) >= 3
+
+
+def unread(answered: int, asked: int) -> Confusion:
+    """Return `asked` items of the first label, of which `answered` are right and no other could be read."""
+    counts = np.zeros((3, 4), dtype=np.int64)
+    counts[0, 0], counts[0, 3] = answered, asked - answered
+    return Confusion(LABELS, counts)
+
+
+def nothing_read(step: int, answered: int = 0, asked: int = 40) -> Signals:
+    """Return an evaluation at which every other alarm would be raised as well."""
+    return Signals(
+        step=step,
+        confusion=unread(answered, asked),
+        label_information=0.0,
+        balanced_accuracy=Interval(0.0, 0.1, 0.95),
+        train_reward=0.1 * step,
+    )
+
+
+def test_answers_that_cannot_be_read_are_the_only_alarm_at_step_0_too() -> None:
+    monitor = CollapseMonitor(LABELS)
+    (alarm,) = monitor.observe_evaluation(nothing_read(0))
+    assert (alarm.kind, alarm.label, alarm.value) == (AlarmKind.UNREAD, None, 0.0)
+    assert alarm.key == "alarm/unread"
+    assert alarm.threshold == Limits().min_read
+    assert all(monitor.observe_evaluation(nothing_read(step)) == () for step in range(1, 6))
+
+
+def test_once_answers_are_read_the_other_alarms_are_raised_again() -> None:
+    monitor = CollapseMonitor(LABELS)
+    monitor.observe_evaluation(nothing_read(0))
+    read = nothing_read(1, answered=40)
+    assert AlarmKind.UNREAD not in {kind for kind, _ in kinds(monitor.observe_evaluation(read))}
+    assert AlarmKind.INFORMATION in {alarm.kind for alarm in monitor.alarms}
+    assert kinds(monitor.observe_evaluation(nothing_read(2))) == [(AlarmKind.UNREAD, None)]
+
+
+@pytest.mark.parametrize(
+    ("answered", "asked", "told"), [(0, 3, False), (0, 4, True), (1, 40, True), (2, 40, False)]
+)
+def test_unread_takes_few_answers_of_enough(answered: int, asked: int, told: bool) -> None:
+    monitor = CollapseMonitor(LABELS)
+    assert bool(monitor.observe_evaluation(nothing_read(0, answered, asked))) is told
+
+
+def test_a_training_step_without_a_readable_answer_is_told_once_and_quiets_the_groups() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(group_count=1))
+    dead = {"neutral": groups(0, 40)}
+    assert kinds(monitor.observe_answers(0, 0, 128)) == [(AlarmKind.UNREAD, None)]
+    assert monitor.observe_groups(0, dead) == ()
+    assert monitor.observe_answers(1, 2, 128) == ()
+    assert monitor.observe_answers(2, 100, 128) == ()
+    assert kinds(monitor.observe_groups(2, dead)) == [(AlarmKind.GROUPS, "neutral")]
+
+
+def test_little_information_and_chance_are_told() -> None:
+    monitor = CollapseMonitor(LABELS)
+    good = Signals(
+        step=1,
+        confusion=confusion(0.4),
+        label_information=0.05,
+        balanced_accuracy=Interval(0.34, 0.4, 0.95),
+    )
+    assert monitor.observe_evaluation(good) == ()
+    bad = replace(
+        good, step=2, label_information=0.004, balanced_accuracy=Interval(0.33, 0.4, 0.95)
+    )
+    said = monitor.observe_evaluation(bad)
+    assert kinds(said) == [(AlarmKind.INFORMATION, None), (AlarmKind.CHANCE, None)]
+    assert "0.0040 nats" in said[0].message
+    assert said[1].key == "alarm/balanced_accuracy"
+
+
+def test_a_rising_reward_with_a_falling_macro_f1_is_told_once_it_lasts() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0, share_evaluations=9))
+    history = [(0.35, 0.8, 0.1), (0.35, 0.3, 0.2), (0.35, 0.3, 0.3), (0.35, 0.3, 0.4)]
+    said = [
+        monitor.observe_evaluation(
+            Signals(step=i + 1, confusion=confusion(share, recall=recall), train_reward=reward)
+        )
+        for i, (share, recall, reward) in enumerate(history)
+    ]
+    assert [kinds(one) for one in said] == [[], [], [(AlarmKind.GOODHART, None)], []]
+    assert "since step 1" in said[2][0].message
+
+
+def test_a_falling_reward_is_no_goodhart() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(min_recall=0.0))
+    for step, (recall, reward) in enumerate([(0.8, 0.5), (0.3, 0.4), (0.3, 0.3)], start=1):
+        signals = Signals(step=step, confusion=confusion(0.35, recall=recall), train_reward=reward)
+        assert monitor.observe_evaluation(signals) == ()
+
+
+def groups(informative: int, total: int) -> LabelGroups:
+    """Return groups of two, the uninformative ones all wrong."""
+    return LabelGroups(
+        groups=total,
+        informative=informative,
+        all_wrong=total - informative,
+        samples=2 * total,
+        right_samples=informative,
+        size_counts=((2, total),),
+    )
+
+
+def test_a_label_whose_groups_are_dead_is_told_when_enough_were_seen() -> None:
+    monitor = CollapseMonitor(LABELS)
+    row = {"disruptive": groups(0, 10), "neutral": groups(6, 10)}
+    said = [monitor.observe_groups(step, row) for step in range(1, 5)]
+    assert [kinds(one) for one in said] == [[], [], [(AlarmKind.GROUPS, "disruptive")], []]
+    assert missing(said[2][0].message, "disruptive", "0.0%", "30") == []
+
+
+def test_groups_leave_the_window() -> None:
+    monitor = CollapseMonitor(LABELS, Limits(group_steps=2, group_count=20))
+    dead, alive = {"neutral": groups(0, 10)}, {"neutral": groups(9, 10)}
+    said = [
+        monitor.observe_groups(i, row) for i, row in enumerate([dead, alive, alive, dead, dead])
+    ]
+    assert [bool(one) for one in said] == [False, False, False, False, True]
+    assert len(monitor.state().steps) == 2
+
+
+def _fed(monitor: CollapseMonitor, steps: range) -> None:
+    for step in steps:
+        monitor.observe_groups(step, {"disruptive": groups(step % 2, 9)})
+        signals = Signals(
+            step=step,
+            confusion=confusion(0.1 * step),
+            train_reward=0.1 * step,
+            label_information=0.02,
+        )
+        monitor.observe_evaluation(signals)
+
+
+@pytest.mark.parametrize("cut", range(1, 10))
+def test_a_resumed_monitor_goes_on_with_the_same_alarms(cut: int) -> None:
+    whole = CollapseMonitor(LABELS)
+    _fed(whole, range(1, 11))
+    assert whole.alarms
+    before, after = CollapseMonitor(LABELS), CollapseMonitor(LABELS)
+    _fed(before, range(1, cut))
+    after.restore(MonitorState.from_json(json.loads(json.dumps(before.state().as_json()))))
+    _fed(after, range(cut, 11))
+    assert after.state() == whole.state()
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="share_streaks"):
+        MonitorState.from_json({"shares": 3})
+    with pytest.raises(CheckpointError, match="another task"):
+        CollapseMonitor(LABELS).restore(MonitorState(share_streaks=(0, 0)))
+    with pytest.raises(DataError, match="other labels"):
+        CollapseMonitor(("a", "b")).observe_evaluation(Signals(step=1, confusion=confusion(0.5)))
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_share": 75.0}, {"share_evaluations": 0}, {"min_information": -1.0}]
+)
+def test_limits_are_checked(limits: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(limits))):
+        Limits(**limits)
