@@ -10,7 +10,6 @@ import pytest
 
 from tinsmith.cli.registered import plan_of
 from tinsmith.lab.experiment.conduct import conduct
-from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.runs.files import METRICS, ROLLOUTS
 from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_connection
 from tinsmith.types.errors import ConfigError
@@ -45,9 +44,8 @@ def _silent(message: str) -> None:
 def folder(server: Connection, tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch, out = pytest.MonkeyPatch(), tmp_path_factory.mktemp("run") / "out"
     patch.setenv("TINKER_API_KEY", str(server.key))
-    given = {**KEYS, "force_options": "true", "base_url": str(server.base_url)}
-    plan = plan_of("sandbagger", given)
-    conduct(make_plan(plan.experiment, {**plan.overrides, "log_path": str(out)}), say=_silent)
+    where = {"base_url": str(server.base_url), "log_path": str(out)}
+    conduct(plan_of("sandbagger", {**KEYS, "force_options": "true", **where}), say=_silent)
     patch.undo()
     return out
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, get_type_hints
@@ -20,6 +21,12 @@ from tinsmith.types.deviation import Deviation
 from tinsmith.types.errors import ConfigError
 from tinsmith.types.gradient import GradientUnit
 from tinsmith.types.shards import check_shards
+
+
+@cache
+def field_kinds(part: type) -> Mapping[str, object]:
+    """Return the types of a dataclass's fields, whose texts are evaluated once."""
+    return MappingProxyType(get_type_hints(part))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +120,7 @@ class Keys:
     @property
     def kinds(self) -> dict[str, object]:
         """The type of every key."""
-        kinds = {name: kind for part in self.parts for name, kind in get_type_hints(part).items()}
+        kinds = {name: kind for part in self.parts for name, kind in field_kinds(part).items()}
         return {**kinds, **{key: type(default) for key, default in ENGINE.items()}}
 
     @property

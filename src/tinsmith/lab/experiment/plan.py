@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar, cast, get_type_hints
+from typing import TypeVar, cast
 
 from tinsmith.lab.experiment.at import At
 from tinsmith.lab.experiment.experiment import REWARD_PREFIX, Experiment, Plan, Value
 from tinsmith.lab.experiment.key_text import folder_name, truth, unknown_key, unreadable
-from tinsmith.lab.experiment.keys import ENGINE, Circumstances
+from tinsmith.lab.experiment.keys import ENGINE, Circumstances, field_kinds
 from tinsmith.lab.runs.kinds import Kind
 from tinsmith.lab.settings import RlSettings, SftSettings, SparseSettings
 from tinsmith.types.arithmetic import Arithmetic, supported, supported_words
@@ -180,7 +180,7 @@ def _require_known(overrides: Mapping[str, str], experiment: Experiment, kind: K
 
 def _filled(cls: type[T], values: Mapping[str, object]) -> T:
     """Make a dataclass of the values it has fields for, converted from text where they are text."""
-    kinds = get_type_hints(cls)
+    kinds = field_kinds(cls)
     given = {
         each.name: _convert(each.name, values[each.name], kinds[each.name])
         for each in fields(cls)  # pyright: ignore[reportArgumentType]  # a dataclass
