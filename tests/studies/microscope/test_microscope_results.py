@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tinsmith.lab.study.results import Draws
@@ -98,6 +99,21 @@ def test_what_is_recovered_is_of_the_seconds_gain() -> None:
     assert oracle.low is not None
     assert oracle.low < 0.75
     assert found[Rule.ORACLE].taken == 0.05
+
+
+def test_no_share_is_told_of_a_gain_that_may_be_none() -> None:
+    def earning(right: int, of: Agreement) -> Agreement:
+        earned = {name: (float(place < right),) for place, name in enumerate(ITEMS)}
+        return msgspec.structs.replace(of, earned=earned)
+
+    agreements = tuple(
+        earning(1, each) if each.writer is Writer.SECOND else each for each in looked().agreements
+    )
+    one_of_twelve = msgspec.structs.replace(looked(), agreements=agreements)
+    rows = intervention_rows([one_of_twelve], DRAWS)
+    assert [row.recovered for row in rows] == [None] * 6
+    asked = asked_of(agreement_rows([one_of_twelve], DRAWS), rows, control=1.0)
+    assert "the oracle's share of the gain, greedy nothing to measure" in _came_out(asked)
 
 
 def test_a_policy_against_itself_is_unshifted_everywhere() -> None:

@@ -125,10 +125,12 @@ def _recovered(found: MicroscopeFound) -> list[str]:
     said: list[str] = []
     for decoding in Decoding:
         rows = {rule: found.intervention(rule, decoding) for rule in Rule}
+        ends = [found.row(writer, decoding).earned for writer in Writer]
+        course = (
+            f"Answered {decoding.value}, the reward goes from {told(ends[0])} to {told(ends[1])}"
+        )
         if rows[Rule.ORACLE].recovered is None:
-            said.append(
-                f"Answered {decoding.value}, the second gains nothing that could be recovered."
-            )
+            said.append(f"{course}: no gain is shown, so that nothing is said of who recovers it.")
             continue
         parts = [
             f"{words} {told(share)} of it with {rows[rule].taken:.3f} of the tokens"
@@ -139,10 +141,7 @@ def _recovered(found: MicroscopeFound) -> list[str]:
             )
             if (share := rows[rule].recovered) is not None
         ]
-        ends = [found.row(writer, decoding).earned for writer in Writer]
-        said.append(
-            f"Answered {decoding.value}, the reward goes from {told(ends[0])} to {told(ends[1])}: {'; '.join(parts)}."
-        )
+        said.append(f"{course}: {'; '.join(parts)}.")
     return said
 
 

@@ -175,13 +175,16 @@ def _agreement(found: MicroscopeFound) -> Table:
 
 def _corrections(found: MicroscopeFound) -> Table:
     return table_of(
-        "The first writes and is corrected by the second. Recovered: of what the second earns more than the first.",
+        "The first writes and is corrected by the second. Recovered: of what the second "
+        "earns more than the first, where that is shown to be more.",
         found.interventions,
         ("Rule", lambda row: text(RULE_WORDS[row.rule], row.decoding.value)),
         ("reward", lambda row: measured(row.earned)),
         (
             "recovered",
-            lambda row: absent("no gain") if row.recovered is None else measured(row.recovered),
+            lambda row: (
+                absent("no gain shown") if row.recovered is None else measured(row.recovered)
+            ),
         ),
         ("corrected|share of tokens", lambda row: number(row.taken)),
         ("failed|answers", lambda row: whole(row.failures)),

@@ -55,7 +55,7 @@ class InterventionRow:
     decoding: Decoding
     earned: Measure
     recovered: Measure | None
-    """Of the second's gain over the first; None: it has none."""
+    """Of the second's gain over the first; None: it has none, or one that may be zero."""
     taken: float
     """Share of the tokens that are the second's."""
     failures: int
@@ -186,11 +186,15 @@ def intervention_rows(looks: Sequence[Looked], draws: Bootstrap) -> tuple[Interv
 
 
 def recovered(start: MeanRuns, mine: MeanRuns, goal: MeanRuns, draws: Bootstrap) -> Measure | None:
-    """Return (mine - start) / (goal - start), items and seeds of all three drawn together; None without a gain."""
+    """Return (mine - start) / (goal - start), items and seeds of all three drawn together.
+
+    None where the interval of the gain reaches zero: a share of what may be nothing says nothing.
+    """
     gain = goal.mean() - start.mean()
-    if gain <= 0.0:
-        return None
     first, middle, last = (one.draws(draws, "first") for one in (start, mine, goal))
+    gains = percentile(last - first, draws.level)
+    if gain <= 0.0 or (gains is not None and gains.low <= 0.0):
+        return None
     with_gain = last - first > 0.0
     ratios = (middle - first)[with_gain] / (last - first)[with_gain]
     value, drawn = (mine.mean() - start.mean()) / gain, percentile(ratios, draws.level)
