@@ -129,10 +129,12 @@ def session(load: Load) -> None:
         load.wait("delete", rest.delete_checkpoint_from_tinker_path(path).result)
     if load.asked["session"] % LEFT_EVERY or kind == ":full":
         load.wait("finish", client.close("success").result)
-    else:  # its snapshots stay, as those of a client that was killed
+    else:  # its snapshots stay, as those of a client that was killed, which says nothing more
         for model in (training.model_id, other.model_id):
             post(load, "unload_model", {"model_id": model})
             load.asked["unload"] += 1
+        training.holder.close()
+    rest.holder.close()
     load.asked["session"] += 1
 
 

@@ -41,6 +41,7 @@ from tinsmith.pages.tables import (
     table_of,
     text,
 )
+from tinsmith.pages.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,7 @@ def scores_section(
 
 def _name(row: ArmRow) -> Cell:
     rate = "" if row.rate is None else f", rate {row.rate:g}"
-    return text(row.name, f"{row.steps} steps{rate}, {len(row.seeds)} seeds")
+    return text(row.name, f"{row.steps} steps{rate}, {counted(len(row.seeds), 'seed')}")
 
 
 def _scores(row: ArmRow) -> tuple[Cell, ...]:

@@ -17,7 +17,7 @@ from tinsmith.lab.runs.records import Run, Split
 from tinsmith.lab.study.keys import FEWEST_RATES
 from tinsmith.lab.study.tried_rates import Tried, chance_words
 from tinsmith.pages.measures import BOOTSTRAP, Measure, from_estimate
-from tinsmith.pages.wording import listed
+from tinsmith.pages.wording import counted, listed
 from tinsmith.stats.estimates import Bootstrap, estimate
 from tinsmith.stats.evaluation import combine
 from tinsmith.stats.gate.claim import ENOUGH_SEEDS
@@ -231,7 +231,8 @@ def limits_of(study: StudyValues, chosen: Mapping[str, float | None]) -> list[st
     found: list[str] = []
     if len(study.seeds) < ENOUGH_SEEDS:
         found.append(
-            f"{len(study.seeds)} seeds an arm speak for these models; for the methods it takes {ENOUGH_SEEDS}."
+            f"{counted(len(study.seeds), 'seed')} an arm {'speaks' if len(study.seeds) == 1 else 'speak'} for these "
+            f"models; for the methods it takes {ENOUGH_SEEDS}."
         )
     if min((len(rates) for rates in study.rates.values()), default=0) < FEWEST_RATES:
         found.append(

@@ -26,6 +26,7 @@ from tinsmith.pages.tables import (
     text,
     whole,
 )
+from tinsmith.pages.wording import counted
 from tinsmith.stats.intervals import Interval
 from tinsmith.studies.sparse_select.outcome import ArmFigures, Behind, SparseFound
 from tinsmith.studies.sparse_select.settings import BASE_WORDS, QUESTION, WORDS
@@ -109,7 +110,9 @@ def _arms(found: SparseFound) -> Table:
 
 
 def _name(arm: ArmFigures) -> Cell:
-    return text(arm.words, f"{arm.steps} steps, rate {arm.rate:g}, {len(arm.by_seed)} seeds")
+    return text(
+        arm.words, f"{arm.steps} steps, rate {arm.rate:g}, {counted(len(arm.by_seed), 'seed')}"
+    )
 
 
 def _cells(arm: ArmFigures) -> tuple[Cell, ...]:
