@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
+from tinsmith.lab.experiment.model_pace import NANO_PACE, Lengths
 from tinsmith.lab.study.results import Draws
 from tinsmith.pages.measures import Measure
 from tinsmith.stats.estimates import Bootstrap
 from tinsmith.stats.gate.claim import Training, Verdict
 from tinsmith.stats.parity import ParityRecord
 from tinsmith.studies.microscope.agreement import Agreement, Decoding, ItemLook, Writer
+from tinsmith.studies.microscope.forecast import look_seconds
 from tinsmith.studies.microscope.interventions import Rule
 from tinsmith.studies.microscope.looking import Intervention, Looked
 from tinsmith.studies.microscope.outcome import _came_out  # pyright: ignore[reportPrivateUsage]
@@ -145,3 +149,16 @@ def test_claims_are_the_gates() -> None:
     assert {one.verdict for one in claims} == {Verdict.ALLOWED}
     without = judged(looks, Training("data", 100), None, Draws(claims=DRAWS, tables=DRAWS))
     assert Verdict.ALLOWED not in {one.verdict for one in without}
+
+
+def test_what_a_look_takes_grows_with_answers_and_most_with_their_length() -> None:
+    lengths = Lengths(prompt=60, answer=20, examined=24)
+
+    def seconds(of: Lengths, samples: int = 2, *, pretrained: bool = True) -> float:
+        return look_seconds(of, samples, NANO_PACE, pretrained=pretrained)
+
+    usual = seconds(lengths)
+    assert seconds(replace(lengths, examined=48)) == pytest.approx(2 * usual)
+    assert seconds(lengths, samples=5) == pytest.approx(2 * usual)
+    assert seconds(replace(lengths, answer=40)) > 2 * usual
+    assert seconds(lengths, pretrained=False) < usual / 4

@@ -12,6 +12,7 @@ from tinsmith.lab.experiment.model_pace import (
     MEASURED_PARAMETERS,
     NANO_PACE,
     Lengths,
+    Pace,
     machine_pace,
     run_seconds,
 )
@@ -64,23 +65,24 @@ def time_and_disk(taken: float | None, megabytes: int) -> str:
 
 def model_minutes(plan: Plan, lengths: Lengths) -> float | None:
     """Return what a run takes with the model that it names; None: how large it is is not known."""
+    pace = None if plan.circumstances.model_name is None else pace_of(plan)
+    return None if pace is None else run_seconds(plan.settings, lengths, pace) / 60
+
+
+def pace_of(plan: Plan) -> Pace | None:
+    """Return the pace of the model that a plan names, or of a nano base; None: its size or its machine is not known."""
     where = plan.circumstances
+    if where.base_url is not None or where.device != "cpu":
+        return None
+    if where.model_name is None:
+        return NANO_PACE
     parameters = _parameters(where.model_name)
-    if parameters is None or where.base_url is not None or where.device != "cpu":
-        return None
-    return run_seconds(plan.settings, lengths, machine_pace(parameters)) / 60
+    return None if parameters is None else machine_pace(parameters)
 
 
-def nano_minutes(plan: Plan, lengths: Lengths) -> float | None:
-    """Return what a run takes on a nano base; None: it is trained on another device."""
-    if plan.circumstances.device != "cpu":
-        return None
-    return run_seconds(plan.settings, lengths, NANO_PACE) / 60
-
-
-def _parameters(model_name: str | None) -> int | None:
+def _parameters(model_name: str) -> int | None:
     if model_name == SMALL_MODEL:
         return MEASURED_PARAMETERS  # whether or not it was fetched yet
-    if model_name is None or not is_here(model_name):
+    if not is_here(model_name):
         return None
     return Cost(read_shape(model_name)).parameters

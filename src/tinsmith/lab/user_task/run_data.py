@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from tinsmith.lab.course import Course
 from tinsmith.lab.experiment.estimate import (
     RUN_MEGABYTES,
-    model_minutes,
-    nano_minutes,
+    pace_of,
     time_and_disk,
 )
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.key_help import shown_value
-from tinsmith.lab.experiment.model_pace import Lengths
+from tinsmith.lab.experiment.model_pace import Lengths, run_seconds
 from tinsmith.lab.forgetting import general_changes, general_metrics
 from tinsmith.lab.interleave import NONE
 from tinsmith.lab.live.progress import Say
@@ -146,19 +145,23 @@ class TaskData:
 
     def minutes(self) -> float | None:
         """Return how long the run takes on two cores, without its base; None: nothing is known of the model."""
+        pace = pace_of(self.plan)
+        return None if pace is None else run_seconds(self.plan.settings, self.lengths(), pace) / 60
+
+    def lengths(self) -> Lengths:
+        """Return how long what is asked and answered will be, as far as can be told before."""
         plan, where = self.plan, self.plan.circumstances
         builds = where.model_name is None and where.base_url is None
         items = (*self.split.train, *self.split.held_out)
         letters = sum(len(one.prompt) for one in items) / len(items)
         a_token = NANO_CHARACTERS if builds else _CHARACTERS_PER_TOKEN
-        lengths = Lengths(
+        return Lengths(
             prompt=letters / a_token + (0 if builds else _CHAT_TOKENS),
             answer=plan.settings.max_tokens / 2,
             options=self._letters_of_options(items) / a_token,
             examined=min(plan.settings.eval_items, len(self.split.held_out or items)),
             eval_samples=self.frame.eval_samples,
         )
-        return nano_minutes(plan, lengths) if builds else model_minutes(plan, lengths)
 
     def _letters_of_options(self, items: Sequence[UserItem]) -> float:
         """Return how many letters an item's answers have, together and on average; 0: the task is not probed."""

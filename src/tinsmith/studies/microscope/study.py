@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tinsmith.lab.experiment.estimate import pace_of
 from tinsmith.lab.experiment.experiment import Plan
 from tinsmith.lab.experiment.plan import make_plan
 from tinsmith.lab.experiment.reopened import BASE, FINAL, Reopened, plan_again, reopened
@@ -29,6 +31,7 @@ from tinsmith.lab.user_task.entry import UserTaskEntry
 from tinsmith.lab.user_task.subject import UserSubject
 from tinsmith.renderers.choose import renderer_for
 from tinsmith.studies.microscope.agreement import Pair
+from tinsmith.studies.microscope.forecast import look_seconds
 from tinsmith.studies.microscope.looking import Looked, LookSettings, keep, kept, look
 from tinsmith.studies.microscope.outcome import Sight, read_outcome
 from tinsmith.studies.microscope.settings import (
@@ -77,7 +80,10 @@ def run_microscope(
             sights.append(Sight(run=read_run(cell.folder), looked=looked, file=file))
         return read_outcome(settings, sights, draws)
 
-    return conduct_study(settings.study, say, conduct, pace=_minutes, run=run)
+    def minutes(plan: Plan) -> float | None:
+        return _minutes(plan, settings.samples)
+
+    return conduct_study(settings.study, say, conduct, pace=minutes, run=run)
 
 
 def _two(
@@ -173,7 +179,14 @@ def _name(one: Reopened, when: str) -> str:
     return weights_sha256(one.connection, path) or path
 
 
-def _minutes(plan: Plan) -> float | None:
+def _minutes(plan: Plan, samples: int) -> float | None:
+    """Return how long a run and the look at it take."""
     entry = plan.experiment.subject
     assert isinstance(entry, UserTaskEntry)
-    return entry.run_data(plan, print).minutes()
+    data, pace = entry.run_data(plan, print), pace_of(plan)
+    run = data.minutes()
+    if run is None or pace is None:
+        return None
+    longest = replace(data.lengths(), answer=plan.settings.max_tokens)
+    pretrained = plan.circumstances.model_name is not None
+    return run + look_seconds(longest, samples, pace, pretrained=pretrained) / 60
