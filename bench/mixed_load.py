@@ -9,7 +9,8 @@ same mix all the time, as a cache of 32 weights whose sizes were drawn moves the
 compared is the median of the second tenth of the readings with that of the last, so that caches are full at both.
 Ray's store is told apart from the processes that look into it. It is a file of a size that is fixed at its start; pages
 of it that were once written stay in memory, so what is read is the most that it has held, and that is compared from the
-middle of the time on. Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
+middle of the time on. numpy's pages of 2 MB are turned off: the system makes caches that are hardly filled into such
+pages when it finds the time. Exit 1 where an answer was a 5xx, something hung, or memory has grown by more than 2 %.
 """
 
 from __future__ import annotations
@@ -323,6 +324,7 @@ def repeat(
 def main() -> int:
     """Load the server, and tell what it cost."""
     warnings.simplefilter("ignore")
+    os.environ["NUMPY_MADVISE_HUGEPAGE"] = "0"  # of the server and its workers
     minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 3.0
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else 2
     idle = float(sys.argv[3]) if len(sys.argv) > 3 else IDLE
