@@ -135,7 +135,6 @@ def session(load: Load) -> None:
             post(load, "unload_model", {"model_id": model})
             load.asked["unload"] += 1
         training.holder.close()
-    rest.holder.close()
     load.asked["session"] += 1
 
 
