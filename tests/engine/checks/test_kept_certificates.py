@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def files(kept: KeptCertificates) -> list[Path]:
     return sorted(kept.folder.iterdir()) if kept.folder.exists() else []
 
 
+@cache
 def here() -> Circumstances:
     engine = Engine(NANO)
     found = circumstances(engine.base("nano"), engine.kernels)
