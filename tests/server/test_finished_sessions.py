@@ -155,6 +155,30 @@ def test_a_snapshot_in_a_file_is_the_same_bits(
     serve(engine, state, script)
 
 
+def test_folders_without_a_checkpoint_go_with_their_session(engine: Engine, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    async def script(service: Service, client: Client) -> None:
+        session = (await client.post("create_session", {}))["session_id"]
+        model = await client.model(session)
+        for seq, name in ((1, "kept"), (2, "deleted")):
+            saved = {"model_id": model, "seq_id": seq, "path": name}
+            await client.result(await client.post("save_weights_for_sampler", saved))
+        saved = {"model_id": model, "seq_id": 3, "path": "deleted"}
+        await client.result(await client.post("save_weights", saved))
+        for kind in ("weights", "sampler_weights"):
+            gone = await client.http.delete(f"training_runs/{model}/checkpoints/{kind}/deleted")
+            assert gone.status_code == 200, gone.text
+        (run,) = state.glob("*train*")
+        assert sorted(each.name for each in run.iterdir()) == ["sampler_weights", "weights"]
+        await client.http.post(f"sessions/{session}/finish", json={"reason": {"type": "success"}})
+        await asyncio.wrap_future(service.worker.call(lambda: None))
+        assert [each.name for each in run.iterdir()] == ["sampler_weights"]
+        assert [each.name for each in (run / "sampler_weights").iterdir()] == ["kept"]
+
+    serve(engine, state, script)
+
+
 def test_losses_end_with_their_session(engine: Engine, tmp_path: Path) -> None:
     async def script(service: Service, client: Client) -> None:
         session = (await client.post("create_session", {}))["session_id"]

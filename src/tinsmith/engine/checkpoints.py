@@ -11,6 +11,7 @@ checkpoint stands between two optimizer steps, as in the Tinker service.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from tinsmith.engine.checkpoint_files import (
     read,
     write,
 )
-from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath, from_folder
+from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath, from_folder, own_folders
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
 from tinsmith.models.adapter import Adapter, create_adapter
@@ -187,6 +188,13 @@ def delete(folder: Path) -> None:
     if not is_checkpoint(folder):
         raise CheckpointError("there is no such checkpoint", field="name", value=folder.name)
     remove(folder)
+
+
+def remove_empty(model_id: str, state: Path) -> None:
+    """Remove the folders of a model whose checkpoints were all deleted; called where nothing is saved meanwhile."""
+    for folder in own_folders(model_id, state):
+        with suppress(OSError):  # what is not there, or not empty, stays as it is
+            folder.rmdir()
 
 
 def _tensors(slots: tuple[Slot, ...]) -> dict[str, Tensor]:

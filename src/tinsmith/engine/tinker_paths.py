@@ -81,7 +81,17 @@ class TinkerPath:
 
     def folder(self, state: Path) -> Path:
         """Return the checkpoint's folder below `state`, whether it exists or not."""
-        return state / self.session.replace(":", "%3A") / self.kind / self.name
+        return state / _folder_name(self.session) / self.kind / self.name
+
+
+def own_folders(model_id: str, state: Path) -> tuple[Path, ...]:
+    """Return the folders of a model below `state` in which its checkpoints lie, innermost first."""
+    own = state / _folder_name(model_id)
+    return (*(own / kind for kind in CheckpointKind), own)
+
+
+def _folder_name(session: str) -> str:
+    return session.replace(":", "%3A")
 
 
 def from_folder(session: str, kind: CheckpointKind, name: str) -> TinkerPath | None:

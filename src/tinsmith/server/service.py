@@ -8,11 +8,12 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
 from tinsmith.engine.bases import Bases
-from tinsmith.engine.checkpoints import delete
+from tinsmith.engine.checkpoints import delete, remove_empty
 from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.sequences import Group
 from tinsmith.models.presets import PRESETS
@@ -189,11 +190,13 @@ class Service:
         return request_id
 
     def free(self, session_id: str) -> None:
-        """Free what a session that has ended holds in memory, after what was asked of it; its checkpoints stay."""
+        """Free what a session that has ended holds, after what was asked of it; its checkpoints stay."""
         for model_id in self.runs.of_session(session_id):
             self.unload(model_id)
         self.samplers.close_session(session_id)
         self.worker.post(lambda: self.runs.losses.forget(session_id))
+        for run in self.store.training_runs(session_id=session_id):
+            self.worker.post(partial(remove_empty, run.model_id, self.state))
         self.worker.post(give_back_freed_memory)
 
     async def close(self) -> None:
