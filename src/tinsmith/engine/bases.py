@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tinsmith.engine.cache import PagePool
+from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.grammars import Grammars, compile_grammar
 from tinsmith.engine.parts import Parts
 from tinsmith.engine.sampled_routes import SampledRoutes
@@ -101,6 +102,10 @@ class Bases(ABC):
         """Where a served base model's tokenizer lies; None for a built-in model or a folder without one."""
         folder = self._base(name).folder
         return folder if folder is not None and has_tokenizer(folder) else None
+
+    def give_back(self) -> None:
+        """Give memory that is free back to the system, here and wherever it computes."""
+        give_back_freed_memory()
 
     @abstractmethod
     def certificate_sha256(self, name: str) -> str | None:

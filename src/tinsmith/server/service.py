@@ -14,7 +14,6 @@ from pathlib import Path
 
 from tinsmith.engine.bases import Bases
 from tinsmith.engine.checkpoints import delete, remove_empty
-from tinsmith.engine.cluster.freed_memory import give_back_freed_memory
 from tinsmith.engine.sequences import Group
 from tinsmith.models.presets import PRESETS
 from tinsmith.models.published.hub_cache import offer_tokenizer, tokenizer_key
@@ -197,7 +196,7 @@ class Service:
         self.worker.post(lambda: self.runs.losses.forget(session_id))
         for run in self.store.training_runs(session_id=session_id):
             self.worker.post(partial(remove_empty, run.model_id, self.state))
-        self.worker.post(give_back_freed_memory)
+        self.worker.post(self.engine.give_back)
 
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""

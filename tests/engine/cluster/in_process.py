@@ -13,7 +13,7 @@ from tinsmith.engine.cluster.cluster_engine import ClusterEngine
 from tinsmith.engine.cluster.dispatch import Dispatcher
 from tinsmith.engine.cluster.host import Host
 from tinsmith.engine.cluster.stage_calls import StageLostError
-from tinsmith.engine.cluster.work import Lost, Outcome, SampleWork, Shipped, Work
+from tinsmith.engine.cluster.work import Lost, Outcome, SampleWork, Shipped, WeightsId, Work
 from tinsmith.engine.engine import Engine
 
 MODELS = {"tinsmith/nano": "tinsmith/nano"}
@@ -25,8 +25,10 @@ class Threads:
     def __init__(self, dies: Callable[[str, Work], bool] = lambda _worker, _work: False) -> None:
         self.dispatcher = Dispatcher(self)
         self.sent: list[tuple[str, str]] = []
+        self.tidied: list[str] = []
         self._dies = dies
-        self._queues: dict[str, queue.SimpleQueue[tuple[Work, Shipped | None] | None]] = {}
+        self._queues: dict[str, queue.SimpleQueue[tuple[Work | WeightsId, Shipped | None] | None]]
+        self._queues = {}
         self._threads: list[threading.Thread] = []
         self._dead: set[str] = set()
 
@@ -51,6 +53,14 @@ class Threads:
     def drop(self, worker: str, work_id: str) -> None:
         """Nothing: what is computed in vain harms nobody."""
 
+    def forget(self, worker: str, weights: WeightsId) -> None:
+        """Queue it, behind the works that were sent."""
+        self._queues[worker].put((weights, None))
+
+    def tidy(self, worker: str) -> None:
+        """Note it."""
+        self.tidied.append(worker)
+
     def close(self) -> None:
         """End all threads."""
         for each in self._queues.values():
@@ -63,6 +73,9 @@ class Threads:
         while (item := self._queues[name].get()) is not None:
             work, weights = item
             if name in self._dead:
+                continue
+            if isinstance(work, WeightsId):
+                host.forget(work)
                 continue
             if self._dies(name, work):
                 self.kill(name)

@@ -116,6 +116,11 @@ class ClusterEngine(Bases):
         if self.shards > 1:
             check_spread(kind)
 
+    def give_back(self) -> None:
+        """Have workers do so too, once they have forgotten the weights that nothing here holds."""
+        super().give_back()
+        self.dispatcher.tidy()
+
     def base_policy(self, name: str, *, quantised: bool = False) -> RemotePolicy:
         """Sampling from the base alone."""
         return base_policy(self.decoder(name, quantised=quantised))

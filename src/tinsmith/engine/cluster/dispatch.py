@@ -15,8 +15,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tinsmith.engine.cluster.held_weights import HeldWeights
 from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
-from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Shipped, Work, WorkerFacts
+from tinsmith.engine.cluster.work import (
+    Outcome,
+    Refused,
+    SampleWork,
+    Shipped,
+    WeightsId,
+    Work,
+    WorkerFacts,
+)
 from tinsmith.types.errors import BackendError, LostError
 
 logger = logging.getLogger(__name__)
@@ -36,6 +45,14 @@ class Transport(Protocol):
 
     def drop(self, worker: str, work_id: str) -> None:
         """Tell a worker that nobody waits for a work any more."""
+        ...
+
+    def forget(self, worker: str, weights: WeightsId) -> None:
+        """Tell a worker that no further work will come with these weights, unless they come with it again."""
+        ...
+
+    def tidy(self, worker: str) -> None:
+        """Tell a worker to give back memory that it has free."""
         ...
 
 
@@ -68,6 +85,7 @@ class Dispatcher:
         default_factory=queue.SimpleQueue[Callable[[], None] | None]
     )
     _scheduler: Scheduler = field(init=False)
+    _held: HeldWeights = field(init=False)
     _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
     _known: dict[str, KnownWorker] = field(default_factory=dict[str, KnownWorker])
     _closed: str | None = None
@@ -80,6 +98,7 @@ class Dispatcher:
 
     def __post_init__(self) -> None:
         self._scheduler = Scheduler(self.limits)
+        self._held = HeldWeights(self._let_go)
         self._thread = threading.Thread(target=self._run, name="tinsmith-dispatch", daemon=True)
         self._thread.start()
 
@@ -93,6 +112,8 @@ class Dispatcher:
             if self._closed is not None:
                 settled(Refused(error=BackendError(self._closed)))
                 return
+            if weights is not None:
+                self._held.hold(weights)
             self._entries[work.id] = _Entry(work, weights, settled)
             self._scheduler.add(Item(id=work.id, kind=kind, size=size))
 
@@ -113,6 +134,16 @@ class Dispatcher:
                 self.transport.drop(worker, work_id)
 
         self._events.put(cancel)
+
+    def tidy(self) -> None:
+        """Have all workers give back memory that they have free, once they have forgotten what nobody holds by now."""
+
+        def tell() -> None:
+            for name, known in self._known.items():
+                if known.lost is None:
+                    self.transport.tidy(name)
+
+        self._events.put(tell)
 
     def joined(self, worker: str, facts: WorkerFacts) -> None:
         """Count on a worker from now on."""
@@ -209,7 +240,18 @@ class Dispatcher:
 
     def _send(self, assignment: Assignment) -> None:
         entry = self._entries[assignment.id]
+        if entry.weights is not None:
+            self._held.sent(entry.weights.id, assignment.worker)
         self.transport.send(assignment.worker, entry.work, entry.weights)
+
+    def _let_go(self, weights: WeightsId) -> None:
+        """Nothing here holds something with these weights any more. Called by whoever held it last."""
+
+        def tell() -> None:
+            for worker in self._held.let_go(weights):
+                self.transport.forget(worker, weights)
+
+        self._events.put(tell)
 
     def _settle(self, work_id: str, outcome: Outcome) -> None:
         entry = self._entries.pop(work_id, None)

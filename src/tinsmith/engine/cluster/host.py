@@ -1,6 +1,7 @@
 """What a worker does: it holds the bases and some adapters, and computes works on them.
 
-The adapters used last are kept by their content, so that each version travels to a worker once.
+Adapters are kept by their content, so that each version travels to a worker once, until whoever sent them says that it
+has let go of them; never more than the latest used.
 """
 
 from __future__ import annotations
@@ -121,6 +122,15 @@ class Host:
                 del self._sampling[key]
                 each.settled(Refused(error=InputError("nobody waits for this request any more")))
                 each.sampler.cancel(each.group)
+
+    def forget(self, weights: WeightsId) -> None:
+        """Drop weights that no further work will come with; works under way keep them."""
+        self._adapters.pop(weights, None)
+
+    def tidy(self) -> None:
+        """Give memory that is free back to the system."""
+        self.engine.tidy()
+        self.engine.give_back()
 
     def abandon(self, error: Exception) -> None:
         """Settle whatever is being sampled with the reason why it cannot go on."""

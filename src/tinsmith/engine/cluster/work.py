@@ -33,9 +33,9 @@ class WeightsId:
     """Of the adapter's tensors; "" where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Shipped:
-    """Weights that can be sent to whoever does not hold them."""
+    """Weights that can be sent to whoever does not hold them, for as long as anything here holds this."""
 
     id: WeightsId
     tensors: Tensors

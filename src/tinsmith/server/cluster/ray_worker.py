@@ -10,7 +10,15 @@ from typing import Any, cast
 from tinsmith.engine.cluster.freed_memory import share_one_heap
 from tinsmith.engine.cluster.host import FetchTensors, Host
 from tinsmith.engine.cluster.sharded_engine import ShardedEngine
-from tinsmith.engine.cluster.work import Outcome, Refused, SampleWork, Tensors, Work, WorkerFacts
+from tinsmith.engine.cluster.work import (
+    Outcome,
+    Refused,
+    SampleWork,
+    Tensors,
+    WeightsId,
+    Work,
+    WorkerFacts,
+)
 from tinsmith.engine.engine import Engine
 from tinsmith.engine.sequences import Group
 from tinsmith.ops import extension
@@ -34,7 +42,8 @@ class RayWorker:
             load_engine, settings, earlier
         )
         loader.shutdown(wait=False)
-        self._dropped: set[str] = set()
+        self._queued: set[str] = set()
+        """Gradients that are not begun and that somebody waits for."""
 
     async def facts(self) -> WorkerFacts:
         """What this worker is, once it is loaded; works may be sent from then on.
@@ -66,11 +75,13 @@ class RayWorker:
         compute = work
 
         def body() -> Outcome:
-            if compute.id in self._dropped:
-                self._dropped.discard(compute.id)
+            try:
+                self._queued.remove(compute.id)
+            except KeyError:
                 return Refused(error=BackendError("nobody waits for this work any more"))
             return self._host.compute(compute, bring)
 
+        self._queued.add(compute.id)
         return await asyncio.wrap_future(self._worker.call(body))
 
     async def drop(self, work_id: str) -> None:
@@ -78,7 +89,15 @@ class RayWorker:
         if work_id.startswith("sample"):
             self._worker.post(lambda: self._host.drop(work_id))
         else:
-            self._dropped.add(work_id)
+            self._queued.discard(work_id)
+
+    async def forget(self, weights: WeightsId) -> None:
+        """Drop weights, after the works that came before."""
+        self._worker.post(lambda: self._host.forget(weights))
+
+    async def tidy(self) -> None:
+        """Give back memory that is free, after the works that came before."""
+        self._worker.post(self._host.tidy)
 
     async def _sampled(self, work: SampleWork, bring: FetchTensors | None) -> Outcome:
         loop = asyncio.get_running_loop()

@@ -134,6 +134,19 @@ class RayWorkers:
         if known is not None:
             known.driver.actor.drop.remote(work_id)
 
+    def forget(self, worker: str, weights: WeightsId) -> None:
+        """Tell a worker to drop weights; Ray's store has no use for them either."""
+        self._weights.pop(weights, None)
+        known = self._started.get(worker)
+        if known is not None:
+            known.driver.actor.forget.remote(weights)
+
+    def tidy(self, worker: str) -> None:
+        """Tell a worker to give back memory that it has free."""
+        known = self._started.get(worker)
+        if known is not None:
+            known.driver.actor.tidy.remote()
+
     @property
     def memory(self) -> dict[str, int]:
         """Resident bytes of each worker, all its processes together, as they last said."""
