@@ -5,7 +5,8 @@
 Clients of the official SDK and bare sockets take turns; each session ends after a few steps, as those of scripts do.
 A share IDLE of the time nothing is asked, so that the machine can be used meanwhile. Every minute the clients pause,
 and what is in memory then is read: while they go on it is what they hold at the moment. What they leave behind is the
-same mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth. What is
+same mix all the time, as a cache of 32 weights whose sizes were drawn moves the server's memory by a tenth; a client
+that was killed is taken for gone after six minutes, so that there are as many of those at the end as early on. What is
 compared is the median of the second tenth of the readings with that of the last, so that caches are full at both.
 Ray's store is told apart from the processes that look into it. It is a file of a size that is fixed at its start; pages
 of it that were once written stay in memory, so what is read is the most that it has held, and that is compared from the
@@ -51,6 +52,8 @@ LEFT_EVERY = 5
 other one is left in turn. Of 32 weights that a server keeps, six or nine full ones differ by a tenth of its memory."""
 SETTLED = 2.0
 """Seconds of a pause before memory is read: what was cancelled is drawn to its next step."""
+TIMEOUT = ("--session-timeout", "0.1")
+"""Hours after which the server frees what killed clients had."""
 STORE, STORE_FILE = "Ray's store", "/dev/shm/plasma"
 HEADERS = {"x-api-key": KEY}
 CLIENT = httpx.Client()
@@ -329,7 +332,7 @@ def main() -> int:
     idle = float(sys.argv[3]) if len(sys.argv) > 3 else IDLE
     with tempfile.TemporaryDirectory() as folder:
         flags = ("--workers", str(workers)) if workers else ()
-        server = Running(Path(folder) / "state", *flags)
+        server = Running(Path(folder) / "state", *TIMEOUT, *flags)
         over, pause = threading.Event(), Pause()
         loads = [Load(server, random.Random(i)) for i in range(4)]
         kinds = (session, session, mistakes, chats)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tinsmith.engine.engine import Engine
 from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Finished
+from tinsmith.server.presence import Presence
 from tinsmith.server.service import Service
 from tinsmith.types.errors import InputError
 
@@ -86,9 +88,9 @@ class Client:
         await asyncio.wrap_future(self.service.worker.call(change))
 
 
-def serve(engine: Engine, state: Path, script: Script) -> None:
+def serve(engine: Engine, state: Path, script: Script, presence: Presence | None = None) -> None:
     async def live() -> None:
-        service = Service(engine, state, seed=0, max_queue=16)
+        service = Service(engine, state, seed=0, max_queue=16, presence=presence)
         try:
             await script(service, Client(service))
         finally:
@@ -193,6 +195,92 @@ def test_losses_end_with_their_session(engine: Engine, tmp_path: Path) -> None:
             losses.named(f"{session}:train:0", "custom", {"loss_id": f"{session}:loss:abc"})
 
     serve(engine, tmp_path / "state", script)
+
+
+def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: Path) -> None:
+    now = [0.0]
+
+    async def script(service: Service, client: Client) -> None:
+        sessions = [(await client.post("create_session", {}))["session_id"] for _ in range(2)]
+        gone, there = [await client.model(session) for session in sessions]
+        sampler = await client.snapshot(gone, 1)
+        now[0] = 50.0
+        await client.post("session_heartbeat", {"session_id": sessions[1]})
+        now[0] = 99.0
+        service.end_silent()
+        assert sorted(service.runs.live) == sorted([gone, there])
+        now[0] = 100.0
+        service.end_silent()
+        await asyncio.wrap_future(service.worker.call(lambda: None))
+        assert list(service.runs.live) == [there]
+        assert sampler not in service.samplers.live
+        beat = await client.http.post("session_heartbeat", json={"session_id": sessions[0]})
+        assert beat.status_code == 410
+        body = {"model_id": gone, "seq_id": 2, "path": "late"}
+        refused = await client.http.post("save_weights", json=body)
+        assert refused.status_code == 400
+        assert "its session has ended" in refused.text
+        asked = {"statuses": [{"type": "cancelled"}], "owner": {"type": "own"}}
+        found = (await client.http.post("sessions/search", json=asked)).json()["sessions"]
+        (told,) = [each["status"] for each in found]
+        assert told["type"] == "cancelled"
+        assert "said nothing for" in told["detail"]
+        now[0] = 1e9
+        await client.snapshot(there, 1)  # whatever is asked is a sign of life
+        service.end_silent()
+        assert list(service.runs.live) == [there]
+
+    serve(engine, tmp_path / "state", script, Presence(silent_seconds=100.0, clock=lambda: now[0]))
+
+
+def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) -> None:
+    now = [0.0]
+    presence = Presence(silent_seconds=100.0, clock=lambda: now[0])
+
+    async def script(service: Service, client: Client) -> None:
+        session = (await client.post("create_session", {}))["session_id"]
+        now[0] = 90.0
+        begun, told = threading.Event(), threading.Event()
+
+        def long() -> None:
+            begun.set()
+            told.wait()
+
+        under_way = service.worker.call(long)
+        body: dict[str, object] = {"session_id": session, "model_seq_id": 0, "base_model": NANO}
+        asked = await client.post("create_model", {**body, "lora_config": {"rank": 2}})
+        now[0] = 180.0
+        waiting = asyncio.ensure_future(client.result(asked))
+        await asyncio.sleep(0)
+        now[0] = 270.0
+        assert presence.silent() == ()
+        told.set()
+        await asyncio.wrap_future(under_way)
+        await waiting
+
+    serve(engine, tmp_path / "state", script, presence)
+
+
+def test_never_is_never() -> None:
+    now = [0.0]
+    presence = Presence(silent_seconds=0.0, clock=lambda: now[0])
+    presence.heard("s000001:train:0")
+    now[0] = 1e12
+    assert presence.silent() == ()
+
+
+def test_the_one_that_was_silent_longest_goes_first() -> None:
+    now = [0.0]
+    presence = Presence(silent_seconds=10.0, clock=lambda: now[0])
+    for when, session in ((0.0, "a"), (1.0, "b.s1"), (2.0, "c"), (3.0, "a:sample:1:0:sample")):
+        now[0] = when
+        presence.heard(session)
+    presence.ended("c")
+    now[0] = 12.0
+    assert presence.silent() == ("b.s1",)
+    now[0] = 13.0
+    assert presence.silent() == ("a",)
+    assert presence.silent() == ()
 
 
 def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ AccessLogFile = Annotated[
         metavar="FILE", help="Write a line for every request there; - is standard output."
     ),
 ]
+SessionTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        metavar="HOURS",
+        help="A client that says nothing for so long is taken for gone, and what its session holds in memory is "
+        "freed; its checkpoints stay. 0: never.",
+    ),
+]
 Workers = Annotated[
     int,
     typer.Option(
@@ -99,6 +108,7 @@ def serve(
     ray: RayAddress = None,
     max_body: Annotated[int, typer.Option(min=1, help="Largest request in bytes.")] = 512 << 20,
     max_queue: Annotated[int, typer.Option(min=1, help="Most waiting sampling requests.")] = 4096,
+    session_timeout: SessionTimeout = 12.0,
     keys: KeysFile = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -141,6 +151,7 @@ def serve(
             gradient_unit=GradientUnit(gradient_unit),
             max_body=max_body,
             max_queue=max_queue,
+            session_timeout=session_timeout,
             keys=keys,
             tls_cert=tls_cert,
             tls_key=tls_key,

@@ -151,11 +151,17 @@ def _session_routes(app: FastAPI, service: Service) -> None:
             project_id=body.project_id,
             display_name=body.display_name,
         )
+        service.presence.heard(session.session_id)
         return {"session_id": session.session_id, "type": "create_session"}
 
-    async def heartbeat(request: Request) -> Answer:
-        await _body(OfSession, request)
-        return {"type": "session_heartbeat"}
+    async def heartbeat(request: Request) -> Response:
+        asked = await _body(OfSession, request)
+        session = service.store.session(asked.session_id)
+        if session is None or session.finished is not None:  # the SDK asks no more then
+            gone = {"error": f"session {asked.session_id} has ended, or is not known"}
+            return JSONResponse(gone, status_code=410)
+        service.presence.heard(asked.session_id)
+        return JSONResponse({"type": "session_heartbeat"})
 
     async def finish(session_id: str, request: Request) -> None:
         body = await _body(FinishSession, request)
@@ -292,6 +298,7 @@ def _sampling_routes(app: FastAPI, service: Service) -> None:
     async def create(request: Request) -> Answer:
         body = await _body(CreateSamplingSession, request)
         created = await samplers.create(body, service.runs)
+        service.presence.heard(created)
         # The SDK's client looks for a tokenizer by the name that it was made with.
         await asyncio.to_thread(service.offer_tokenizer, samplers.record(created).base_model)
         return {"sampling_session_id": created, "type": "create_sampling_session"}

@@ -13,6 +13,7 @@ from tinsmith.server.access.caller import caller_limits, is_own, owner_of
 from tinsmith.server.access.limits import UNLIMITED, BusyError, Usage
 from tinsmith.server.database.records import ErrorCategory, Failed, Finished, NoResult, Outcome
 from tinsmith.server.database.store import Store
+from tinsmith.server.presence import Presence
 from tinsmith.types.errors import BackendError, DeterminismError, InputError, TinsmithError
 
 logger = logging.getLogger(__name__)
@@ -32,10 +33,11 @@ def json_result(values: Mapping[str, object]) -> Finished:
 class Futures:
     """Every accepted request's result, once."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-        """Keep results in `store`; waiters live on `loop`."""
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, presence: Presence) -> None:
+        """Keep results in `store`; waiters live on `loop`, and `presence` hears of them and of what is asked."""
         self.usage = Usage()
         """Counts what is not settled, on the loop."""
+        self._presence = presence
         self._store = store
         self._loop = loop
         self._waiters: dict[str, asyncio.Event] = {}
@@ -61,6 +63,7 @@ class Futures:
             InputError: the number was used for something else; or the key has as much under way as it may.
             BusyError: the latter, of a sampling request.
         """
+        self._presence.heard(owner)
         limits = caller_limits()
         if limits is not UNLIMITED and kind != UNLOAD:
             known = self._store.find_request(owner=owner, seq_id=seq_id, kind=kind)
@@ -123,6 +126,7 @@ class Futures:
         event = self._waiters.setdefault(request_id, asyncio.Event())
         outcome = self._result(request_id)
         if outcome is NoResult.PENDING:
+            self._presence.heard(request_id)
             try:
                 await asyncio.wait_for(event.wait(), 0 if self._closing else seconds)
             except TimeoutError:

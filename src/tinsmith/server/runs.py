@@ -380,7 +380,7 @@ class Runs:
         if record is None:
             raise ConfigError("there is no such model", field="model_id", value=model_id)
         raise InputError(
-            "this model is not in memory: it was unloaded, or the server was restarted",
+            "this model is not in memory: it was unloaded, its session has ended, or the server was restarted",
             field="model_id",
             value=model_id,
             fix="create a training client from one of its checkpoints",
@@ -393,7 +393,11 @@ class Runs:
         kind: str,
         compute: Callable[[LiveRun, TrainingSession], Finished],
     ) -> str:
-        repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
+        try:
+            repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
+        except InputError:
+            self._run(model_id)  # the number may be that of its unloading, which is what there is to say then
+            raise
         if repeated is not None:
             return repeated  # its result may outlive the model
         run = self._run(model_id)

@@ -30,6 +30,7 @@ from tinsmith.server.cluster.launch import ClusterSettings, launch
 from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.settings import WorkerSettings
 from tinsmith.server.parent_watch import ParentWatch
+from tinsmith.server.presence import SILENT_HOURS, Presence
 from tinsmith.server.service import Service
 from tinsmith.server.state_lock import lock_state
 from tinsmith.types.announcements import READY, STARTING
@@ -62,6 +63,8 @@ class ServeSettings:
     """What is one chain of sums: prefix trees, or datums one by one."""
     max_body: int = 512 << 20
     max_queue: int = 4096
+    session_timeout: float = SILENT_HOURS
+    """Hours after which a client that says nothing is taken for gone; 0: never."""
     keys: Path | None = None
     """A file of keys, read again on SIGHUP; None: one key, TINKER_API_KEY or a new one."""
     tls_cert: Path | None = None
@@ -291,6 +294,7 @@ async def _serve(
         max_queue=settings.max_queue,
         lock=lock,
         workers=workers.running,
+        presence=Presence(silent_seconds=settings.session_timeout * 3600),
     )
     observers = () if door.access_log is None else (door.access_log,)
     app = build_app(service, key=door.keys, max_body=settings.max_body, observers=observers)

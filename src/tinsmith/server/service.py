@@ -24,9 +24,11 @@ from tinsmith.server.access.limits import BusyError
 from tinsmith.server.cluster.ray_workers import RayWorkers
 from tinsmith.server.cluster.telling import WorkersTold
 from tinsmith.server.custom_losses import CustomLosses
+from tinsmith.server.database.records import CANCELLED
 from tinsmith.server.database.store import Store
 from tinsmith.server.external import External
 from tinsmith.server.futures import UNLOAD, Futures, json_result
+from tinsmith.server.presence import Presence
 from tinsmith.server.runs import Runs
 from tinsmith.server.samplers import Samplers
 from tinsmith.server.snapshots import Snapshots
@@ -40,7 +42,7 @@ from tinsmith.types.version import VERSION
 logger = logging.getLogger(__name__)
 
 EXPIRY_SECONDS = 60.0
-"""How often expired checkpoints are looked for."""
+"""How often expired checkpoints, and sessions whose clients are gone, are looked for."""
 
 
 class Service:
@@ -55,10 +57,12 @@ class Service:
         max_queue: int,
         lock: TextIOWrapper | None = None,
         workers: RayWorkers | None = None,
+        presence: Presence | None = None,
     ) -> None:
         """Open the state; what an earlier server left unfinished fails with that reason.
 
-        `workers`: those of an engine that has some; `lock`: the folder's, where it was taken before.
+        `workers`: those of an engine that has some; `lock`: the folder's, where it was taken before; `presence`: who is
+        taken for gone, and when, unless it is as usual.
 
         Raises:
             ConfigError: the state folder cannot be used, or another server uses it.
@@ -74,7 +78,8 @@ class Service:
         self._lock = lock or lock_state(state)
         self.store = Store(state)
         loop = asyncio.get_running_loop()
-        self.futures = Futures(self.store, loop)
+        self.presence = presence or Presence()
+        self.futures = Futures(self.store, loop, self.presence)
         self.futures.fail_pending("the server was restarted before this request was carried out")
         for run in self.store.training_runs():
             if not run.unloaded:
@@ -103,7 +108,7 @@ class Service:
             self.workers = WorkersTold(
                 workers, lambda: self.samplers.num_tokens + self.runs.num_tokens
             )
-        self._expiry = loop.create_task(self._delete_expired())
+        self._expiry = loop.create_task(self._expire())
 
     def require_room(self) -> None:
         """Refuse a sampling request while as many wait or run as are taken.
@@ -190,6 +195,7 @@ class Service:
 
     def free(self, session_id: str) -> None:
         """Free what a session that has ended holds, after what was asked of it; its checkpoints stay."""
+        self.presence.ended(session_id)
         for model_id in self.runs.of_session(session_id):
             self.unload(model_id)
         self.samplers.close_session(session_id)
@@ -197,6 +203,14 @@ class Service:
         for run in self.store.training_runs(session_id=session_id):
             self.worker.post(partial(remove_empty, run.model_id, self.state))
         self.worker.post(self.engine.give_back)
+
+    def end_silent(self) -> None:
+        """End the sessions whose clients have said nothing for too long."""
+        for session_id in self.presence.silent():
+            logger.info("session %s has ended: its client said nothing", session_id)
+            said = f"its client said nothing for {self.presence.silent_seconds / 3600:g} hours"
+            self.store.finish_session(session_id, reason=CANCELLED, detail=said)
+            self.free(session_id)
 
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""
@@ -215,8 +229,9 @@ class Service:
     def _abandoned(self, error: Exception) -> None:
         self.samplers.abandon(error)
 
-    async def _delete_expired(self) -> None:
+    async def _expire(self) -> None:
         while True:
+            self.end_silent()
             for record in self.store.expired(time.time()):
                 logger.info("checkpoint %s has expired", record.path)
                 await asyncio.to_thread(delete, record.path.folder(self.state))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tinsmith.server.database.records import Session
+from tinsmith.server.database.records import CANCELLED, Session
 from tinsmith.server.database.store import Store
 from tinsmith.server.wire.body import Request
 from tinsmith.server.wire.settings import Settings
@@ -150,8 +150,10 @@ def _named(session: Session, asked: SearchSessions) -> bool:
 
 
 def _stands(session: Session, status: Status) -> bool:
-    """Nothing cancels or fails a session here: its client finishes it, or nobody does."""
-    if status.type != "client_finished" or session.finished is None:
+    """Nothing fails a session here: its client finishes it, or is gone and it is cancelled, or neither."""
+    if session.finished is None or session.finished == CANCELLED:
+        return status.type == session.finished
+    if status.type != "client_finished":
         return False
     return status.reasons is None or session.finished in status.reasons
 
@@ -159,6 +161,8 @@ def _stands(session: Session, status: Status) -> bool:
 def _status(session: Session) -> dict[str, object] | None:
     if session.finished is None:
         return None
+    if session.finished == CANCELLED:
+        return {"type": CANCELLED, "detail": session.finished_detail}
     reason = {"type": session.finished}
     return {"type": "client_finished", "reason": reason, "detail": session.finished_detail}
 

@@ -11,6 +11,9 @@ from types import MappingProxyType
 from tinsmith.engine.tinker_paths import CheckpointKind, TinkerPath
 from tinsmith.types.adapters import AdapterSpec
 
+CANCELLED = "cancelled"
+"""Of a session that its client did not finish: it was gone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
@@ -23,7 +26,7 @@ class Session:
     project_id: str | None
     display_name: str | None
     finished: str | None
-    """Why the client finished it (`success`, `errored`, `interrupted`); None while it is open."""
+    """Why the client finished it (`success`, `errored`, `interrupted`), or CANCELLED; None while it is open."""
     finished_detail: str | None
     created_at: float | None = None
     """Wall clock, seconds since 1970; None for a session of a version that did not keep it."""

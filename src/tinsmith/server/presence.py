@@ -1,0 +1,46 @@
+"""Which clients are still there: a client that was killed says no goodbye, and its models would stay in memory.
+
+The SDK says every ten seconds that it lives; other clients are heard of by what they ask, and by waiting for an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SILENT_HOURS = 12.0
+"""A night: a computer that sleeps as long as its owner finds its models where they were."""
+
+
+@dataclass(slots=True)
+class Presence:
+    """When sessions were last heard of. Used on the event loop."""
+
+    silent_seconds: float = SILENT_HOURS * 3600
+    """After so long a session's client is taken for gone; 0: never."""
+    clock: Callable[[], float] = time.monotonic
+    _heard: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
+    """The one that was silent longest first."""
+
+    def heard(self, identity: str) -> None:
+        """Note a sign of life: the id of a session, or of anything below one."""
+        session = identity.partition(":")[0]
+        self._heard[session] = self.clock()
+        self._heard.move_to_end(session)
+
+    def ended(self, session_id: str) -> None:
+        """Expect nothing of a session any more."""
+        self._heard.pop(session_id, None)
+
+    def silent(self) -> tuple[str, ...]:
+        """Return the sessions that said nothing for so long, and expect nothing of them any more."""
+        found: list[str] = []
+        while self.silent_seconds and self._heard:
+            session, when = next(iter(self._heard.items()))
+            if self.clock() - when < self.silent_seconds:
+                break
+            self.ended(session)
+            found.append(session)
+        return tuple(found)
