@@ -396,7 +396,9 @@ class Runs:
         try:
             repeated = self.futures.repeated(owner=model_id, seq_id=seq_id, kind=kind)
         except InputError:
-            self._run(model_id)  # the number may be that of its unloading, which is what there is to say then
+            self._run(
+                model_id
+            )  # the number may be that of its unloading, which is what there is to say then
             raise
         if repeated is not None:
             return repeated  # its result may outlive the model
