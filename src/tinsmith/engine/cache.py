@@ -1,10 +1,13 @@
 """The KV cache: pages of 16 keys shared by reference, reserved before they are needed.
 
+A page may be kept when nobody uses it any more: it is idle then, and as good as free, as whoever keeps it gives it up.
 Where a key lies never changes a bit, so pages are handed out in any order; that a recycled page holds old finite
 values is harmless, since a masked key weighs exactly zero.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 
@@ -43,11 +46,18 @@ class PagePool:
         self._free = list(range(capacity - 1, -1, -1))
         self._references = [0] * capacity
         self._reserved = 0
+        self._kept = bytearray(capacity)
+        self.idle = 0
+        """Pages that are kept, and otherwise free."""
+        self.reclaim: Callable[[], None] = _nothing
+        """Gives up at least one idle page."""
+        self.num_reused = 0
+        """Tokens of prompts whose keys and values were there already, so far."""
 
     @property
     def available(self) -> int:
-        """Free pages nobody has reserved."""
-        return len(self._free) - self._reserved
+        """Pages that are free, or can be, and that nobody has reserved."""
+        return len(self._free) + self.idle - self._reserved
 
     def reserve(self, count: int) -> None:
         """Set pages aside; the caller has checked `available`."""
@@ -61,19 +71,42 @@ class PagePool:
     def take(self) -> int:
         """Turn one reservation into a page."""
         self._reserved -= 1
+        if not self._free:
+            self.reclaim()
         page = self._free.pop()
         self._references[page] = 1
         return page
 
     def share(self, page: int) -> None:
         """Add a reference."""
+        self.idle -= self.is_idle(page)
         self._references[page] += 1
 
-    def release(self, page: int) -> None:
-        """Drop a reference; the last one frees the page."""
+    def release(self, page: int) -> bool:
+        """Drop a reference; the last one frees the page. Return whether it did."""
         self._references[page] -= 1
+        self.idle += self.is_idle(page)
         if self._references[page] == 0:
             self._free.append(page)
+            return True
+        return False
+
+    def keep(self, page: int) -> None:
+        """Keep a page that somebody uses, also when nobody does any more; once."""
+        assert self._references[page] > 0
+        assert not self._kept[page]
+        self._kept[page] = True
+        self._references[page] += 1
+
+    def let_go(self, page: int) -> None:
+        """Keep a page no longer."""
+        self.idle -= self.is_idle(page)
+        self._kept[page] = False
+        self.release(page)
+
+    def is_idle(self, page: int) -> bool:
+        """Whether a page is kept and nobody uses it."""
+        return bool(self._kept[page]) and self._references[page] == 1
 
     def duplicate(self, page: int, copies: list[int]) -> None:
         """Copy one page's keys and values into others, in every layer."""
@@ -86,3 +119,7 @@ class PagePool:
         for layer in self.layers:
             layer.keys[pages] = 0.0
             layer.values[pages] = 0.0
+
+
+def _nothing() -> None:
+    """Nobody keeps pages."""

@@ -17,7 +17,7 @@ from tinsmith.engine.checks.certificate import Certificate, certify
 from tinsmith.engine.checks.deviations import parts_of
 from tinsmith.engine.checks.kept_certificates import KeptCertificates, circumstances
 from tinsmith.engine.parts import Parts, PolicyOf, unmerged
-from tinsmith.engine.sampler import Sampler, SamplerLimits
+from tinsmith.engine.sampler import Sampler, SamplerLimits, usual_limits
 from tinsmith.engine.sequences import Policy
 from tinsmith.engine.training import TrainingSession
 from tinsmith.engine.unit_gradients import MicroBatches
@@ -84,7 +84,8 @@ class Engine(Bases):
             torch.set_flush_denormal(
                 False
             )  # elementwise steps outside the kernels keep denormals too
-        self._limits = limits
+        sound = deviation is Deviation.NONE
+        self._limits = limits or (usual_limits(arithmetic) if sound else SamplerLimits())
         say = say or _silent
         self._opened: dict[str, OpenedBase] = {}
         for name, source in models.items():
@@ -139,7 +140,8 @@ class Engine(Bases):
 
     def base_policy(self, name: str, *, quantised: bool = False) -> Policy:
         """Sampling from the base alone."""
-        return Policy(self.decoder(name, quantised=quantised), {})
+        decoder = self.decoder(name, quantised=quantised)
+        return Policy(decoder, {}, decoder)
 
     def sampler(self, name: str) -> Sampler:
         """The sampler that serves this base model, whatever is trained on it."""

@@ -22,7 +22,7 @@ DatumOrder = Callable[[int], Sequence[int]]
 
 def unmerged(adapter: Adapter) -> Policy:
     """Sampling through the trainer's own weights."""
-    return Policy(adapter.decoder, adapter.low)
+    return Policy(adapter.decoder, adapter.low, adapter)
 
 
 def the_trainers(kernels: Kernels) -> Kernels:

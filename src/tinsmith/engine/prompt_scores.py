@@ -44,6 +44,16 @@ class PromptScores:
         return _beside_spread(request) or (targets is not None and bool(targets[at - 1] >= 0))
 
     @property
+    def first_row(self) -> int:
+        """The first row whose logits are needed: that of the first token that is asked about, or the last one."""
+        request, last = self.request, len(self.request.prompt) - 1
+        if _beside_spread(request):
+            return 0
+        targets = request.spread_targets
+        asked = np.flatnonzero(targets >= 0).tolist() if targets is not None else []
+        return asked[0] if asked else last
+
+    @property
     def unknown(self) -> bool:
         """Whether a row that was asked for had no distribution."""
         missing = np.flatnonzero(np.isnan(self.logprobs))

@@ -19,6 +19,7 @@ from torch import Tensor
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice, choose
 from tinsmith.engine.grammars import Grammars, compile_grammar
+from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.prompt_scores import Read, read_prompts, scores_prompt
 from tinsmith.engine.sequences import DecodeText, Group, Policy, Sample, StopRule
 from tinsmith.engine.validation import check_request
@@ -29,6 +30,7 @@ from tinsmith.models.steps import SampleSteps
 from tinsmith.ops.kernels import Draws, Kernels
 from tinsmith.ops.linear import Run, forward
 from tinsmith.ops.paging import PAGE, Rows
+from tinsmith.types.arithmetic import Arithmetic
 from tinsmith.types.errors import BackendError, InputError
 from tinsmith.types.sampling import SampleRequest, SampleResult, StopReason
 
@@ -45,6 +47,9 @@ class SamplerLimits:
     """Prompt tokens computed in one step."""
     logits: int = 1 << 26
     """Logits held at once."""
+    kept_pages: int | None = 0
+    """Pages kept of beginnings that nobody uses; None: half of them. What is kept is not computed again, so that 0 is
+    for whoever compares what is computed twice."""
 
 
 @dataclass(slots=True)
@@ -78,6 +83,8 @@ class Sampler:
         self._text = text
         self._grammars = grammars
         self.pool = pool or PagePool(config, cache_pages(config, self.limits), kernels.device)
+        kept = self.limits.kept_pages
+        self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
         self._waiting: deque[Group] = deque()
         self._prefilling: list[Group] = []
         self._forking: deque[Group] = deque()
@@ -142,14 +149,15 @@ class Sampler:
 
     def _drop(self, group: Group) -> None:
         """Take a request out of every list, and clean its pages: what is dropped may have failed unseen."""
+        if group.begun is not None:
+            self.prefixes.settle(group.begun)
         own = [sample for other, sample in self._running if other is group]
-        self.pool.scrub(sorted({*group.pages, *(page for sample in own for page in sample.pages)}))
-        for sample in own:
-            Group.close(self.pool, sample)
+        freed = [page for sample in own for page in Group.close(self.pool, sample)]
         self._running = [pair for pair in self._running if pair[0] is not group]
         self._prefilling = [other for other in self._prefilling if other is not group]
         self._forking = deque(other for other in self._forking if other is not group)
-        group.release(self.pool)
+        # What is kept, or read by others, was computed by a request that went well.
+        self.pool.scrub(sorted([*freed, *group.release(self.pool)]))
 
     def step(self) -> list[Group]:
         """Compute one step for everything that is under way; return the requests it completed."""
@@ -200,12 +208,34 @@ class Sampler:
         for group in self._prefilling:
             if room == 0:
                 break
+            if group.begun is None and not self._begin(group):
+                continue
             chunk = group.request.prompt[group.prefilled : group.prefilled + room]
             while len(group.pages) < pages_for(group.prefilled + len(chunk)):
                 group.pages.append(self.pool.take())
             feeds.append(_Feed(group, None, chunk, group.prefilled, group.pages))
             room -= len(chunk)
         return feeds
+
+    def _begin(self, group: Group) -> bool:
+        """Look for what is there of a prompt; False where it is to wait for what is computed of it just now."""
+        prompt = group.request.prompt
+        begun = self.prefixes.begin(group.policy.owner, prompt, group.scores.first_row)
+        if begun is not None:
+            group.begin(self.pool, begun)
+        return begun is not None
+
+    def _keep(self, group: Group, sample: Sample | None) -> None:
+        """Keep the prompt, or a sample with it, all of whose rows led to a distribution."""
+        prompt, begun = group.request.prompt, group.begun
+        assert begun is not None, "it was begun"
+        if sample is None:
+            self.prefixes.keep(begun, prompt, group.pages, group.routes)
+            self.prefixes.settle(begun)
+        elif sample.pages:
+            fed = np.array(sample.tokens[:-1], np.int32)
+            routes = [*group.routes, np.array(sample.routes, np.int64)] if group.routes else []
+            self.prefixes.keep(begun, np.concatenate([prompt, fed]), sample.pages, routes)
 
     def _compute(self, decoder: Decoder, feeds: list[_Feed]) -> None:
         """One forward pass of rows that share base weights, then whatever their logits are needed for."""
@@ -322,6 +352,8 @@ class Sampler:
                 where = f"sample {sample.index}, token {len(sample.tokens)}"
                 self._fail(group, _not_finite(where))
                 continue
+            if not (sample.index or sample.tokens):
+                self._keep(group, None)
             sample.tokens.append(token)
             sample.logprobs.append(logprob)
             try:
@@ -330,6 +362,7 @@ class Sampler:
                 self._fail(group, error)
                 continue
             if reason is not None:
+                self._keep(group, sample)
                 group.end(self.pool, sample, reason)
 
     def _choice(self, group: Group, sample: Sample) -> Choice | None:
@@ -347,6 +380,7 @@ class Sampler:
         if group.scores.unknown:
             self._fail(group, _not_finite("the prompt"))
             return
+        self._keep(group, None)
         for sample in group.samples:
             group.end(self.pool, sample, StopReason.LENGTH)
 
@@ -406,3 +440,8 @@ def cache_pages(config: DecoderConfig, limits: SamplerLimits) -> int:
     page_bytes = 2 * 4 * PAGE * config.kv_size * config.num_layers
     least = pages_for(config.max_positions) + 1
     return limits.cache_pages or max(least, min(32 * least, (1 << 30) // page_bytes))
+
+
+def usual_limits(arithmetic: Arithmetic) -> SamplerLimits:
+    """The defaults of an engine: beginnings are kept where computing them again would give the same bits."""
+    return SamplerLimits(kept_pages=0 if arithmetic is Arithmetic.FAST else None)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from tinsmith.engine.cache import PagePool, pages_for
 from tinsmith.engine.choices import Choice
 from tinsmith.engine.grammars import CompiledGrammar, Matcher
+from tinsmith.engine.prefixes import Beginning
 from tinsmith.engine.prompt_scores import PromptScores
+from tinsmith.models.adapter import Adapter
 from tinsmith.models.decoder import Decoder
 from tinsmith.models.steps import LowRanks
 from tinsmith.ops.paging import PAGE
@@ -34,6 +36,8 @@ class Policy:
 
     decoder: Decoder
     low: LowRanks
+    owner: Adapter | Decoder | None = None
+    """What both belong to, if it changes by its version only; None: what is computed serves this request alone."""
 
 
 class StopRule:
@@ -107,6 +111,8 @@ class Group:
         self.policy = policy
         self.rule = rule
         self.prefilled = 0
+        self.begun: Beginning | None = None
+        """What was there of the prompt; None: that was not looked for yet."""
         self.pages: list[int] = []
         self.samples = [Sample(i) for i in range(request.num_samples)]
         self.unforked = list(self.samples)
@@ -165,6 +171,13 @@ class Group:
         self.spare = self.sample_pages
         pool.reserve(self.prompt_pages + self.spare)
 
+    def begin(self, pool: PagePool, begun: Beginning) -> None:
+        """Go on behind what is there of the prompt; its pages are this request's now."""
+        self.begun = begun
+        self.pages, self.routes = begun.pages, list(begun.routes)
+        self.prefilled = PAGE * len(self.pages)
+        pool.unreserve(len(self.pages))
+
     def fork(self, pool: PagePool, most: int) -> list[Sample]:
         """Give up to `most` open samples the prompt's cache: full pages by reference, a part-filled one as a copy."""
         self.unforked = [sample for sample in self.unforked if sample.stop_reason is None]
@@ -209,21 +222,21 @@ class Group:
             self.result = self.scores.result(tuple(self._sequence(one) for one in self.samples))
 
     @staticmethod
-    def close(pool: PagePool, sample: Sample) -> None:
-        """Give a sample's pages and reservation back."""
-        for page in sample.pages:
-            pool.release(page)
+    def close(pool: PagePool, sample: Sample) -> list[int]:
+        """Give a sample's pages and reservation back; return the pages that are free then."""
+        freed = [page for page in sample.pages if pool.release(page)]
         pool.unreserve(sample.reserved)
         sample.pages, sample.reserved = [], 0
+        return freed
 
-    def release(self, pool: PagePool) -> None:
-        """Give the prompt's pages and what was reserved for it back."""
+    def release(self, pool: PagePool) -> list[int]:
+        """Give the prompt's pages and what was reserved for it back; return the pages that are free then."""
         if self.prefilled < len(self.request.prompt):
             pool.unreserve(self.prompt_pages - len(self.pages))
-        for page in self.pages:
-            pool.release(page)
+        freed = [page for page in self.pages if pool.release(page)]
         pool.unreserve(self.spare)
         self.pages, self.spare = [], 0
+        return freed
 
     def _sequence(self, sample: Sample) -> SampledSequence:
         assert sample.stop_reason is not None

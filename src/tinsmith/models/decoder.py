@@ -146,7 +146,7 @@ class Steps(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Decoder:
     """A model's weights with the kernels that compute on them; or a stage's, a run of the model's layers."""
 

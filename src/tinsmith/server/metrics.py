@@ -93,18 +93,26 @@ def _engine(service: Service) -> Iterator[Metric]:
     running: list[tuple[Labels, float]] = []
     used: list[tuple[Labels, float]] = []
     held: list[tuple[Labels, float]] = []
+    reused: list[tuple[Labels, float]] = []
     for name, sampler in service.engine.samplers_by_name.items():
         labels = {"model": name}
         running.append((labels, float(sampler.num_running)))
         if sampler.cache is not None:
             used.append((labels, float(sampler.cache.capacity - sampler.cache.available)))
             held.append((labels, float(sampler.cache.capacity)))
+            reused.append((labels, float(sampler.cache.num_reused)))
     gauge = MetricKind.GAUGE
     yield Metric("tinsmith_samples_running", gauge, "Samples that are being decoded.", running)
     yield Metric(
         "tinsmith_kv_pages_in_use", gauge, "Pages of the KV cache in use or set aside.", used
     )
     yield Metric("tinsmith_kv_pages_capacity", gauge, "Pages of the KV cache.", held)
+    yield Metric(
+        "tinsmith_prompt_tokens_reused_total",
+        MetricKind.COUNTER,
+        "Tokens of prompts that were in the KV cache already.",
+        reused,
+    )
 
 
 def _process() -> Iterator[Metric]:

@@ -12,7 +12,7 @@ from tinsmith.models.slots import values
 from tinsmith.types.fingerprints import tensors_sha256
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RemotePolicy(Policy):
     """A policy that workers compute."""
 
@@ -38,10 +38,10 @@ def shipped(adapter: Adapter) -> Shipped:
 def remote_policy(adapter: Adapter) -> RemotePolicy:
     """Sampling through an adapter's weights, which later training must not change."""
     sent = shipped(adapter)
-    return RemotePolicy(adapter.decoder, adapter.low, sent.id, sent)
+    return RemotePolicy(adapter.decoder, adapter.low, weights=sent.id, shipped=sent)
 
 
 def base_policy(decoder: HollowDecoder) -> RemotePolicy:
     """Sampling from a base alone."""
     base = WeightsId(name=decoder.served, quantised=decoder.quantised, spec=None, sha256="")
-    return RemotePolicy(decoder, {}, base, None)
+    return RemotePolicy(decoder, {}, weights=base, shipped=None)
