@@ -32,6 +32,7 @@ from tinsmith.ops.custom_loss.program import CustomLoss
 from tinsmith.server.custom_losses import MAX_LOSSES, CustomLosses
 from tinsmith.server.database.store import Store
 from tinsmith.server.futures import Futures
+from tinsmith.server.presence import Presence
 from tinsmith.types.errors import InputError
 
 pytestmark = [
@@ -303,10 +304,10 @@ def test_a_loss_belongs_to_its_session(server: Running) -> None:
 
 def test_a_loss_outlives_its_server(store: Store, tmp_path: Path) -> None:
     session, loop = store.create_session().session_id, asyncio.new_event_loop()
-    first = CustomLosses(store, Futures(store, loop), tmp_path)
+    first = CustomLosses(store, Futures(store, loop, Presence()), tmp_path)
     first.keep(_body(session))
     (loss_id,) = first.held
-    second = CustomLosses(store, Futures(store, loop), tmp_path)
+    second = CustomLosses(store, Futures(store, loop, Presence()), tmp_path)
     loss, settings = second.named(f"{session}:train:0", "custom", {"loss_id": loss_id})
     assert isinstance(loss, CustomLoss)
     assert [call.place for call in loss.graph.calls] == ["graph.nodes[1] loss (sum)"]
@@ -317,7 +318,7 @@ def test_a_loss_outlives_its_server(store: Store, tmp_path: Path) -> None:
 def test_a_session_has_a_bounded_number_of_losses(store: Store, tmp_path: Path) -> None:
     session = store.create_session().session_id
     loop = asyncio.new_event_loop()
-    losses = CustomLosses(store, Futures(store, loop), tmp_path / "losses")
+    losses = CustomLosses(store, Futures(store, loop, Presence()), tmp_path / "losses")
     full = tmp_path / "losses" / session
     full.mkdir(parents=True)
     for i in range(MAX_LOSSES):
