@@ -158,6 +158,12 @@ def test_workers_are_counted(shared: Connection) -> None:
     assert any(line.startswith("tinsmith_workers ") for line in told)
 
 
+def test_workers_are_as_nice_as_the_server(shared: Connection) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    workers = [worker.pid for worker in _workers(shared) if worker.alive]
+    assert {os.getpriority(os.PRIO_PROCESS, pid) for pid in workers} == {own}
+
+
 def test_a_mistake_is_told_by_name(shared: Connection) -> None:
     client = shared.client.create_lora_training_client(NAME, rank=4, seed=3).result()
     tokens = types.ModelInput.from_ints([5, 6, 7])
