@@ -35,12 +35,11 @@ real-model: $(STAMP)
 	$(if $(DATA),$(BIN)/tinsmith data build --source files --papers $(DATA)/papers.jsonl.gz --edges $(DATA)/edges.tsv.gz --out out/real-model/corpus --force)
 	$(BIN)/python examples/real_model.py $(if $(DATA),corpus=out/real-model/corpus)
 
-# Three at once for two cores: many tests wait for a server or a worker that they have started. These are processes of
-# their own, hundreds of them, and each would compile the package anew where nothing may be kept.
+# The processes that tests start are hundreds, and each would compile the package anew where nothing may be kept.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP)
 	$(BIN)/python scripts/check_install.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python scripts/run_tests.py
 
 # Units only; pyproject.toml says under `whole` what is left out.
 test-fast: $(STAMP)

@@ -310,12 +310,11 @@ def _check(pool: PagePool, prefixes: Prefixes) -> None:
     assert len(prefixes._kept) <= pool.capacity
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("kept", [None, 3])
+@pytest.mark.parametrize(("seed", "kept"), [(0, None), (1, None), (2, 3), (3, 3), (4, 12)])
 def test_whatever_is_asked_and_given_up_every_answer_is_as_alone(
     decoder: Decoder, adapters: list[Adapter], seed: int, kept: int | None
 ) -> None:
-    """96 requests in a cache that holds two contexts, on three weights; a fifth is given up on the way."""
+    """72 requests in a cache that holds two contexts, on three weights; a fifth is given up on the way."""
     rng = np.random.default_rng(100 + seed)
     limits = SamplerLimits(
         cache_pages=34, max_samples=16, prefill_tokens=int(rng.integers(5, 200)), kept_pages=kept
@@ -333,19 +332,19 @@ def test_whatever_is_asked_and_given_up_every_answer_is_as_alone(
             ),
             own(holders[int(rng.integers(3))]),
         )
-        for i, prompt in enumerate(_tree_of_prompts(rng, 96))
+        for i, prompt in enumerate(_tree_of_prompts(rng, 72))
     ]
-    groups = [sampler.submit(one, policy) for one, policy in asked[:64]]
+    groups = [sampler.submit(one, policy) for one, policy in asked[:48]]
     given_up: dict[int, list[int]] = {}
-    for i in rng.choice(64, 13, replace=False).tolist():
+    for i in rng.choice(48, 10, replace=False).tolist():
         given_up.setdefault(int(rng.integers(0, 120)), []).append(i)
     _drive(sampler, groups, given_up)
-    groups += [sampler.submit(one, policy) for one, policy in asked[64:]]
+    groups += [sampler.submit(one, policy) for one, policy in asked[48:]]
     _drive(sampler, groups, {})
     assert sampler.pool.available == sampler.pool.capacity
     assert sampler.pool.num_reused > 0
     ended = [(group, one) for group, one in zip(groups, asked, strict=True) if group.result]
-    assert len(ended) >= 96 - 13
+    assert len(ended) >= 72 - 10
     for group, (one, policy) in ended:
         assert shown(group.result) == alone(one, policy)
 

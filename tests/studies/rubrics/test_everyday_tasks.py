@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from statistics import mean
@@ -29,8 +30,13 @@ ANSWERS: dict[str, str] = {one["task_id"]: one["answer"] for one in map(json.loa
 """For every task one that obeys, written by hand."""
 
 
+@cache
+def judge_of(criteria: tuple[str, ...]) -> RuleJudge:
+    return RuleJudge(criteria)
+
+
 def rate(task: RubricTask, answer: str) -> float:
-    return pass_rate([one.passed for one in RuleJudge(task.criteria).judge(answer)])
+    return pass_rate([one.passed for one in judge_of(tuple(task.criteria)).judge(answer)])
 
 
 def test_there_are_enough_and_they_are_small() -> None:

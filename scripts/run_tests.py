@@ -1,0 +1,147 @@
+"""Runs all tests: a pytest for each group of folders, several at once, the largest group first.
+
+    python scripts/run_tests.py [AT_ONCE] [PYTEST OPTIONS]
+
+A process that took its share of all files would collect and import all of them, as every other one does: a tenth of the
+suite's time. A group imports what it needs, and what is made once for its tests is made once. Three at once for two
+cores, as many tests wait for a server or a worker that they have started.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
+APART = ("tests/clients", "tests/cookbook")
+"""Need environments of their own, and have targets of their own."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "engine": ("tests/engine",),
+    "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
+    "laboratory": ("tests/lab",),
+    "studies": ("tests/studies",),
+    "workers, golden": ("tests/engine/cluster", "tests/golden"),
+    "rubrics, sft_vs_rl": (
+        "tests/studies/rubrics",
+        "tests/studies/sft_vs_rl",
+        "tests/studies/adapters",
+    ),
+    "disruption, debate": (
+        "tests/studies/disruption",
+        "tests/studies/debate",
+        "tests/studies/learning",
+    ),
+    "models, data": ("tests",),
+    "service": ("tests/server", "tests/conformance"),
+}
+"""By name, the folders of each, the largest group first; a file is in the group that names the nearest folder above it.
+
+None should take longer than half of the whole: sizes are in docs/results/suites.md.
+"""
+
+_COUNTED = re.compile(r"(\d+) (passed|failed|error|errors|skipped|xfailed|xpassed|deselected)")
+
+
+@dataclass(slots=True)
+class Group:
+    """Files that one process tests."""
+
+    name: str
+    files: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class Running:
+    """A group that is being tested."""
+
+    group: Group
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    begun: float
+
+
+def grouped() -> list[Group]:
+    """Every test file, in its group."""
+    groups = {name: Group(name) for name in GROUPS}
+    owners = {folder: name for name, folders in GROUPS.items() for folder in folders}
+    missing = [folder for folder in owners if not (ROOT / folder).is_dir()]
+    assert not missing, f"no such folders of tests: {missing}"
+    for path in sorted(TESTS.rglob("test_*.py")):
+        file = path.relative_to(ROOT)
+        above = [str(folder) for folder in file.parents]
+        if any(folder in APART for folder in above):
+            continue
+        owner = next(owners[folder] for folder in above if folder in owners)
+        groups[owner].files.append(str(file))
+    return [group for group in groups.values() if group.files]
+
+
+def begin(group: Group, options: list[str], scratch: Path) -> Running:
+    """Start a group's pytest; what it says goes into a file, as several say something at once."""
+    output = (scratch / f"{group.name}.log").open("w+b")
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    made = f"--basetemp={scratch / group.name}"
+    process = subprocess.Popen(
+        [*command, made, *options, *group.files],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+    )
+    return Running(group, process, output, time.monotonic())
+
+
+def end(done: Running) -> Counter[str]:
+    """Print what a group said; return how its tests ended."""
+    done.output.seek(0)
+    text = done.output.read().decode(errors="replace")
+    done.output.close()
+    seconds = time.monotonic() - done.begun
+    print(f"== {done.group.name}: {seconds:.0f} s\n{text.rstrip()}", flush=True)
+    lines = text.strip().splitlines()
+    found = _COUNTED.findall(lines[-1]) if lines else []
+    counted = Counter({what.rstrip("s") if what == "errors" else what: int(n) for n, what in found})
+    if done.process.returncode != 0 and not counted["failed"] + counted["error"]:
+        counted["error"] += 1  # it ended before it could count
+    return counted
+
+
+def main() -> int:
+    at_once, options = 3, sys.argv[1:]
+    if options and options[0].isdecimal():
+        at_once, options = int(options[0]), options[1:]
+    waiting, running, total = grouped(), list[Running](), Counter[str]()
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tinsmith-tests-", ignore_cleanup_errors=True) as name:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    running.append(begin(waiting.pop(0), options, Path(name)))
+                time.sleep(0.1)
+                for each in [one for one in running if one.process.poll() is not None]:
+                    running.remove(each)
+                    total += end(each)
+        finally:
+            for each in running:
+                each.process.kill()
+    minutes, seconds = divmod(round(time.monotonic() - begun), 60)
+    bad = total["failed"] + total["error"]
+    others = ", ".join(
+        f"{n} {what}" for what, n in total.items() if what not in ("passed", "failed")
+    )
+    print(f"== all, in {minutes}:{seconds:02} min{', ' if others else ''}{others}")
+    print(f"{total['passed']} passed, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
