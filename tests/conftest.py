@@ -1,4 +1,4 @@
-"""Puts this folder on the path; the same examples everywhere, long files first, what is more than a unit marked."""
+"""Puts this folder on the path; the same examples everywhere, what is more than a unit marked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_WHOLES = frozenset(
 """Fixtures that start a server or train a model."""
 
 
-_WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.(?:whole|long)", re.MULTILINE)
+_WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*?)?pytest\.mark\.whole", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -47,15 +47,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a whole, and put files that take a minute first.
-
-    Begun last, one of them would keep a worker busy while the other waits.
-    """
+    """Mark what asks for a whole."""
     for item in items:
         named = item.fixturenames if isinstance(item, pytest.Function) else ()
-        if item.get_closest_marker("long") or not OF_WHOLES.isdisjoint(named):
+        if not OF_WHOLES.isdisjoint(named):
             item.add_marker(pytest.mark.whole)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")

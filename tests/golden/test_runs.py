@@ -15,7 +15,7 @@ from golden_runs import RUNS, Ground, build, conducted
 
 pytestmark = [
     pytest.mark.golden,
-    pytest.mark.long,
+    pytest.mark.whole,
     # The SDK leaves sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]

@@ -31,7 +31,7 @@ from tinsmith.lab.service.connect import Connection, EmbeddedSettings, open_conn
 from tinsmith.types.errors import LostError
 
 # The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 EXPERIMENT = "remedy/exp6"
 KEYS = {

@@ -22,7 +22,7 @@ from tinsmith.lab.runs.files import MANIFEST, METRICS
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 STEPS = 3
 KEYS = {

@@ -27,7 +27,7 @@ from tinsmith.studies.debate.script import load_script
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 RECIPE = DebateBaseRecipe(
     num_layers=1, vocab_size=512, max_positions=640, steps=20, batch_size=8, warm_up=4

@@ -41,7 +41,7 @@ from tinsmith.studies.disruption.joint.gathering import read_joint_run
 from tinsmith.types.errors import ConfigError, DataError
 
 # The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 NAME = "joint/disruption_novelty"
 TASKS = ("disruption", "novelty")

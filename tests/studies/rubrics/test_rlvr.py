@@ -53,7 +53,7 @@ from tinsmith.studies.rubrics.dataset import read_dataset
 from tinsmith.studies.rubrics.judged_tasks import JudgedTasks
 
 # The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ from tinsmith.studies.sft_vs_rl.study import run_sft_vs_rl
 from tinsmith.types.errors import ConfigError
 
 # The SDK leaves sockets to the garbage collector.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [pytest.mark.whole, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 SMALLEST = {
     "seeds": "1,2",
