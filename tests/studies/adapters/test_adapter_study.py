@@ -28,6 +28,7 @@ from tinsmith.lab.runs.files import CONFIG, MANIFEST, STATE
 from tinsmith.lab.study.arms import Cell
 from tinsmith.lab.study.cells import run_cells
 from tinsmith.lab.study.driver import PAGE, SECONDS_JSON, STUDY_JSON, TABLES, Study, StudyArm
+from tinsmith.lab.study.results import Draws
 from tinsmith.lab.study.tried_rates import chosen, read_tried
 from tinsmith.models.adapter import Adapter
 from tinsmith.models.base import open_base
@@ -35,6 +36,7 @@ from tinsmith.models.build import build_decoder
 from tinsmith.models.folders.folder import write_folder
 from tinsmith.models.merge import all_logprobs, merged_weights, probe_sequences
 from tinsmith.ops.native import NativeKernels
+from tinsmith.stats.estimates import Bootstrap
 from tinsmith.studies.adapters.settings import adapter_study
 from tinsmith.studies.adapters.study import run_adapter_study
 from tinsmith.types.adapters import AdapterKind
@@ -50,6 +52,7 @@ pytestmark = [
 
 LORA, QDORA = AdapterKind.LORA, AdapterKind.QDORA
 KINDS = ("lora", "dora", "qlora", "qdora")
+DRAWS = Draws(claims=Bootstrap(draws=200), tables=Bootstrap(draws=100))
 RATES = "1e-4,2e-4,4e-4,8e-4,1.6e-3"
 SMALL = {
     "lora_rank": "4",
@@ -241,7 +244,8 @@ def test_a_study_is_told_as_values_table_and_page_and_again_with_the_same_bytes(
     keys = {"adapters": "lora,qdora", "rates": RATES, **SMALL}
     texts: list[bytes] = []
     for name in ("one", "two"):
-        out = run_adapter_study({**keys, "out": str(tmp_path / name)}, _silent, run=copied)
+        given = {**keys, "out": str(tmp_path / name)}
+        out = run_adapter_study(given, _silent, run=copied, draws=DRAWS)
         texts.append((out / STUDY_JSON).read_bytes())
         assert (out / SECONDS_JSON).is_file()
     assert texts[0] == texts[1]

@@ -31,7 +31,9 @@ _DRAWS: Final = Draws(tables=DRAWS.claims)
 """Few arms: the intervals of the table are drawn as often as those of claims."""
 
 
-def run_adapter_study(overrides: Mapping[str, str], say: Say, *, run: RunCells = run_cells) -> Path:
+def run_adapter_study(
+    overrides: Mapping[str, str], say: Say, *, run: RunCells = run_cells, draws: Draws = _DRAWS
+) -> Path:
     """Run what has not been run, and write tables and page; return the study's folder.
 
     Raises:
@@ -43,15 +45,15 @@ def run_adapter_study(overrides: Mapping[str, str], say: Say, *, run: RunCells =
     def conduct(stages: Stages) -> Outcome:
         tuned = stages.tune(study, study.arms)
         stages.report(tuned)
-        return _outcome(study, tuned)
+        return _outcome(study, tuned, draws)
 
     return conduct_study(study, say, conduct, run=run)
 
 
-def _outcome(study: Study, tuned: Tuned) -> Outcome:
+def _outcome(study: Study, tuned: Tuned, draws: Draws) -> Outcome:
     arms = {AdapterKind(name): one.read() for name, one in tuned.items()}
     lora = arms[AdapterKind.LORA]
-    figures = adapter_figures(arms, _DRAWS.claims)
+    figures = adapter_figures(arms, draws.claims)
     found = AdaptersFound(
         data=lora.first.config.data.fingerprint,
         labels=lora.labels,
@@ -59,7 +61,7 @@ def _outcome(study: Study, tuned: Tuned) -> Outcome:
         seeds=study.seeds,
         tuning_seed=study.tuning_seed,
         settings=settings_of(lora),
-        rows=tuple(arm_row(arm, tuned[name].rate, _DRAWS) for name, arm in arms.items()),
+        rows=tuple(arm_row(arm, tuned[name].rate, draws) for name, arm in arms.items()),
         baselines=baselines_of(lora.first),
         rates={one.arm.words: one.tried for one in tuned.values()},
         hashes=hashes_of(list(arms.values())),
