@@ -19,8 +19,9 @@ from tinsmith.server import snapshots
 from tinsmith.server.app import build_app
 from tinsmith.server.database.records import Finished
 from tinsmith.server.presence import Presence
+from tinsmith.server.serve import ServeSettings
 from tinsmith.server.service import Service
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import ConfigError, InputError
 
 NANO = "tinsmith/nano"
 Script = Callable[[Service, "Client"], Awaitable[None]]
@@ -259,6 +260,12 @@ def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) ->
         await waiting
 
     serve(engine, tmp_path / "state", script, presence)
+
+
+@pytest.mark.parametrize("hours", [-1.0, float("nan")])
+def test_hours_that_are_none_are_refused(hours: float, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--session-timeout"):
+        ServeSettings(models={NANO: NANO}, state=tmp_path, session_timeout=hours)
 
 
 def test_never_is_never() -> None:

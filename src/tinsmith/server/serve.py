@@ -76,6 +76,20 @@ class ServeSettings:
     parent: ParentWatch | None = None
     """Stop when it finds the parent gone; None: there is none to live with."""
 
+    def __post_init__(self) -> None:
+        """Refuse hours that are no number.
+
+        Raises:
+            ConfigError: naming the flag.
+        """
+        if not self.session_timeout >= 0:
+            raise ConfigError(
+                "this is no number of hours",
+                field="--session-timeout",
+                value=self.session_timeout,
+                allowed="0 (never) or more",
+            )
+
 
 IDLE_SECONDS = 20
 """Until a connection that nobody uses is closed: later than clients drop theirs (httpx after 5, aiohttp after 15)."""
