@@ -95,7 +95,7 @@ class ClusterEngine(Bases):
         """
         decoder = self.decoder(name, quantised=spec.kind.quantised)
         adapter = create_adapter(decoder, spec)
-        fresh = {n: torch.from_numpy(a.copy()) for n, a in self._fresh(name, spec).items()}
+        fresh = {n: torch.from_numpy(a) for n, a in self._fresh(name, spec).items()}
         load(adapter.slots, fresh, source="a worker")
         adapter.changed()
         return self.prepare(TrainingSession(adapter))

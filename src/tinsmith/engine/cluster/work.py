@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,14 +85,14 @@ class Computed:
     found: Mapping[int, tuple[DatumOutput, LossValue]]
     """By the datum's place among the work's own: what the model said, and its loss, whose gradient is left out."""
     grads: Sequence[NDArray[np.float32]] | None
-    """The sum of the units' gradients, one array per buffer; None without a backward pass."""
+    """The sum of the units' gradients, one array per buffer, the receiver's own; None without a backward pass."""
     routes: RouteSums | None = None
     """Of a mixture: its experts' loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fresh:
-    """Initial weights."""
+    """Initial weights, the receiver's own."""
 
     tensors: Tensors
 
@@ -112,6 +112,15 @@ class Lost:
 
 
 Outcome = Sampled | Computed | Fresh | Refused | Lost
+
+
+def own_arrays(outcome: Outcome) -> Outcome:
+    """Return the same with its large arrays copied: what brought them, and lends them, can have its memory back."""
+    if isinstance(outcome, Computed) and outcome.grads is not None:
+        return replace(outcome, grads=[grad.copy() for grad in outcome.grads])
+    if isinstance(outcome, Fresh):
+        return Fresh(tensors={name: array.copy() for name, array in outcome.tensors.items()})
+    return outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

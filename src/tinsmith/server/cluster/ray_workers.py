@@ -25,6 +25,7 @@ from tinsmith.engine.cluster.work import (
     WeightsId,
     Work,
     WorkerFacts,
+    own_arrays,
 )
 from tinsmith.server.cluster.ray_stage import RayStage
 from tinsmith.server.cluster.ray_worker import RayWorker
@@ -180,7 +181,7 @@ class RayWorkers:
         error = done.exception()
         if error is None:
             known.driver.since = time.monotonic()
-            outcome = done.result()
+            outcome = own_arrays(done.result())  # Ray's store lends them, and never shrinks
             if isinstance(outcome, Lost):
                 self._lose(known, outcome.cause)
             else:
