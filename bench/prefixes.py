@@ -3,8 +3,8 @@
     python bench/prefixes.py [MODEL] [ROUNDS]
 
 MODEL is `tinsmith/smollm2` (after `tinsmith base fetch smollm2`) or a folder. Four loads, each by both in turn, in
-CPU-seconds of one thread; every answer must have the same bits from both. Limit: what is left to compute, in FLOPs of
-the rows and without attention, is told beside the ratio.
+CPU-seconds of one thread; every answer must have the same bits from both. How many of the prompts' tokens were
+read from the cache is told beside the ratio.
 """
 
 from __future__ import annotations
