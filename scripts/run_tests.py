@@ -10,6 +10,7 @@ cores, as many tests wait for a server or a worker that they have started.
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,9 @@ ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
 APART = ("tests/clients", "tests/cookbook")
 """Need environments of their own, and have targets of their own."""
+
+NO_TESTS = 5
+"""pytest's exit code where no test was chosen."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "engine": ("tests/engine",),
@@ -101,26 +105,45 @@ def begin(group: Group, options: list[str], scratch: Path) -> Running:
 
 
 def end(done: Running) -> Counter[str]:
-    """Print what a group said; return how its tests ended."""
+    """Print what a group said; return how its tests ended. One that says nothing of its tests has failed."""
     done.output.seek(0)
     text = done.output.read().decode(errors="replace")
     done.output.close()
     seconds = time.monotonic() - done.begun
     print(f"== {done.group.name}: {seconds:.0f} s\n{text.rstrip()}", flush=True)
-    lines = text.strip().splitlines()
-    found = _COUNTED.findall(lines[-1]) if lines else []
+    summaries = [line for line in text.splitlines() if _COUNTED.search(line)]
+    found = _COUNTED.findall(summaries[-1]) if summaries else []
     counted = Counter({what.rstrip("s") if what == "errors" else what: int(n) for n, what in found})
-    if done.process.returncode != 0 and not counted["failed"] + counted["error"]:
+    none_chosen = done.process.returncode == NO_TESTS and counted["deselected"] > 0
+    well = none_chosen or (done.process.returncode == 0 and counted.total() > 0)
+    if not well and not counted["failed"] + counted["error"]:
         counted["error"] += 1  # it ended before it could count
     return counted
+
+
+def await_end(running: list[Running]) -> None:
+    """Let those that were interrupted put away what their tests have started."""
+    for each in running:
+        try:
+            each.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            each.process.kill()
+        end(each)
 
 
 def main() -> int:
     at_once, options = 3, sys.argv[1:]
     if options and options[0].isdecimal():
-        at_once, options = int(options[0]), options[1:]
+        at_once, options = max(1, int(options[0])), options[1:]
     waiting, running, total = grouped(), list[Running](), Counter[str]()
     begun = time.monotonic()
+
+    def terminated(number: int, _frame: object) -> None:
+        for each in running:
+            each.process.send_signal(signal.SIGINT)  # Ctrl-C reaches them by itself
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, terminated)
     with tempfile.TemporaryDirectory(prefix="tinsmith-tests-", ignore_cleanup_errors=True) as name:
         try:
             while waiting or running:
@@ -131,8 +154,7 @@ def main() -> int:
                     running.remove(each)
                     total += end(each)
         finally:
-            for each in running:
-                each.process.kill()
+            await_end(running)
     minutes, seconds = divmod(round(time.monotonic() - begun), 60)
     bad = total["failed"] + total["error"]
     others = ", ".join(
@@ -140,7 +162,7 @@ def main() -> int:
     )
     print(f"== all, in {minutes}:{seconds:02} min{', ' if others else ''}{others}")
     print(f"{total['passed']} passed, {bad} failed")
-    return 1 if bad else 0
+    return 1 if bad or not total["passed"] else 0
 
 
 if __name__ == "__main__":

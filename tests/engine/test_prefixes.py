@@ -12,6 +12,7 @@ from mixtures import CONFIGS, mixture_adapter
 
 from models import CONFIG, VOCAB, small_decoder, tokens, trained
 from tinsmith.engine.cache import PagePool
+from tinsmith.engine.engine import Engine, freeze
 from tinsmith.engine.prefixes import Prefixes
 from tinsmith.engine.sampler import Sampler, SamplerLimits, usual_limits
 from tinsmith.engine.sequences import Group, Policy
@@ -19,12 +20,14 @@ from tinsmith.models.adapter import Adapter
 from tinsmith.models.decoder import Decoder
 from tinsmith.ops.functions import Weight
 from tinsmith.ops.paging import PAGE
-from tinsmith.types.adapters import AdapterKind
+from tinsmith.types.adapters import AdapterKind, AdapterSpec
 from tinsmith.types.arithmetic import Arithmetic
-from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams
+from tinsmith.types.errors import BackendError
+from tinsmith.types.sampling import SampleRequest, SampleResult, SamplingParams, StopReason
 
 pytestmark = pytest.mark.whole
 
+NANO = "tinsmith/nano"
 KEEPING = SamplerLimits(kept_pages=None)
 
 
@@ -62,6 +65,7 @@ def shown(result: SampleResult | None) -> list[bytes]:
         parts += [spread.ranks, spread.logprobs, spread.entropies, spread.best]
     for sequence in result.sequences:
         parts += [sequence.tokens, sequence.logprobs, sequence.routes]
+        parts += [np.array([list(StopReason).index(sequence.stop_reason)])]
     return [b"" if part is None else part.tobytes() for part in parts]
 
 
@@ -258,7 +262,8 @@ def test_a_request_that_fails_leaves_nothing_and_harms_nobody() -> None:
     while sampler.busy:
         sampler.step()
     assert all(group.failure is not None for group in groups)
-    assert sampler.pool.num_reused >= 32
+    assert sampler.pool.num_reused == 2 * 32
+    assert sampler.pool.idle == 2
     assert shown(sampler.sample([sound], [own(broken)])[0]) == expected
     longer = request(np.concatenate([stem, stem]))
     assert shown(sampler.sample([longer], [own(broken)])[0]) == alone(longer, own(broken))
@@ -307,7 +312,7 @@ def _check(pool: PagePool, prefixes: Prefixes) -> None:
     idle = sum(pool.is_idle(page) for page in range(pool.capacity))
     assert pool.idle == idle
     assert pool.available >= 0
-    assert len(prefixes._kept) <= pool.capacity
+    assert pool.idle == 0 or len(prefixes._kept) <= prefixes.most
 
 
 @pytest.mark.parametrize(("seed", "kept"), [(0, None), (1, None), (2, 3), (3, 3), (4, 12)])
@@ -365,6 +370,88 @@ def test_the_longest_unused_goes_first_and_a_conversation_keeps_its_beginning(
     sampler.sample([request(new, max_tokens=1)], [own(decoder)])
     assert sampler.pool.num_reused == 96 + 16  # of the other one its first page was left
     assert sampler.pool.idle <= 6
+
+
+def test_pages_beyond_the_limit_are_given_up_when_their_request_ends(decoder: Decoder) -> None:
+    sampler = Sampler(CONFIG, decoder.kernels, limits=SamplerLimits(kept_pages=1))
+    prompt = tokens(np.random.default_rng(14), 49)
+    sampler.sample([request(prompt, max_tokens=1)], [own(decoder)])
+    assert sampler.pool.idle == 1
+    group = sampler.submit(request(prompt, num_samples=3), own(decoder))
+    for _ in range(4):
+        sampler.step()
+    sampler.cancel(group)
+    assert sampler.pool.idle == 1
+    assert sampler.pool.available == sampler.pool.capacity
+
+
+def test_what_is_asked_of_a_prompt_fails_whether_its_beginning_was_there_or_not() -> None:
+    """Its last row is not finite: nobody asked for that one's distribution, and no page with it may be kept."""
+    broken = small_decoder()
+    prompt = tokens(np.random.default_rng(15), 48)
+    bad = next(token for token in range(1, VOCAB) if token not in prompt)
+    prompt[-1] = bad
+    embedding, head = broken.embedding, broken.head.base[0]
+    assert isinstance(embedding, Weight)
+    assert isinstance(head, Weight)
+    embedding.value[bad] = float("nan")
+    head.value[~torch.isfinite(head.value)] = 0.0
+    asked = request(prompt, max_tokens=0, spread_targets=np.append([-1] * 46, prompt[47:]))
+    for first in (None, request(prompt[:33], max_tokens=1)):
+        sampler = Sampler(CONFIG, broken.kernels, limits=KEEPING)
+        if first is not None:
+            sampler.sample([first], [own(broken)])
+        with pytest.raises(BackendError, match="not finite"):
+            sampler.sample([asked], [own(broken)])
+        assert sampler.pool.idle == (0 if first is None else 2)
+
+
+def test_an_interrupted_call_leaves_nobody_waiting(
+    decoder: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = Sampler(CONFIG, decoder.kernels, limits=KEEPING)
+    asked = request(tokens(np.random.default_rng(16), 50))
+
+    def interrupted(*_: object) -> torch.Tensor:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sampler, "_logits", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sampler.sample([asked] * 2, [own(decoder)] * 2)
+    assert not sampler.busy
+    assert sampler.pool.available == sampler.pool.capacity
+    assert shown(sampler.sample([asked], [own(decoder)])[0]) == alone(asked, own(decoder))
+
+
+def test_nobody_waits_for_who_came_later(decoder: Decoder) -> None:
+    """The second waits for the first; that the third begins meanwhile with what both share is nothing to it."""
+    limits = SamplerLimits(kept_pages=None, prefill_tokens=80)
+    sampler = Sampler(CONFIG, decoder.kernels, limits=limits)
+    stem = tokens(np.random.default_rng(17), 200)
+    first, second, third = stem[:17], stem[:40].copy(), stem
+    second[33:] = second[33:][::-1]
+    groups = [
+        sampler.submit(request(prompt, max_tokens=1), own(decoder))
+        for prompt in (first, second, third)
+    ]
+    sampler.step()
+    assert [group.ended for group in groups] == [True, False, False]
+    sampler.step()
+    assert [group.ended for group in groups] == [True, True, False]
+    while sampler.busy:
+        sampler.step()
+
+
+def test_an_engine_knows_whose_its_weights_are() -> None:
+    engine = Engine({NANO: NANO})
+    session = engine.create_session(NANO, AdapterSpec(rank=2, seed=1))
+    asked = request(tokens(np.random.default_rng(18), 50))
+    for policy in (engine.base_policy(NANO), freeze(session)):
+        before = engine.sampler(NANO).pool.num_reused
+        first, second = [shown(engine.sample(NANO, [asked], [policy])[0]) for _ in range(2)]
+        assert first == second
+        assert engine.sampler(NANO).pool.num_reused == before + 48
 
 
 def test_an_engine_keeps_beginnings_where_bits_are_promised() -> None:

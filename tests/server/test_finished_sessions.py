@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sqlite3
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -42,7 +44,7 @@ class Client:
         )
         self.service = service
 
-    async def post(self, path: str, body: dict[str, object]) -> dict[str, str]:
+    async def post(self, path: str, body: Mapping[str, object]) -> dict[str, str]:
         answer = await self.http.post(path, json=body)
         assert answer.status_code == 200, answer.text
         return answer.json() or {}
@@ -212,6 +214,8 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         assert sorted(service.runs.live) == sorted([gone, there])
         now[0] = 100.0
         service.end_silent()
+        assert len(service.runs.live) == 2  # what they have said meanwhile is still to be read
+        service.end_silent()
         await asyncio.wrap_future(service.worker.call(lambda: None))
         assert list(service.runs.live) == [there]
         assert sampler not in service.samplers.live
@@ -221,13 +225,19 @@ def test_a_client_that_says_nothing_is_taken_for_gone(engine: Engine, tmp_path: 
         refused = await client.http.post("save_weights", json=body)
         assert refused.status_code == 400
         assert "its session has ended" in refused.text
+        late = {"session_id": sessions[0], "model_seq_id": 1, "base_model": NANO}
+        refused = await client.http.post("create_model", json=late)
+        assert refused.status_code == 400
+        assert "this session has ended (its client said nothing for" in refused.text
         asked = {"statuses": [{"type": "cancelled"}], "owner": {"type": "own"}}
         found = (await client.http.post("sessions/search", json=asked)).json()["sessions"]
         (told,) = [each["status"] for each in found]
         assert told["type"] == "cancelled"
         assert "said nothing for" in told["detail"]
         now[0] = 1e9
+        service.end_silent()
         await client.snapshot(there, 1)  # whatever is asked is a sign of life
+        service.end_silent()
         service.end_silent()
         assert list(service.runs.live) == [there]
 
@@ -254,7 +264,7 @@ def test_whoever_waits_for_an_answer_is_there(engine: Engine, tmp_path: Path) ->
         waiting = asyncio.ensure_future(client.result(asked))
         await asyncio.sleep(0)
         now[0] = 270.0
-        assert presence.silent() == ()
+        assert presence.silent() == presence.silent() == ()
         told.set()
         await asyncio.wrap_future(under_way)
         await waiting
@@ -273,7 +283,7 @@ def test_never_is_never() -> None:
     presence = Presence(silent_seconds=0.0, clock=lambda: now[0])
     presence.heard("s000001:train:0")
     now[0] = 1e12
-    assert presence.silent() == ()
+    assert presence.silent() == presence.silent() == ()
 
 
 def test_the_one_that_was_silent_longest_goes_first() -> None:
@@ -284,10 +294,69 @@ def test_the_one_that_was_silent_longest_goes_first() -> None:
         presence.heard(session)
     presence.ended("c")
     now[0] = 12.0
+    assert presence.silent() == ()
     assert presence.silent() == ("b.s1",)
     now[0] = 13.0
-    assert presence.silent() == ("a",)
+    assert presence.silent() == ("b.s1",)
+    assert presence.silent() == ("b.s1", "a")
+    presence.ended("b.s1")
+    presence.heard("a")
     assert presence.silent() == ()
+
+
+def test_a_session_of_a_client_that_died_before_the_server_ends_too(
+    engine: Engine, tmp_path: Path
+) -> None:
+    now, made = [0.0], list[str]()
+    presence = partial(Presence, silent_seconds=100.0, clock=lambda: now[0])
+
+    async def before(service: Service, client: Client) -> None:
+        assert service.store.sessions() == ()
+        made.extend([(await client.post("create_session", {}))["session_id"] for _ in range(2)])
+        reason = {"reason": {"type": "success"}}
+        await client.http.post(f"sessions/{made[1]}/finish", json=reason)
+
+    async def after(service: Service, client: Client) -> None:
+        now[0] = 200.0
+        for _ in range(2):
+            service.end_silent()
+        told = [service.store.session(session) for session in made]
+        assert [each.finished for each in told if each is not None] == ["cancelled", "success"]
+        beat = await client.http.post("session_heartbeat", json={"session_id": made[0]})
+        assert beat.status_code == 410
+
+    serve(engine, tmp_path / "state", before, presence())
+    serve(engine, tmp_path / "state", after, presence())
+
+
+def test_what_cannot_be_ended_is_tried_again(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+
+    async def script(service: Service, client: Client) -> None:
+        sessions = [(await client.post("create_session", {}))["session_id"] for _ in range(2)]
+        now[0] = 200.0
+        finish = service.store.finish_session
+
+        def full(session_id: str, **said: str) -> None:
+            if session_id == sessions[0]:
+                raise sqlite3.OperationalError("database or disk is full")
+            finish(session_id, **said)
+
+        def finished() -> list[str | None]:
+            found = [service.store.session(session) for session in sessions]
+            return [each.finished for each in found if each is not None]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(service.store, "finish_session", full)
+            for _ in range(2):
+                service.end_silent()
+        assert finished() == [None, "cancelled"]
+        service.end_silent()
+        assert finished() == ["cancelled", "cancelled"]
+
+    serve(engine, tmp_path / "state", script, Presence(silent_seconds=100.0, clock=lambda: now[0]))
 
 
 def test_half_a_request_is_a_clients_mistake(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ class _Node:
     above: _Node | None
     page: int | None = None
     """Where its keys and values lie; None: they are not kept."""
-    makers: int = 0
-    """Requests that are computing it."""
+    makers: list[int] = field(default_factory=list[int])
+    """Numbers of the requests that are computing it."""
     below: dict[bytes, _Node] = field(default_factory=dict[bytes, "_Node"])
     routes: NDArray[np.int64] | None = None
     """Of a mixture: a digest of each token's experts."""
@@ -70,6 +70,8 @@ class Beginning:
     """Of a mixture: digests of these tokens' experts, page by page."""
     tree: _Tree | None = None
     """Where it is kept; None: nowhere."""
+    number: int = 0
+    """The request's."""
     made: Sequence[_Node] = ()
     """Pages that it computes."""
 
@@ -80,7 +82,7 @@ class Prefixes:
 
     pool: PagePool
     most: int
-    """Pages kept at most; 0: none are."""
+    """Pages kept at most when nobody uses them; 0: none are."""
     _trees: dict[int, _Tree] = field(default_factory=dict[int, _Tree])
     """By the id of the weights."""
     _gone: deque[int] = field(default_factory=deque[int])
@@ -91,10 +93,13 @@ class Prefixes:
     def __post_init__(self) -> None:
         self.pool.reclaim = self._give_up_one
 
-    def begin(self, weights: Weights | None, prompt: IntArray, needed: int) -> Beginning | None:
-        """Find what is there of a prompt, of which the rows from number `needed` on are needed.
+    def begin(
+        self, weights: Weights | None, prompt: IntArray, needed: int, number: int
+    ) -> Beginning | None:
+        """Find what is there of a prompt, of which the rows from row `needed` on are needed.
 
-        None: somebody else computes enough of it just now; it is to be asked again after the next step.
+        None: a request of a smaller `number`, which came earlier, computes enough of it just now; it is to be asked
+        again after the next step.
         """
         if weights is None or self.most == 0:
             return Beginning()
@@ -103,10 +108,11 @@ class Prefixes:
         found = 0
         while found < len(path) and path[found].page is not None:
             found += 1
-        coming = len(list(takewhile(lambda node: node.makers, path[found:])))
+        made = takewhile(lambda node: min(node.makers, default=number) < number, path[found:])
+        coming = len(list(made))
         if coming and coming * PAGE * LEAST_SAVED >= len(prompt) - found * PAGE:
             return None
-        begun = Beginning(tree=tree)
+        begun = Beginning(tree=tree, number=number)
         for node in path[:found]:
             assert node.page is not None
             self.pool.share(node.page)
@@ -116,7 +122,7 @@ class Prefixes:
         self._touch(path[:found])
         begun.made = _grown(path[found - 1] if found else tree.top, keys[found:])
         for node in begun.made:
-            node.makers += 1
+            node.makers.append(number)
         self.pool.num_reused += found * PAGE
         return begun
 
@@ -144,13 +150,16 @@ class Prefixes:
                 self.pool.keep(pages[i])
                 self._kept[pages[i]] = node
         self._touch(path)
+
+    def trim(self) -> None:
+        """Give up what is kept beyond the limit, as far as nobody uses it."""
         while len(self._kept) > self.most and self.pool.idle:
             self._give_up_one()
 
     def settle(self, begun: Beginning) -> None:
         """Let nobody wait for what a request was going to compute: it is kept by now, or will not be."""
         for node in reversed(begun.made):
-            node.makers -= 1
+            node.makers.remove(begun.number)
             _prune(node)
         begun.made = ()
 

@@ -37,7 +37,7 @@ class SampledRoutes:
                 continue
             fed = _key(np.concatenate([request.prompt, sequence.tokens[:-1]]))
             self._forget(fed)
-            self._kept[fed] = sequence.routes
+            self._kept[fed] = sequence.routes.copy()  # not all that it came with
             self._tokens += len(sequence.routes)
         while self._tokens > self.most:
             self._forget(next(iter(self._kept)))

@@ -85,6 +85,7 @@ class Sampler:
         self.pool = pool or PagePool(config, cache_pages(config, self.limits), kernels.device)
         kept = self.limits.kept_pages
         self.prefixes = Prefixes(self.pool, self.pool.capacity // 2 if kept is None else kept)
+        self._submitted = 0
         self._waiting: deque[Group] = deque()
         self._prefilling: list[Group] = []
         self._forking: deque[Group] = deque()
@@ -98,7 +99,9 @@ class Sampler:
         """
         max_tokens = check_request(request, self.config)
         rule = StopRule(request, policy.decoder, max_tokens, self._text)
-        group = Group(request, policy, rule, compile_grammar(request, self._grammars))
+        grammar = compile_grammar(request, self._grammars)
+        group = Group(request, policy, rule, grammar, self._submitted)
+        self._submitted += 1
         self._waiting.append(group)
         return group
 
@@ -117,8 +120,13 @@ class Sampler:
         groups = [
             self.submit(request, policy) for request, policy in zip(requests, policies, strict=True)
         ]
-        while self.busy:
-            self.step()
+        try:
+            while self.busy:
+                self.step()
+        except BaseException:  # an interrupt, say: whoever comes next must not wait for these
+            for group in groups:
+                self.cancel(group)
+            raise
         for group in groups:
             if group.failure is not None:
                 raise group.failure
@@ -158,6 +166,7 @@ class Sampler:
         self._forking = deque(other for other in self._forking if other is not group)
         # What is kept, or read by others, was computed by a request that went well.
         self.pool.scrub(sorted([*freed, *group.release(self.pool)]))
+        self.prefixes.trim()
 
     def step(self) -> list[Group]:
         """Compute one step for everything that is under way; return the requests it completed."""
@@ -172,6 +181,7 @@ class Sampler:
         self._running = [
             (group, sample) for group, sample in self._running if sample.stop_reason is None
         ]
+        self.prefixes.trim()
         return [group for group in dict.fromkeys(feed.group for feed in feeds) if group.ended]
 
     def _admit(self) -> None:
@@ -220,7 +230,8 @@ class Sampler:
     def _begin(self, group: Group) -> bool:
         """Look for what is there of a prompt; False where it is to wait for what is computed of it just now."""
         prompt = group.request.prompt
-        begun = self.prefixes.begin(group.policy.owner, prompt, group.scores.first_row)
+        first = group.scores.first_row
+        begun = self.prefixes.begin(group.policy.owner, prompt, first, group.number)
         if begun is not None:
             group.begin(self.pool, begun)
         return begun is not None
@@ -324,7 +335,7 @@ class Sampler:
             elif position + 1 < len(feed.group.request.prompt):
                 continue
             elif feed.group.rule.max_tokens == 0:
-                self._end_scored(feed.group)
+                self._end_scored(feed.group, logits[i])
             else:
                 drawn += [(i, feed.group, sample, position + 1) for sample in feed.group.samples]
                 self._forking.append(feed.group)
@@ -375,9 +386,13 @@ class Sampler:
             self._fail(group, error)
             return None
 
-    def _end_scored(self, group: Group) -> None:
-        """End a request that asks about its prompt only."""
-        if group.scores.unknown:
+    def _end_scored(self, group: Group, last: Tensor) -> None:
+        """End a request that asks about its prompt only.
+
+        The last row attends to all others, so that it tells whether any of them is not finite. Where it is so, the
+        request fails as it would if it drew a token, and no page of it is kept.
+        """
+        if group.scores.unknown or not bool(last.isfinite().all()):
             self._fail(group, _not_finite("the prompt"))
             return
         self._keep(group, None)

@@ -105,8 +105,11 @@ class Group:
         policy: Policy,
         rule: StopRule,
         grammar: CompiledGrammar | None = None,
+        number: int = 0,
     ) -> None:
         self.request = request
+        self.number = number
+        """Of its sampler's requests, in the order in which they came."""
         self.grammar = grammar
         self.policy = policy
         self.rule = rule

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 SILENT_HOURS = 12.0
 """A night: a computer that sleeps as long as its owner finds its models where they were."""
@@ -23,6 +24,7 @@ class Presence:
     clock: Callable[[], float] = time.monotonic
     _heard: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
     """The one that was silent longest first."""
+    _suspected: frozenset[str] = frozenset()
 
     def heard(self, identity: str) -> None:
         """Note a sign of life: the id of a session, or of anything below one."""
@@ -35,12 +37,17 @@ class Presence:
         self._heard.pop(session_id, None)
 
     def silent(self) -> tuple[str, ...]:
-        """Return the sessions that said nothing for so long, and expect nothing of them any more."""
-        found: list[str] = []
-        while self.silent_seconds and self._heard:
-            session, when = next(iter(self._heard.items()))
-            if self.clock() - when < self.silent_seconds:
-                break
-            self.ended(session)
-            found.append(session)
-        return tuple(found)
+        """Return the sessions that said nothing for so long, until they have `ended`.
+
+        Only those of which that was so at the last call too: where this process was stopped for hours, what clients
+        said meanwhile is still to be read.
+        """
+        latest = self.clock() - self.silent_seconds
+        found = tuple(
+            takewhile(lambda session: self._heard[session] <= latest, self._heard)
+            if self.silent_seconds
+            else ()
+        )
+        certain = tuple(session for session in found if session in self._suspected)
+        self._suspected = frozenset(found)
+        return certain

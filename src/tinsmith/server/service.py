@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -35,7 +37,7 @@ from tinsmith.server.snapshots import Snapshots
 from tinsmith.server.state_lock import lock_state
 from tinsmith.server.worker import Worker
 from tinsmith.types.adapters import AdapterKind
-from tinsmith.types.errors import InputError
+from tinsmith.types.errors import InputError, TinsmithError
 from tinsmith.types.model_names import ModelName
 from tinsmith.types.version import VERSION
 
@@ -84,6 +86,9 @@ class Service:
         for run in self.store.training_runs():
             if not run.unloaded:
                 self.store.mark_unloaded(run.model_id)
+        for session in self.store.sessions():
+            if session.finished is None:
+                self.presence.heard(session.session_id)  # its client may have gone meanwhile
         self.worker = Worker(engine, self._finished, self._stepped, self._abandoned)
         engine.attend(self.worker.wake, self.worker.tend)
         snapshots = Snapshots(engine, state / "snapshots")
@@ -195,9 +200,9 @@ class Service:
 
     def free(self, session_id: str) -> None:
         """Free what a session that has ended holds, after what was asked of it; its checkpoints stay."""
-        self.presence.ended(session_id)
         for model_id in self.runs.of_session(session_id):
             self.unload(model_id)
+        self.presence.ended(session_id)
         self.samplers.close_session(session_id)
         self.worker.post(lambda: self.runs.losses.forget(session_id))
         for run in self.store.training_runs(session_id=session_id):
@@ -209,8 +214,9 @@ class Service:
         for session_id in self.presence.silent():
             logger.info("session %s has ended: its client said nothing", session_id)
             said = f"its client said nothing for {self.presence.silent_seconds / 3600:g} hours"
-            self.store.finish_session(session_id, reason=CANCELLED, detail=said)
-            self.free(session_id)
+            with _tried_again_later(f"session {session_id} could not be ended"):
+                self.store.finish_session(session_id, reason=CANCELLED, detail=said)
+                self.free(session_id)
 
     async def close(self) -> None:
         """Finish what was accepted for training, then close the state."""
@@ -234,6 +240,16 @@ class Service:
             self.end_silent()
             for record in self.store.expired(time.time()):
                 logger.info("checkpoint %s has expired", record.path)
-                await asyncio.to_thread(delete, record.path.folder(self.state))
-                self.store.forget_checkpoint(record.path)
+                with _tried_again_later(f"checkpoint {record.path} could not be deleted"):
+                    await asyncio.to_thread(delete, record.path.folder(self.state))
+                    self.store.forget_checkpoint(record.path)
             await asyncio.sleep(EXPIRY_SECONDS)
+
+
+@contextmanager
+def _tried_again_later(failed: str) -> Generator[None]:
+    """Say what went wrong, as on a full disk, and go on: what is left is looked at again a minute later."""
+    try:
+        yield
+    except (TinsmithError, OSError, sqlite3.Error) as error:
+        logger.error("%s: %s", failed, error)

@@ -34,8 +34,9 @@ _FOLDERS: Final = "/tmp"
 """Where Ray's sockets lie: the name of a socket has room for about a hundred characters, and TMPDIR may be long."""
 _LOOPBACK_ONLY: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Not only there: on every system Ray then takes the loopback address for that of its node."""
-_AS_NICE: Final = {"RAY_worker_niceness": "0"}
-"""Ray's workers are 15 nicer than whoever starts them: beside other work a step would take many times as long."""
+_AS_NICE: Final = ("RAY_worker_niceness", "0")
+"""Unless the user chose another. Ray's workers are 15 nicer than whoever starts them: beside other work a step would
+take many times as long."""
 _ANSWER_SECONDS: Final = 5.0
 _END_SECONDS: Final = 30.0
 
@@ -90,8 +91,9 @@ def start_local(num_cpus: int, object_store_bytes: int = LEAST_OBJECT_STORE) -> 
         ConfigError: Ray is not installed.
         BackendError: this process is part of a Ray already, or Ray did not start.
     """
-    os.environ |= {"RAY_AUTH_MODE": "token", **_LOOPBACK_ONLY, **_AS_NICE}
+    os.environ |= {"RAY_AUTH_MODE": "token", **_LOOPBACK_ONLY}
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray keeps the first it sees
+    os.environ.setdefault(*_AS_NICE)
     ray = _ray()
     folder = Path(tempfile.mkdtemp(prefix="tinsmith-ray-", dir=_FOLDERS))
     mark = ray_guardian.MARK + folder.name.rpartition("-")[2].upper()

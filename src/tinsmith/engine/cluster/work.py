@@ -115,12 +115,32 @@ Outcome = Sampled | Computed | Fresh | Refused | Lost
 
 
 def own_arrays(outcome: Outcome) -> Outcome:
-    """Return the same with its large arrays copied: what brought them, and lends them, can have its memory back."""
-    if isinstance(outcome, Computed) and outcome.grads is not None:
-        return replace(outcome, grads=[grad.copy() for grad in outcome.grads])
+    """Return the same with the arrays of long-lived results copied: what lends them can have its memory back.
+
+    One array that is still lent keeps all that came with it, so of what was computed each is copied.
+    """
+    if isinstance(outcome, Computed):
+        found = {
+            place: (
+                DatumOutput(
+                    logprobs=output.logprobs.copy(),
+                    routes=None if output.routes is None else output.routes.copy(),
+                ),
+                replace(value, grad=value.grad.copy()),
+            )
+            for place, (output, value) in outcome.found.items()
+        }
+        grads = None if outcome.grads is None else [grad.copy() for grad in outcome.grads]
+        return replace(outcome, found=found, grads=grads, routes=_own_routes(outcome.routes))
     if isinstance(outcome, Fresh):
         return Fresh(tensors={name: array.copy() for name, array in outcome.tensors.items()})
     return outcome
+
+
+def _own_routes(routes: RouteSums | None) -> RouteSums | None:
+    if routes is None:
+        return None
+    return replace(routes, loads=routes.loads.copy(), entropies=routes.entropies.copy())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

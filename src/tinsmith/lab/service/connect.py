@@ -152,7 +152,8 @@ class EmbeddedServer:
 
 
 def _command(settings: EmbeddedSettings) -> list[str]:
-    command = ["serve", "--port", "0", "--exit-with-stdin"]
+    # It ends with its client; one that was stopped for days, by Ctrl-Z, finds its models when it goes on.
+    command = ["serve", "--port", "0", "--exit-with-stdin", "--session-timeout", "0"]
     for name, source in settings.models.items():
         command += ["--model", f"{name}={source}"]
     command += [

@@ -181,7 +181,10 @@ class RayWorkers:
         error = done.exception()
         if error is None:
             known.driver.since = time.monotonic()
-            outcome = own_arrays(done.result())  # Ray's store lends them, and never shrinks
+            try:
+                outcome = own_arrays(done.result())  # Ray's store lends them, and never shrinks
+            except MemoryError:
+                outcome = Refused(error=BackendError("no memory is left for a worker's answer"))
             if isinstance(outcome, Lost):
                 self._lose(known, outcome.cause)
             else:

@@ -14,7 +14,7 @@ from typing import Any
 from tinsmith.server.access.caller import caller, is_own, owner_of
 from tinsmith.server.database.database import Database, Durability
 from tinsmith.server.database.records import TrainingRun, dumped_metadata, loaded_metadata
-from tinsmith.server.database.session_rows import number_used, require_session
+from tinsmith.server.database.session_rows import number_used, require_open_session
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 
 
@@ -36,12 +36,12 @@ class RunRows:
         """Note a new model; asked again with the same values, return the one that is there.
 
         Raises:
-            InputError: there is no such session, or `model_seq_id` was used for another model.
+            InputError: there is no such session, it has ended, or `model_seq_id` was used for another model.
         """
         now = self._clock()
         values = (base_model, json.dumps(asdict(spec)), dumped_metadata(user_metadata))
         with self._database.transaction():
-            require_session(self._database, session_id)
+            require_open_session(self._database, session_id)
             self._database.execute(
                 "INSERT INTO training_runs (model_id, session_id, model_seq_id, base_model, spec,"
                 " user_metadata, created_at, last_request_at, key_name)"

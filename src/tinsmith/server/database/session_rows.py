@@ -99,7 +99,7 @@ class SessionRows:
         """Note a new sampling session; asked again with the same values, return it.
 
         Raises:
-            InputError: there is no such session, or the number was used for another sampler.
+            InputError: there is no such session, it has ended, or the number was used for another sampler.
         """
         wanted = SamplingSession(
             sampling_session_id=f"{session_id}:sample:{sampling_session_seq_id}",
@@ -110,7 +110,7 @@ class SessionRows:
             snapshot=snapshot,
         )
         with self._database.transaction():
-            require_session(self._database, session_id)
+            require_open_session(self._database, session_id)
             self._database.execute(
                 "INSERT INTO sampling_sessions (sampling_session_id, session_id,"
                 " sampling_session_seq_id, base_model, model_path, snapshot, key_name)"
@@ -167,6 +167,26 @@ def require_session(database: Database, session_id: str) -> None:
             field="session_id",
             value=session_id,
             fix="create a session first, on this server",
+        )
+
+
+def require_open_session(database: Database, session_id: str) -> None:
+    """Check, in a transaction, that a session of whoever calls is there and goes on.
+
+    Raises:
+        InputError: it does not: what it held is freed, and nobody would free what is made in it now.
+    """
+    require_session(database, session_id)
+    (row,) = database.execute(
+        "SELECT finished, finished_detail FROM sessions WHERE session_id = ?", session_id
+    )
+    if row["finished"] is not None:
+        why = row["finished_detail"] or row["finished"]
+        raise InputError(
+            f"this session has ended ({why})",
+            field="session_id",
+            value=session_id,
+            fix="create another session, and load what was saved",
         )
 
 
