@@ -143,11 +143,12 @@ def test_a_sum_is_judged_by_the_gradient_where_no_loss_is_told(
 def test_a_server_that_dies_in_between_is_rows(tmp_path: Path) -> None:
     with (
         Running(tmp_path / "state") as dying,
-        open_subject(dying.url, KEY, None, 1.0) as subject,
+        open_subject(dying.url, KEY, None, HANG_S) as subject,
     ):
         asking = ask(subject, checks()[:4])
         found = [next(asking).verdict]
         dying.stop()
+        subject.limit_s = 0.1  # nobody will answer, however long it is waited
         found += [one.verdict for one in asking]
     assert [one.word for one in found] == [Word.HONOURED, *[Word.DIFFERS] * 3]
     assert all("gone" in one.how for one in found[2:])
