@@ -93,7 +93,7 @@ def begin(group: Group, options: list[str], scratch: Path) -> Running:
     """Start a group's pytest; what it says goes into a file, as several say something at once."""
     output = (scratch / f"{group.name}.log").open("w+b")
     command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider"]
-    made = f"--basetemp={scratch / group.name}"
+    made = f"--basetemp={scratch / re.sub('[^a-z_]+', '-', group.name)}"
     process = subprocess.Popen(
         [*command, made, *options, *group.files],
         cwd=ROOT,

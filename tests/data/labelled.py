@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from tinsmith.data.baselines.scores import legacy_score
 from tinsmith.data.corpus import Corpus
 from tinsmith.data.corpus_card import CorpusCard, SourceDescription, SourceKind, write_card
 from tinsmith.data.indices.cd_status import CdStatus
@@ -76,8 +77,8 @@ def labelled_frames(
             "full_window": year < 2005,
             "z_median": z_median,
             "z_p10": z_p10,
-            "novelty_score": 1 / (1 + np.exp(np.clip(z_p10, -8, 8))),
-            "conventionality_score": 1 / (1 + np.exp(-np.clip(z_median, -8, 8))),
+            "novelty_score": legacy_score(-z_p10),
+            "conventionality_score": legacy_score(z_median),
         }
     ).with_columns(
         pl.when(pl.int_range(pl.len()) % 11 == 5).then(None).otherwise(pl.col(name)).alias(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -94,8 +95,9 @@ def cd_figure(cd: NDArray[np.float64], cut: float, counts: Mapping[str, int]) ->
 
 def _signed_edges() -> NDArray[np.float64]:
     """Return bin bounds over [-1, 1]: logarithmic outside the linear part, zero in a bin of its own."""
-    decades = round(-np.log10(_LINEAR))
-    outer = np.logspace(-decades, 0, decades * _PER_DECADE + 1)
+    decades = round(-math.log10(_LINEAR))
+    steps = range(-decades * _PER_DECADE, 1)
+    outer = np.array([10.0 ** (step / _PER_DECADE) for step in steps])
     outer[-1] = 1.0 + 1e-9  # the last bin holds exactly 1
     inner = np.array([0.2, 0.6]) * _LINEAR
     positive = np.concatenate([inner, outer])
@@ -107,7 +109,7 @@ def _middle(low: float, high: float) -> float:
 
     def place(value: float) -> float:
         size = abs(value) / _LINEAR
-        return float(np.sign(value) * (size * 0.5 if size <= 1 else 0.5 + np.log10(size)))
+        return float(np.sign(value) * (size * 0.5 if size <= 1 else 0.5 + math.log10(size)))
 
     middle = (place(low) + place(high)) / 2
     size = abs(middle)
@@ -163,12 +165,12 @@ def novelty_figure(
         bar.ax.grid(visible=False)
         bar.ax.yaxis.set_major_formatter(FuncFormatter(thousands))
         bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
-        at = np.sinh(np.linspace(np.arcsinh(right[0]), np.arcsinh(right[-1]), 400))
-        conventionality = 1 / (1 + np.exp(-np.clip(at, -30, 30)))
+        at = _even_on_the_axis(right[0], right[-1], 400)
+        conventionality = 1 / (1 + _each(math.exp, -np.clip(at, -30, 30)))
         for sign in (1, -1):
             novelty = conventionality + sign * margin
             inside = (novelty > 1e-3) & (novelty < 1 - 1e-3)
-            edge = -np.log(novelty[inside] / (1 - novelty[inside]))
+            edge = -_each(math.log, novelty[inside] / (1 - novelty[inside]))
             axes.plot(at[inside], edge, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         for label, place, horizontal in (
             (Novelty.NOVEL, (0.0, 1.015), "left"),
@@ -201,7 +203,17 @@ def _spread_edges(values: NDArray[np.float64], bins: int = 56) -> NDArray[np.flo
     """Return bin bounds, even on the axis, around all but the outermost thousandths."""
     low, high = np.quantile(values, [0.001, 0.999]) if len(values) else (-1.0, 1.0)
     low, high = min(float(low), -1.0), max(float(high), 1.0)
-    return np.sinh(np.linspace(np.arcsinh(low), np.arcsinh(high), bins + 1))
+    return _even_on_the_axis(low, high, bins + 1)
+
+
+def _even_on_the_axis(low: float, high: float, count: int) -> NDArray[np.float64]:
+    """Return values from `low` to `high` that an inverse hyperbolic sine spaces evenly."""
+    return _each(math.sinh, np.linspace(math.asinh(low), math.asinh(high), count))
+
+
+def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One value at a time: numpy's own functions differ between processors, and a paper would change its bin."""
+    return np.array([function(value) for value in values.tolist()])
 
 
 def _levels(most: int) -> Sequence[float]:
