@@ -29,27 +29,27 @@ NO_TESTS = 5
 """pytest's exit code where no test was chosen."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "engine": ("tests/engine",),
-    "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
     "laboratory": ("tests/lab",),
-    "studies": ("tests/studies",),
-    "workers, golden": ("tests/engine/cluster", "tests/golden"),
-    "rubrics, sft_vs_rl": (
-        "tests/studies/rubrics",
-        "tests/studies/sft_vs_rl",
-        "tests/studies/adapters",
-    ),
+    "engine": ("tests/engine",),
+    "models, data": ("tests",),
+    "user tasks": ("tests/lab/user_task", "tests/lab/results", "tests/lab/service"),
+    "service": ("tests/server", "tests/conformance"),
     "disruption, debate": (
         "tests/studies/disruption",
         "tests/studies/debate",
         "tests/studies/learning",
     ),
-    "models, data": ("tests",),
-    "service": ("tests/server", "tests/conformance"),
+    "rubrics, sft_vs_rl": (
+        "tests/studies/rubrics",
+        "tests/studies/sft_vs_rl",
+        "tests/studies/adapters",
+    ),
+    "studies": ("tests/studies",),
+    "workers, golden": ("tests/engine/cluster", "tests/golden"),
 }
 """By name, the folders of each, the largest group first; a file is in the group that names the nearest folder above it.
 
-None should take longer than half of the whole: sizes are in docs/results/suites.md.
+None should take longer than half of the whole: sizes are printed, and in LOG.md.
 """
 
 _COUNTED = re.compile(r"(\d+) (passed|failed|error|errors|skipped|xfailed|xpassed|deselected)")
