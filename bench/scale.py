@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tinsmith.engine.cluster.costs import Limit, Network, Workload, best_blocks, step_costs
-from tinsmith.engine.cluster.simulation import Conditions, Report, ideal_seconds, simulate
-from tinsmith.engine.cluster.token_costs import Machine, Server, Times, times_of
+from tinsmith.engine.cluster.scaling.costs import Limit, Network, Workload, best_blocks, step_costs
+from tinsmith.engine.cluster.scaling.simulation import Conditions, Report, ideal_seconds, simulate
+from tinsmith.engine.cluster.scaling.token_costs import Machine, Server, Times, times_of
 from tinsmith.models.config import DecoderConfig, Family
 from tinsmith.types.adapters import AdapterKind, AdapterSpec
 

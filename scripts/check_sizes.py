@@ -1,4 +1,4 @@
-"""Fails where a file or function is longer than the project allows, or a file name says nothing."""
+"""Fails where a file, a function or a folder is larger than the project allows, or a file name says nothing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import ast
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 MAX_FILE, MAX_MEDIAN, MAX_FUNCTION = 500, 150, 80
+MAX_BESIDE = 25
+"""Files of the package in one folder."""
 FORBIDDEN = ("util", "helper", "common", "manager")
 
 
@@ -27,6 +30,12 @@ def main() -> int:
         f"{file}: the name says nothing"
         for file in files
         if any(word in file.stem for word in FORBIDDEN)
+    ]
+    beside = Counter(file.parent for file in files if file.parts[0] == "src")
+    problems += [
+        f"{folder}: {count} files, at most {MAX_BESIDE}"
+        for folder, count in sorted(beside.items())
+        if count > MAX_BESIDE
     ]
     source = [lines for file, lines in lengths.items() if file.parts[0] == "src"]
     if source and statistics.median(source) > MAX_MEDIAN:

@@ -11,16 +11,16 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tinsmith.engine.cluster.costs import (
+from tinsmith.engine.cluster.scaling.costs import (
     NEW_TOKEN_BYTES,
     ROW_BYTES,
     TOKEN_BYTES,
     Network,
     Workload,
 )
+from tinsmith.engine.cluster.scaling.simulated_worker import SimulatedWorker
+from tinsmith.engine.cluster.scaling.token_costs import Times
 from tinsmith.engine.cluster.schedule import Assignment, Item, Limits, Scheduler, WorkKind
-from tinsmith.engine.cluster.simulated_worker import SimulatedWorker
-from tinsmith.engine.cluster.token_costs import Times
 
 LOOK_EVERY = 1.0
 """Seconds after which the scheduler is asked at the latest."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.engine.cluster.costs import (
+from tinsmith.engine.cluster.scaling.costs import (
     Limit,
     Network,
     Workload,
@@ -15,8 +15,8 @@ from tinsmith.engine.cluster.costs import (
     moments,
     step_costs,
 )
-from tinsmith.engine.cluster.simulation import Conditions, ideal_seconds, simulate
-from tinsmith.engine.cluster.token_costs import (
+from tinsmith.engine.cluster.scaling.simulation import Conditions, ideal_seconds, simulate
+from tinsmith.engine.cluster.scaling.token_costs import (
     Machine,
     Server,
     Times,

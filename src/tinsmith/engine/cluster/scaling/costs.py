@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from tinsmith.engine.cluster.token_costs import Times
+from tinsmith.engine.cluster.scaling.token_costs import Times
 
 ROW_BYTES = 16
 """Of a row of a datum on its way to a worker: token, target, log-probability, advantage."""

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from tinsmith.engine.cluster.token_costs import Times
+from tinsmith.engine.cluster.scaling.token_costs import Times
 
 
 @dataclass(slots=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from tinsmith.engine.cluster.costs import Network, Workload
-from tinsmith.engine.cluster.simulation import Conditions, Report, ideal_seconds, simulate
-from tinsmith.engine.cluster.token_costs import Times
+from tinsmith.engine.cluster.scaling.costs import Network, Workload
+from tinsmith.engine.cluster.scaling.simulation import Conditions, Report, ideal_seconds, simulate
+from tinsmith.engine.cluster.scaling.token_costs import Times
 
 TIMES = Times(
     prompt_token=0.002,
