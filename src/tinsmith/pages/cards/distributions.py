@@ -212,7 +212,7 @@ def _even_on_the_axis(low: float, high: float, count: int) -> NDArray[np.float64
 
 
 def _each(function: Callable[[float], float], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One value at a time: numpy's own functions have other last bits with AVX-512, and a paper would change its bin."""
+    """One value at a time: numpy's functions have other last bits with AVX-512, and a paper would change its bin."""
     return np.array([function(value) for value in values.tolist()])
 
 
