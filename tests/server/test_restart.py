@@ -104,8 +104,9 @@ def test_a_server_killed_at_any_moment_loses_nothing_it_told_of(tmp_path: Path) 
         clients.append(client)
         for _ in range(rng.randrange(12, 40)):
             assert client.answered.acquire(timeout=HANG_S)
+        server.process.kill()
+        client.stopped()  # before the connections that it shares are closed
         server.stop()
-        client.stopped()
         server = Running(state)
         check_state(server, state, clients)
         for request_id in client.open:
